@@ -423,4 +423,26 @@ mod tests {
         (slower[index].period, slower[index].deadline) = (period, period);
         assert!(planned(&slower).schedulable && period < full[index].period * 2);
     }
+
+    /// Periods of a few nanoseconds: the search for a longer one ends, at one that is enough.
+    #[test]
+    fn a_remedy_of_the_shortest_periods_is_found() {
+        let short = |name, cost, period| Flow {
+            cost: Nanos(cost),
+            period: Nanos(period),
+            deadline: Nanos(period),
+            unit_cost_max: Nanos(1),
+            ..flow(name, 1, 5, &[])
+        };
+        let full = [short("a", 60, 100), short("b", 60, 100)];
+        let plan = plan(&full, processor()).expect("it contradicts nothing");
+        assert!(!plan.schedulable);
+        let Remedy::Period(index, period) = remedy(&full, &plan, processor()) else { panic!("longer helps") };
+        let with = |period: Nanos| {
+            let mut slower = full.to_vec();
+            (slower[index].period, slower[index].deadline) = (period, period);
+            super::plan(&slower, processor()).expect("it contradicts nothing").schedulable
+        };
+        assert!(with(period) && !with(period - Nanos(1)), "{period}");
+    }
 }

@@ -29,6 +29,7 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let mut world = World::line(2, BitRate(10_000_000_000));
+        world.audit = None;
         world.run_for(Nanos::from_millis(500));
         let rate = Rate::every(WAY + WAY).expect("not zero");
         let contract =

@@ -197,4 +197,20 @@ mod tests {
         assert_eq!(minute(last(WATCH_LONG_SLOTS, WATCH_LONG_SLOT) - Nanos(1)), 1);
         assert_eq!(minute(last(WATCH_LONG_SLOTS, WATCH_LONG_SLOT)), 0);
     }
+
+    /// Stirred is what was late in the last second, and what is broken for as long as it is.
+    #[test]
+    fn a_watch_is_stirred_for_a_second_or_while_it_is_broken() {
+        let mut watch = Watch::default();
+        assert!(!watch.is_stirred(at(0)) && !watch.is_stirred(at(5_000)));
+        watch.late(Nanos(9), at(5_000));
+        assert!(watch.is_stirred(at(5_000)) && watch.is_stirred(at(5_999)) && !watch.is_stirred(at(6_000)));
+        (0..10).for_each(|n| {
+            watch.late(Nanos(7), at(7_000 + n * 100));
+        });
+        assert!(watch.is_stirred(at(7_900)) && watch.is_stirred(at(20_000)));
+        watch.forget_recent();
+        assert!(watch.is_stirred(at(7_900)), "it is broken whatever was late lately");
+        assert!(watch.heals(LEASE, at(27_900)) && !watch.is_stirred(at(27_900)));
+    }
 }

@@ -131,6 +131,35 @@ fn what_was_polled_and_not_handed_over_leaves_the_window() {
 }
 
 #[test]
+fn what_was_polled_and_not_handed_over_is_not_counted() {
+    for pace in [Pacing::Completion, Pacing::Clock] {
+        let mut link = Link::new(parameters(pace));
+        link.retract();
+        let flow = link.add_channel(2, Nanos::ZERO);
+        // One in time and one that is late in any case.
+        for (packet, deadline) in [(0, 10_000), (1, 1)] {
+            link.enqueue(us(0), flow, key(0, deadline, 900), Packet(packet)).unwrap();
+            assert_eq!(id(link.poll(us(9_000 * u64::from(packet)))), Some(packet));
+            link.retract();
+            link.retract();
+        }
+        link.enqueue_best_effort(us(0), ALONE, 50, Packet(2)).unwrap();
+        assert_eq!(id(link.poll(us(20_000))), Some(2));
+        link.retract();
+        assert_eq!(*link.counters(), Default::default(), "{pace:?}");
+        link.enqueue(us(20_000), flow, key(0, 1, 900), Packet(3)).unwrap();
+        link.enqueue_best_effort(us(20_000), ALONE, 70, Packet(4)).unwrap();
+        assert_eq!(drain(&mut link, us(20_000)), [3, 4]);
+        let counters = link.counters();
+        assert_eq!(
+            (counters.guaranteed_packets, counters.guaranteed_bytes, counters.late_packets),
+            (1, 900, 1)
+        );
+        assert_eq!((counters.best_effort_packets, counters.best_effort_bytes), (1, 70));
+    }
+}
+
+#[test]
 fn a_completion_tells_whose_slot_came_free() {
     let mut link = by_completion();
     let flows = [link.add_channel(1, Nanos::ZERO), link.add_channel(1, Nanos::ZERO)];
@@ -587,4 +616,24 @@ fn soft_channels_go_after_all_that_are_hard_and_before_best_effort() {
         "by deadline among themselves; what is early waits"
     );
     assert_eq!(drain(&mut link, us(500)), [4]);
+}
+
+/// Whatever the rate, a packet's time on the wire is that of its bytes, to a nanosecond or two, and never less: what is stamped
+/// must not lie before what is true.
+#[test]
+fn a_packets_time_is_never_rounded_down() {
+    for rate in
+        [1, 3, 999, 250_000, 9_600_001, 24_000_000, 70_000_000, 999_999_999, 10_000_000_000, 399_999_999_991]
+    {
+        for bytes in [1, 2, 3, 7, 64, 999, 1_000] {
+            let mut link = Link::new(LinkParameters { rate: BitRate(rate), ..parameters(Pacing::Clock) });
+            link.enqueue_best_effort(us(5), ALONE, bytes, Packet(0)).unwrap();
+            let sent = link.poll(us(5)).expect("it is idle");
+            let exact = (u128::from(bytes) * 8_000_000_000).div_ceil(u128::from(rate));
+            let took = u128::from(sent.departure_latest.since(us(5)).0);
+            // A thousand bytes' roundings of 2^-20 ns each.
+            assert!((exact..=exact + 2).contains(&took), "{bytes} B at {rate} bit/s: {took} of {exact}");
+            assert!(link.outstanding(us(5)) >= u64::from(bytes), "{rate}");
+        }
+    }
 }

@@ -123,6 +123,8 @@ struct Model {
     in_flight: VecDeque<(Option<FlowIndex>, u32)>,
     credit: u32,
     passed: Passed,
+    /// Before the last poll.
+    passed_before: Passed,
 }
 
 impl Model {
@@ -182,6 +184,7 @@ impl Model {
     }
 
     fn poll(&mut self) -> Option<u32> {
+        self.passed_before = self.passed;
         if let Some(index) = self.head() {
             let bytes = self.channel_mut(index)?.queued.front()?.bytes;
             if !self.fits(bytes) {
@@ -245,8 +248,9 @@ impl Model {
         waiting.map(|channel| channel.released).filter(|at| *at > self.now).min()
     }
 
-    /// What was polled last goes nowhere.
+    /// What was polled last goes nowhere, and nobody counts it.
     fn retract(&mut self) {
+        self.passed = self.passed_before;
         if let Some((Some(index), _)) = self.in_flight.pop_back()
             && let Some(channel) = self.channel_mut(index)
         {

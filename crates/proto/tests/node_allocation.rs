@@ -88,6 +88,7 @@ fn an_idle_channel_costs_little() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let (hosts, channels) = (3, 100);
     let mut world = World::line(hosts, BitRate(1_000_000_000));
+    world.audit = None;
     let contract = Contract::new(64, Rate::per_second(10).unwrap(), 1, Nanos::from_millis(50)).unwrap();
     let mut open: Vec<_> = (0..20).map(|_| world.open(0, 2, contract).unwrap()).collect();
     let before = IN_USE_BYTES.load(Ordering::Relaxed);
@@ -102,6 +103,7 @@ fn an_idle_channel_costs_little() {
 fn a_message_on_its_way_allocates_nothing() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut world = World::line(3, BitRate(400_000_000));
+    world.audit = None;
     let deadline = Nanos::from_millis(8);
     let contract = Contract::new(10_000, Rate::per_second(200).unwrap(), 2, deadline).unwrap();
     let open = world.open(0, 2, contract).unwrap();
@@ -141,6 +143,7 @@ fn what_a_node_says_it_has_for_a_channel_is_what_the_channel_takes() {
         [contract(8, 10, 65_536, 900), contract(8, 1_000, 1, 1_500), contract(60_000, 10, 4, 900), punctual]
     {
         let mut world = World::line(3, BitRate(1_000_000_000));
+        world.audit = None;
         let small = world.open(0, 2, contract(8, 1, 1, 50)).expect("admitted");
         let (taken, told) = taken_and_told(&mut world, wanted);
         assert!(taken <= told + BESIDE_MAX, "{wanted:?} takes {taken} B, of which {told} are told");

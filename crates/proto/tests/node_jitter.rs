@@ -176,3 +176,36 @@ fn confirmation_comes_to_who_sends_nothing_and_behind_data() {
         assert_eq!(told, 1, "whether it sends: {sends}");
     }
 }
+
+/// Messages before their time are jitter where a policy counts it, which costs others: nobody pays for that who has not asked.
+/// So as many channels fit that say nothing of it as that rule it out.
+#[test]
+fn who_asks_for_no_jitter_costs_no_more_than_who_rules_it_out() {
+    use punctual_proto::config::{Admission, RunPolicy};
+    for (admission, run) in [
+        (Admission::FIXED_PRIORITY, RunPolicy::FixedPriority),
+        (Admission::RMDP, RunPolicy::Rmdp),
+        (Admission::D_ORDER, RunPolicy::Edf),
+        (Admission::EDF, RunPolicy::Edf),
+    ] {
+        let fit = |jitter: Option<Nanos>| {
+            let config = |index| {
+                let mut config = common::line_config(index, 2, BitRate(20_000_000));
+                (config.cpu.admission, config.cpu.run) = (admission, run);
+                config
+            };
+            let mut world = World::of((0..2).map(config).collect());
+            let rate = Rate::every(MS(10)).expect("a rate");
+            let contract = Contract { jitter, ..Contract::new(1_200, rate, 1, MS(12)).expect("valid") };
+            let mut bounds = Vec::new();
+            while let Ok(open) = world.open(0, 1, contract) {
+                bounds.push(open.grant.stages.iter().map(|stage| stage.bound).collect::<Vec<_>>());
+                assert!(bounds.len() < 64, "the link is full by then");
+            }
+            bounds
+        };
+        let (silent, none) = (fit(None), fit(Some(Nanos::ZERO)));
+        assert!(none.len() > 2, "{admission:?}: {}", none.len());
+        assert_eq!(silent, none, "{admission:?}");
+    }
+}

@@ -286,7 +286,7 @@ fn it_measures_itself_again_in_another_life_of_the_neighbour() {
     assert_eq!(world.nodes[0].status(world.now).links[0].rate.measured, Some(found), "not of itself");
     let mut config = line_config(1, 2, CONFIGURED);
     config.epoch = punctual_proto::ids::Epoch(2);
-    world.nodes[1] = punctual_proto::node::Node::new(config, 7, world.now).unwrap();
+    world.restart(1, punctual_proto::node::Node::new(config, 7, world.now).unwrap());
     let again = measured(&mut world, 0).expect("it measures itself again");
     assert!(is_right(again, BitRate(40_000_000)), "{again:?}");
 }

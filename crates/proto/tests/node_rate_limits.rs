@@ -26,6 +26,8 @@ struct Filled {
     packets: u64,
     /// Of each attempt.
     cookies: BTreeSet<u32>,
+    /// Of the next packet of the attempt.
+    number_next: u64,
     /// Signalling of h2 is lost from then on.
     silent: bool,
 }
@@ -47,7 +49,11 @@ fn watch(world: &mut World) -> Rc<RefCell<Filled>> {
             let (header, _) = Header::parse(bytes).expect("a packet of ours");
             assert_eq!(header.kind, Kind::BestEffort);
             filled.packets += 1;
-            filled.cookies.insert(header.cookie.0);
+            if filled.cookies.insert(header.cookie.0) {
+                filled.number_next = 0;
+            }
+            assert_eq!(header.message, filled.number_next, "each packet has a number of its own");
+            filled.number_next += 1;
         }
         node == 0 || !filled.silent || port == Port::Data
     }));

@@ -178,7 +178,7 @@ fn a_no_to_a_former_life_is_no_answer_to_this_one() {
     let (_, asked_before) = asked(&mut world);
     let config = line_config(2, 3, RATE);
     let config = NodeConfig { epoch: Epoch(config.epoch.0 + 1), ..config };
-    world.nodes[2] = Node::new(config, 77, world.now).unwrap();
+    world.restart(2, Node::new(config, 77, world.now).unwrap());
     world.events[2].clear();
     world.run_for(Nanos::from_secs(1));
     let again = ask(&mut world);

@@ -79,3 +79,36 @@ fn what_is_demoted_waits_for_its_turn_and_is_not_lost() {
     let demoted = world.nodes[0].channel(open.source).expect("open").counters.demoted;
     assert!(demoted >= 20, "{demoted}");
 }
+
+/// Applications that put in more than their contracts say have turns: a ring that has waited longer goes before one that had
+/// one lately.
+#[test]
+fn rings_that_hold_too_much_are_drained_in_turn() {
+    const COPIES: usize = 300;
+    let mut world = World::line(2, RATE);
+    let rate = Rate::per_second(100).expect("a rate");
+    let contract = Contract::new(200, rate, 2, Nanos::from_millis(50)).expect("in range");
+    let contract = Contract { policing: Policing::Drop, ..contract };
+    let open: Vec<_> = (0..3).map(|_| world.open(0, 1, contract).expect("there is room")).collect();
+    for channel in &open {
+        channel.outbox.stuff(&[7; 200], COPIES, world.now);
+        world.nodes[0].handle_outbox(channel.source, world.now);
+    }
+    let waiting = || open.iter().map(|channel| channel.outbox.0.borrow().waiting()).collect::<Vec<_>>();
+    let (mut before, mut portion, mut turns) = (waiting(), 0, Vec::new());
+    while let Some(work) = world.nodes[0].begin_work(world.now) {
+        world.nodes[0].finish_work(work, world.now);
+        let after = waiting();
+        for ring in 0..3 {
+            portion = portion.max(before[ring] - after[ring]);
+            if after[ring] < before[ring] {
+                turns.push(ring);
+            }
+        }
+        let (least, most) = (after.iter().min().expect("three"), after.iter().max().expect("three"));
+        assert!(most - least <= portion, "{after:?}");
+        before = after;
+    }
+    assert_eq!(waiting(), [0, 0, 0], "all is dropped that is too much");
+    assert!(turns.len() >= 9, "{turns:?}");
+}

@@ -114,7 +114,8 @@ pub struct Grant {
     /// Their names, as the source knows them.
     #[serde(default)]
     pub hosts: Vec<HostName>,
-    /// Messages that the source's ring must hold: B + ceil((a + d(1)) / I'), a the jitter allowance.
+    /// Messages that the source's ring must hold: B + ceil((a + d) / I'), a the jitter allowance, d the bounds of the source's
+    /// own stages together.
     pub outbox_messages: u32,
 }
 

@@ -159,4 +159,36 @@ mod tests {
             }
         }
     }
+
+    /// As many numbers as were asked for, in whole words, a power of two of them; the first word costs no memory of its own.
+    #[test]
+    fn it_remembers_at_least_what_was_asked_for() {
+        for (asked, span) in [(0, 64), (1, 64), (64, 64), (65, 128), (129, 256), (256, 256), (1_000, 1_024)] {
+            let mut window = Window::new(asked);
+            assert_eq!(window.span(), span, "{asked}");
+            assert_eq!(window.room_bytes() as u64, if span == 64 { 0 } else { span / 8 });
+            (0..span).for_each(|number| window.close(number));
+            assert!(!window.is_behind(0) && window.is_marked(0) && window.end() == span);
+            window.close(span);
+            assert!(window.is_behind(0) && !window.is_marked(0) && window.is_closed(0));
+        }
+    }
+
+    /// From where it starts again on all is open and all before is closed, also at the last number that there is.
+    #[test]
+    fn it_starts_again_anywhere() {
+        for number in [0, 1, 63, 64, 65, 1_000, u64::MAX - 64, u64::MAX - 1] {
+            let mut window = Window::new(128);
+            window.close(7);
+            window.restart(number);
+            assert!((1..200).all(|back| number < back || window.is_closed(number - back)), "{number}");
+            assert!(
+                (0..200).all(|on| number + 1 >= u64::MAX - on || !window.is_closed(number + on)),
+                "{number}"
+            );
+            assert!(window.is_closed(u64::MAX), "there is always a next one");
+            window.close(number);
+            assert!(window.is_marked(number) && window.end() == number + 1);
+        }
+    }
 }

@@ -44,6 +44,21 @@ pub struct LinkScheduler<P> {
     pacer: Pacer,
     mtu_wire_bytes: u32,
     counters: LinkCounters,
+    polled: Polled,
+}
+
+/// What the packet that `poll` gave last is counted as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Polled {
+    /// There is none, or it is taken back.
+    None,
+    Guaranteed {
+        wire_bytes: u32,
+        is_late: bool,
+    },
+    BestEffort {
+        wire_bytes: u32,
+    },
 }
 
 /// A queued packet; `None` of it costs no space, which keeps a slot of a small `P` within half a cache line.
@@ -66,6 +81,7 @@ impl<P> LinkScheduler<P> {
             pacer: Pacer::new(&parameters),
             mtu_wire_bytes: parameters.mtu_wire_bytes,
             counters: LinkCounters::default(),
+            polled: Polled::None,
         }
     }
 
@@ -259,8 +275,21 @@ impl<P> LinkScheduler<P> {
         });
     }
 
-    /// What `poll` gave last was not handed to the adapter: it leaves the window, or it would stay there for good.
+    /// What `poll` gave last was not handed to the adapter: it leaves the window, or it would stay there for good, and is not
+    /// counted.
     pub fn retract(&mut self) {
+        match core::mem::replace(&mut self.polled, Polled::None) {
+            Polled::None => {}
+            Polled::Guaranteed { wire_bytes, is_late } => {
+                self.counters.guaranteed_packets -= 1;
+                self.counters.guaranteed_bytes -= u64::from(wire_bytes);
+                self.counters.late_packets -= u64::from(is_late);
+            }
+            Polled::BestEffort { wire_bytes } => {
+                self.counters.best_effort_packets -= 1;
+                self.counters.best_effort_bytes -= u64::from(wire_bytes);
+            }
+        }
         if let Some(flow) = self.pacer.retract() {
             self.guaranteed.release_slot(flow);
         }
@@ -301,7 +330,9 @@ impl<P> LinkScheduler<P> {
         }
         self.counters.guaranteed_packets += 1;
         self.counters.guaranteed_bytes += u64::from(wire_bytes);
-        self.counters.late_packets += u64::from(departure_latest > deadline);
+        let is_late = departure_latest > deadline;
+        self.counters.late_packets += u64::from(is_late);
+        self.polled = Polled::Guaranteed { wire_bytes, is_late };
         Some(Scheduled {
             packet: queued.packet,
             class: Class::Guaranteed { flow, deadline },
@@ -316,6 +347,7 @@ impl<P> LinkScheduler<P> {
         let departure_latest = self.pacer.hand_over(None, wire_bytes, now);
         self.counters.best_effort_packets += 1;
         self.counters.best_effort_bytes += u64::from(wire_bytes);
+        self.polled = Polled::BestEffort { wire_bytes };
         Some(Scheduled {
             packet: queued.packet,
             class: Class::BestEffort { key },

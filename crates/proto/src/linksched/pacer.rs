@@ -340,4 +340,17 @@ mod tests {
         many.hand_over(None, 1, us(0));
         assert!(!many.admits(1, us(0)));
     }
+
+    /// A packet that leaves at the very moment of a change is not outstanding any more.
+    #[test]
+    fn what_has_just_left_is_not_counted_at_another_pace() {
+        let mut pacer = clock(2);
+        assert_eq!(pacer.hand_over(None, 1_000, us(0)), us(1_000));
+        assert_eq!(pacer.set_pace(BitRate(800_000), Nanos::ZERO, us(1_000)), us(1_000));
+        assert_eq!((pacer.outstanding(us(1_000)), pacer.hand_over(None, 10, us(1_000))), (0, us(1_100)));
+        let mut pacer = clock(2);
+        pacer.hand_over(None, 1_000, us(0));
+        pacer.set_pace(BitRate(800_000), Nanos::ZERO, Instant(us(1_000).0 - 1));
+        assert_eq!(pacer.outstanding(Instant(us(1_000).0 - 1)), 1, "its last byte is");
+    }
 }

@@ -100,4 +100,37 @@ mod tests {
         let small = every(Nanos::from_millis(5), 2_000, |_| Nanos::from_micros(310));
         assert!(small.are_too_many(Nanos::from_secs(10)), "none of them is grave, together they are 6 %");
     }
+
+    /// More than a hundred grave ones, of ten times what is allowed and half a millisecond at least.
+    #[test]
+    fn a_hundred_grave_ones_are_tolerated() {
+        let too_many = |count, beyond, allowed| {
+            let mut accidents = Accidents::NEW;
+            (0..count).for_each(|_| accidents.add(beyond, allowed, Nanos::ZERO));
+            accidents.are_too_many(Nanos::ZERO)
+        };
+        let grave = Nanos::from_micros(500);
+        assert!(!too_many(100, grave, ALLOWED) && too_many(101, grave, ALLOWED));
+        assert!(!too_many(101, grave - Nanos(1), ALLOWED), "shorter ones are not grave");
+        let allowed = Nanos::from_micros(60);
+        assert!(!too_many(101, Nanos(599_999), allowed) && too_many(101, Nanos::from_micros(600), allowed));
+        let third = Nanos::from_millis(200);
+        assert!(!too_many(3, third, third) && too_many(4, third, third), "600 ms of two spells");
+    }
+
+    /// What came in a spell counts in it and in the next, wherever the record is by then.
+    #[test]
+    fn accidents_of_two_spells_count() {
+        let mut accidents = Accidents::NEW;
+        let part = Nanos::from_millis(301);
+        accidents.add(part, part, SPELL - Nanos(1));
+        assert!(!accidents.are_too_many(SPELL));
+        accidents.add(part, part, SPELL);
+        let over = [SPELL, SPELL * 2 - Nanos(1), SPELL * 2].map(|elapsed| accidents.are_too_many(elapsed));
+        assert_eq!(over, [true, true, false], "the first is forgotten in the third spell");
+        accidents.add(part, part, SPELL * 2 + Nanos(5));
+        assert!(accidents.are_too_many(SPELL * 3 - Nanos(1)) && !accidents.are_too_many(SPELL * 3));
+        accidents.add(part, part, SPELL * 9);
+        assert!(!accidents.are_too_many(SPELL * 9), "nothing is left of what is long ago");
+    }
 }

@@ -554,4 +554,106 @@ mod tests {
         let over = wake(4_000, US(50));
         assert!(!over.at_risk && over.late == 318 && over.recent < WINDOW_WAKES, "{over:?}");
     }
+
+    /// Half of a thousand warm units, not fewer and not of fewer; what takes what is assumed is not dear, and neither are first
+    /// units.
+    #[test]
+    fn half_of_a_thousand_warm_units_tell() {
+        let at_risk = |dear: u32, cheap: u32| {
+            let mut record = WorkRecord::new();
+            for n in 0..dear + cheap {
+                record.add_idle(IDLE, COLD);
+                record.add(WorkKind::Send, US(9), US(8), COLD);
+                record.add(WorkKind::Send, if n < dear { US(8) + Nanos(1) } else { US(8) }, US(8), COLD);
+            }
+            let path = of(&record, WorkKind::Send);
+            assert_eq!((path.units, path.first), (u64::from(2 * (dear + cheap)), u64::from(dear + cheap)));
+            path.at_risk
+        };
+        assert!(at_risk(500, 500) && at_risk(501, 500) && at_risk(1_000, 0));
+        assert!(!at_risk(499, 501) && !at_risk(500, 499) && !at_risk(999, 0) && !at_risk(500, 501));
+        // Of the latest: when the window is full, a half of it counts on.
+        assert!(at_risk(32_768, 32_768) && !at_risk(32_768, 65_540));
+    }
+
+    /// More than a hundred overruns that are one of twenty units at least; a unit overruns beyond what is allowed, not at it.
+    #[test]
+    fn more_than_a_hundred_overruns_in_one_of_twenty_units_tell() {
+        let at_risk = |overruns: u64, others: u64| {
+            let mut record = WorkRecord::new();
+            // The busy period has taken what it may, and a nanosecond more.
+            assert_eq!(run(&mut record, WorkKind::Forward, others, US(48), IDLE), 0);
+            assert_eq!(run(&mut record, WorkKind::Forward, overruns, US(48) + Nanos(1), IDLE), overruns);
+            assert_eq!((record.overruns(), of(&record, WorkKind::Forward).overruns), (overruns, overruns));
+            assert_eq!(record.is_at_risk(WorkKind::Forward), of(&record, WorkKind::Forward).at_risk);
+            assert!(!record.is_at_risk(WorkKind::Signalling), "it has no record");
+            record.is_at_risk(WorkKind::Forward)
+        };
+        assert!(at_risk(101, 0) && at_risk(101, 101 * 19) && at_risk(300, 300 * 19));
+        assert!(!at_risk(100, 0) && !at_risk(101, 101 * 19 + 1) && !at_risk(300, 300 * 19 + 1));
+    }
+
+    /// Idle time makes up for what was taken too long, to the nanosecond; no time ends no busy period.
+    #[test]
+    fn a_busy_period_ends_with_any_idle_time() {
+        let mut record = WorkRecord::new();
+        record.add(WorkKind::Send, US(40), US(8), COLD);
+        record.add_idle(Nanos::ZERO, COLD);
+        assert!(!record.add(WorkKind::Send, US(16), US(8), COLD), "40 us of 40");
+        assert_eq!((record.busy(COLD).periods, of(&record, WorkKind::Send).first), (0, 1));
+        record.add_idle(Nanos(999), COLD);
+        record.add_idle(US(1_000), COLD);
+        let busy = record.busy(COLD);
+        assert_eq!((busy.periods, busy.excess_max, busy.p50_percent), (1, US(40), 106));
+        assert!(!record.add(WorkKind::Receive, US(48), US(8), COLD), "all of it is made up for");
+        record.add_idle(US(1), COLD);
+        // 39 of 40 us are left.
+        assert!(!record.add(WorkKind::Receive, US(9), US(8), COLD));
+        record.add_idle(US(1), COLD);
+        assert!(record.add(WorkKind::Receive, US(9) + Nanos(1), US(8), COLD));
+        assert!(!record.add(WorkKind::Receive, US(8), US(8), COLD), "what is beyond was counted once");
+        assert_eq!((of(&record, WorkKind::Receive).first, record.busy(COLD).excess_max), (3, US(40)));
+        record.add_idle(US(1), COLD);
+        assert_eq!((record.busy(COLD).periods, record.busy(COLD).excess_max), (4, US(40) + Nanos(1)));
+    }
+
+    /// At a place in order: what so many of a thousand did not exceed, in sixteenths of what is assumed.
+    #[test]
+    fn shares_are_told_at_their_place_in_order() {
+        let mut shares = Shares::NEW;
+        assert_eq!((shares.percent(500), shares.percent(0)), (0, 0));
+        for sixteenth in 0..10 {
+            shares.add(US(sixteenth), US(16));
+        }
+        let told = [1, 100, 101, 500, 501, 900, 1_000].map(|per_mille| shares.percent(per_mille));
+        assert_eq!(told, [6, 6, 12, 31, 37, 56, 62]);
+        shares.add(Nanos(15_999), US(16));
+        shares.add(US(16), US(16));
+        assert_eq!((shares.percent(910), shares.percent(1_000)), (100, 106));
+        (12..WINDOW_UNITS - 1).for_each(|_| shares.add(US(63), US(16)));
+        assert_eq!((shares.window, shares.percent(10)), (WINDOW_UNITS - 1, 400));
+        shares.add(US(64), US(16));
+        // Of each step a half: of those with one, none.
+        assert_eq!(
+            (shares.window, shares.steps[63], shares.percent(1)),
+            ((WINDOW_UNITS - 11) / 2, 32_762, 400)
+        );
+    }
+
+    /// More than one late wake-up in twenty, of twenty at least.
+    #[test]
+    fn more_than_one_wake_up_in_twenty_tells() {
+        let told = |late: u32, punctual: u32| {
+            let mut record = WorkRecord::new();
+            (0..late).for_each(|_| record.add_wake(US(200) + Nanos(1), US(200)));
+            (0..punctual).for_each(|_| record.add_wake(US(200), US(200)));
+            record.wakes(US(200))
+        };
+        assert!(told(2, 18).at_risk && told(2, 37).at_risk && told(20, 0).at_risk);
+        assert!(!told(1, 19).at_risk && !told(2, 38).at_risk && !told(19, 0).at_risk && !told(0, 0).at_risk);
+        let full = told(100, 924);
+        assert_eq!((full.wakes, full.late, full.recent, full.recent_late), (1_024, 100, 512, 50));
+        assert_eq!((full.release_latency, full.late_max), (US(200), US(200) + Nanos(1)));
+        assert_eq!((told(100, 923).recent, told(100, 925).recent), (1_023, 513));
+    }
 }

@@ -122,7 +122,8 @@ pub fn inbox_messages(contract: &Contract, terms: &CommitTerms, bounds: &[Nanos]
     u32::try_from(messages.saturating_add(1)).unwrap_or(u32::MAX)
 }
 
-/// Messages that the source's ring must hold: B + ceil((a + d(1)) / I'), a what a late timer may bring at once.
+/// Messages that the source's ring must hold: B + ceil((a + d) / I'), a what a late timer may bring at once, d the bounds of the
+/// source's own stages together (`first`).
 pub fn outbox_messages(contract: &Contract, first: Nanos) -> u32 {
     let waiting = (contract.jitter_allowance() + first).div_ceil(contract.policed_interval());
     u32::try_from(waiting.saturating_add(u64::from(contract.burst_messages_max))).unwrap_or(u32::MAX)

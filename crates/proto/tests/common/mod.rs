@@ -2,6 +2,7 @@
 //! (The `sim` crate is the real simulator; this one is for tests of single rules.)
 #![allow(dead_code, unused_imports)]
 
+mod audit;
 pub mod hops;
 mod line;
 pub mod rate;
@@ -310,6 +311,8 @@ pub struct World {
     kept: Vec<InFlight>,
     out: Box<[u8]>,
     steps: u64,
+    /// What has passed each driver; `None`: nobody looks.
+    pub audit: Option<audit::Audit>,
 }
 
 impl World {
@@ -321,8 +324,10 @@ impl World {
         let now = Instant(1_000_000_000);
         let build = |(index, config)| Node::new(config, 100 + index as u64, now).unwrap();
         let hosts = configs.len();
+        let audit = Some(audit::Audit::of(&configs));
         Self {
             now,
+            audit,
             nodes: configs.into_iter().enumerate().map(build).collect(),
             pool: Pool::new(4_096),
             in_flight: BinaryHeap::with_capacity(4_096),
@@ -335,6 +340,14 @@ impl World {
             kept: Vec::new(),
             out: vec![0; FRAME_BYTES].into(),
             steps: 0,
+        }
+    }
+
+    /// Another life of a host.
+    pub fn restart(&mut self, index: usize, node: Node<TestMemory>) {
+        self.nodes[index] = node;
+        if let Some(audit) = &mut self.audit {
+            audit.restarted(index);
         }
     }
 
@@ -409,6 +422,9 @@ impl World {
             active = true;
             self.nodes[node].show_counters();
             let len = sent.packet.copy_to(&mut self.out);
+            if let Some(audit) = &mut self.audit {
+                audit.sent(node, link, sent.port, &self.out[..len], sent.wire_bytes);
+            }
             let frame = match &mut self.tap {
                 None => Some(self.pool.frame(&self.out[..len])),
                 Some(tap) => {
@@ -470,6 +486,9 @@ impl World {
             self.settle();
         }
         self.now = until;
+        if let Some(audit) = &mut self.audit {
+            audit.look(&self.nodes, self.now);
+        }
     }
 
     pub fn run_for(&mut self, span: Nanos) {

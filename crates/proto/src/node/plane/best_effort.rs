@@ -40,12 +40,10 @@ impl<M: Memory> Flow<M> {
             let ready = (!self.outgoing.is_full()).then_some(&mut self.outbox);
             let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
             taken += 1;
-            let number = self.counters.messages_in;
-            self.counters.messages_in += 1;
-            if message.len() > self.message_bytes_max
-                || !self.outgoing.push(messages, message, number, Arrival::at(sent))
-            {
-                self.counters.dropped += 1;
+            let number = self.number_next;
+            self.number_next += 1;
+            if message.len() <= self.message_bytes_max {
+                self.outgoing.push(messages, message, number, Arrival::at(sent));
             }
         }
         taken

@@ -10,7 +10,7 @@ use super::outgoing::Outgoing;
 use super::source::Portion;
 use super::work::Unit;
 use super::{Context, Flow, Owner, Plane};
-use crate::api::{ChannelCounters, WorkKind};
+use crate::api::WorkKind;
 use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
 use crate::limits::{BEST_EFFORT_OUTGOING_MAX, HEADER_BYTES};
 use crate::memory::Memory;
@@ -46,8 +46,7 @@ impl<M: Memory> Plane<M> {
         let Context { processor, messages, .. } = &mut self.context;
         let handler = processor.add_handler(Owner::Flow(channel), best_effort_parameters(&self.config));
         let outgoing = Outgoing::new(messages, BEST_EFFORT_OUTGOING_MAX, fragment_bytes);
-        let counters = ChannelCounters::default();
-        let flow = Flow { way, message_bytes_max, outbox, outgoing, handler, listed: false, counters };
+        let flow = Flow { way, message_bytes_max, outbox, outgoing, handler, listed: false, number_next: 0 };
         self.best_effort.flows.insert(channel, flow);
         self.drain_flow(channel, Portion::ALONE, now);
     }

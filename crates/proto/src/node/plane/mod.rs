@@ -362,7 +362,8 @@ struct Flow<M: Memory> {
     handler: HandlerId,
     /// It is among the link's blocked ones.
     listed: bool,
-    counters: ChannelCounters,
+    /// Of the next message, whether it is kept or not.
+    number_next: u64,
 }
 
 /// A packet that waits for its handler.

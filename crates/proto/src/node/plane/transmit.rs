@@ -214,8 +214,6 @@ impl<M: Memory> Plane<M> {
         let header = header_of(Kind::BestEffort, flow.way.path, port, flow.way.destination, &fragment);
         let len = copy_message(&header, &flow.outgoing, &self.context.messages, number, out);
         if flow.outgoing.sent(&mut self.context.messages, number) {
-            flow.counters.messages_out += 1;
-            flow.counters.bytes_out += u64::from(fragment.message_bytes);
             self.drain_flow(channel, Portion::ALONE, now);
         } else {
             self.arm_flow(channel, now);
