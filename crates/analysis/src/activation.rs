@@ -72,7 +72,7 @@ impl FlowName {
     /// Checks a name.
     ///
     /// # Errors
-    /// Where it is empty, too long or has other characters.
+    /// If it is empty, too long or has other characters.
     pub fn new(text: &str) -> Result<Self, FlowNameError> {
         let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
         if !plain || !(1..=FLOW_NAME_BYTES_MAX).contains(&text.len()) {
@@ -271,7 +271,7 @@ impl Contract {
     /// before the next one comes; a packet then waits for the timer once for each of them.
     ///
     /// # Errors
-    /// Where the activation does not carry the contract.
+    /// If the activation does not carry the contract.
     pub fn service(&self, fragment_bytes: u32) -> Result<Service, ActivationError> {
         let (own, interval) = (self.packets_max(fragment_bytes), self.policed_interval());
         let (span, packets, timed) = match self.activation {

@@ -152,7 +152,7 @@ impl Contract {
     /// A contract with the defaults for everything else.
     ///
     /// # Errors
-    /// Where [`Contract::validate`] refuses.
+    /// If [`Contract::validate`] refuses.
     pub fn new(
         message_bytes_max: u32,
         rate_max: Rate,

@@ -118,7 +118,7 @@ pub struct Processor<'a> {
 /// Plans `flows` on a processor.
 ///
 /// # Errors
-/// Where they contradict themselves.
+/// If they contradict themselves.
 pub fn plan(flows: &[Flow], processor: Processor<'_>) -> Result<Plan, PlanError> {
     check(flows)?;
     let order = order(flows)?;

@@ -79,7 +79,7 @@ impl Mul<u64> for Nanos {
 impl Div<u64> for Nanos {
     type Output = Self;
     /// # Panics
-    /// Where `n` is zero.
+    /// If `n` is zero.
     fn div(self, n: u64) -> Self {
         Self(self.0 / n)
     }

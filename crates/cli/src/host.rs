@@ -29,7 +29,7 @@ impl Host {
     /// Connects to it.
     ///
     /// # Errors
-    /// Where there is none, with the fix.
+    /// If there is none, with the fix.
     pub fn connect(&self) -> anyhow::Result<Endsystem> {
         let connected = match &self.socket {
             Some(path) => Endsystem::connect_to(path),

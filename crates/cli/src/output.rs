@@ -108,7 +108,7 @@ impl Output {
     /// Prints `value` as JSON, or what `text` makes of it. A reader that has gone is no error.
     ///
     /// # Errors
-    /// Where standard output cannot be written.
+    /// If standard output cannot be written.
     pub fn print<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
         let shown = |value| harmless_lines(&text(value)).into_owned();
         let printed = if self.json { serde_json::to_string_pretty(value)? } else { shown(value) };
@@ -117,7 +117,7 @@ impl Output {
     /// The same for what programs exchange, whose keys do not say their units: as JSON each stands there twice.
     ///
     /// # Errors
-    /// Where standard output cannot be written.
+    /// If standard output cannot be written.
     pub fn print_with_units<T: Serialize>(
         self,
         value: &T,

@@ -71,7 +71,7 @@ impl<R: Read> Messages<R> {
     /// The next one.
     ///
     /// # Errors
-    /// Where the input cannot be read or a message is too long.
+    /// If the input cannot be read or a message is too long.
     pub fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(len) = self.complete() {

@@ -189,7 +189,7 @@ impl Channel {
     /// nothing.
     ///
     /// # Errors
-    /// Where the channel has ended or the daemon is gone.
+    /// If the channel has ended or the daemon is gone.
     pub fn state(&self) -> Result<ChannelState, Error> {
         self.evidence.state(&self.connection.shared, self.id)
     }
@@ -215,7 +215,7 @@ impl Channel {
     /// what arrived.
     ///
     /// # Errors
-    /// Where the daemon is gone.
+    /// If the daemon is gone.
     pub fn finish(self, timeout: Duration) -> Result<Option<Ending>, Error> {
         self.connection.shared.call(Request::Close { channel: self.id })?;
         if self.grant.is_none() {
@@ -228,7 +228,7 @@ impl Channel {
     /// ([`Channel::finish`] does).
     ///
     /// # Errors
-    /// Where the daemon is gone.
+    /// If the daemon is gone.
     pub fn close(self) -> Result<(), Error> {
         self.connection.shared.call(Request::Close { channel: self.id }).map(|_| ())
     }

@@ -12,7 +12,7 @@ impl Endsystem {
     /// Starts an engine in this process, with the same API and no daemon. It stops with the last handle.
     ///
     /// # Errors
-    /// Where a link, the real-time class or memory is refused: see [`ConnectError::Host`].
+    /// If a link, the real-time class or memory is refused: see [`ConnectError::Host`].
     pub fn embedded(config: &HostConfig) -> Result<Self, ConnectError> {
         Self::embedded_with(config, config.open_links().map_err(HostError::from)?)
     }

@@ -58,7 +58,7 @@ impl Endsystem {
     /// who asks and with what contract, and consents or not; it runs on a thread of this endsystem.
     ///
     /// # Errors
-    /// Where the name is none or taken, or the daemon says no.
+    /// If the name is none or taken, or the daemon says no.
     pub fn listen(
         &self,
         name: &str,
@@ -109,7 +109,7 @@ impl Endsystem {
     /// As [`Endsystem::open`], without waiting.
     ///
     /// # Errors
-    /// Where it cannot even be asked.
+    /// If it cannot even be asked.
     pub fn open_nonblocking(&self, peer: &str, contract: Contract) -> Result<Opening, OpenError> {
         let to = peer.parse::<Address>()?;
         Ok(Opening::start(&self.connection, to, contract)?)
@@ -156,7 +156,7 @@ impl Endsystem {
     /// A best-effort flow to `port@host` (rdata_send): no promise, messages of up to `message_bytes_max`.
     ///
     /// # Errors
-    /// Where the host is unknown or the daemon says no.
+    /// If the host is unknown or the daemon says no.
     pub fn best_effort(&self, peer: &str, message_bytes_max: u32) -> Result<Channel, OpenError> {
         let to = peer.parse::<Address>()?;
         let ring = best_effort_ring(message_bytes_max)?;
@@ -168,7 +168,7 @@ impl Endsystem {
     /// Receives best-effort flows to `name` at this host (rdata_recv).
     ///
     /// # Errors
-    /// Where the name is none or taken, or the daemon says no.
+    /// If the name is none or taken, or the daemon says no.
     pub fn bind_best_effort(&self, name: &str, message_bytes_max: u32) -> Result<Receiver, Error> {
         let ring = best_effort_ring(message_bytes_max)?;
         let request = Request::BindBestEffort { port: Name::new(name)?, ring };
@@ -185,7 +185,7 @@ impl Endsystem {
     /// Whether channels can come from a host: whether this host's directory has it.
     ///
     /// # Errors
-    /// Where the name is none, not in the directory, or this host's; or the daemon is gone.
+    /// If the name is none, not in the directory, or this host's; or the daemon is gone.
     pub fn check_host(&self, host: &str) -> Result<(), Error> {
         match self.connection.shared.call(Request::Resolve { host: Name::new(host)? })?.0 {
             Answer::Resolved { .. } => Ok(()),
@@ -209,7 +209,7 @@ impl Endsystem {
     /// The host's state: links, utilisation, counters, quotas.
     ///
     /// # Errors
-    /// Where the daemon is gone.
+    /// If the daemon is gone.
     pub fn status(&self) -> Result<HostStatus, Error> {
         match self.connection.shared.call(Request::Status)?.0 {
             Answer::Status(status) => Ok(*status),
@@ -220,7 +220,7 @@ impl Endsystem {
     /// Every channel that starts at, passes or ends at this host.
     ///
     /// # Errors
-    /// Where the daemon is gone.
+    /// If the daemon is gone.
     pub fn channels(&self) -> Result<Vec<ChannelStatus>, Error> {
         let (mut all, mut after): (Vec<ChannelStatus>, _) = (Vec::new(), None);
         loop {

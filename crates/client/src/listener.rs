@@ -225,7 +225,7 @@ impl Listener {
     /// Gives the name back; open channels stay.
     ///
     /// # Errors
-    /// Where the daemon is gone.
+    /// If the daemon is gone.
     pub fn close(self) -> Result<(), Error> {
         lock(&self.connection.shared.listeners).remove(&self.id);
         match self.connection.shared.call(Request::Unlisten { listener: self.id })?.0 {

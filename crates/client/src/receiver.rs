@@ -170,7 +170,7 @@ impl Receiver {
     /// channels where it serves several. Threads that it starts are ordinary ones.
     ///
     /// # Errors
-    /// Where the host does not allow it, is a best-effort host, or has no right to ([`ApiError::CoSchedule`], with the
+    /// If the host does not allow it, is a best-effort host, or has no right to ([`ApiError::CoSchedule`], with the
     /// fix); for best effort, which has no priority; where the channel has ended or the daemon is gone.
     ///
     /// [`ApiError::CoSchedule`]: crate::ApiError::CoSchedule
@@ -187,7 +187,7 @@ impl Receiver {
     /// beyond those they are overruns as ever. Bounds are kept up to that waiting. For a guaranteed channel only.
     ///
     /// # Errors
-    /// Where the channel has ended, is best effort, or the daemon is gone.
+    /// If the channel has ended, is best effort, or the daemon is gone.
     pub fn alternate(&mut self) -> Result<(), Error> {
         match self.end.connection.shared.call(Request::Alternate { channel: self.end.id })? {
             (Answer::Alternates, mut descriptors) => {
@@ -203,7 +203,7 @@ impl Receiver {
     /// [`Channel::state`](crate::Channel::state).
     ///
     /// # Errors
-    /// Where the channel has ended or the daemon is gone.
+    /// If the channel has ended or the daemon is gone.
     pub fn state(&self) -> Result<ChannelState, Error> {
         self.end.state()
     }
@@ -226,7 +226,7 @@ impl Receiver {
     /// Ends the channel (rtcDestroyConnection) and waits for the daemon's word.
     ///
     /// # Errors
-    /// Where the daemon is gone.
+    /// If the daemon is gone.
     pub fn close(self) -> Result<(), Error> {
         self.end.connection.shared.call(Request::Close { channel: self.end.id }).map(|_| ())
     }

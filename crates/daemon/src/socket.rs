@@ -65,7 +65,7 @@ impl ApiSocket {
     /// Another descriptor of it.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn listening(&self) -> io::Result<OwnedFd> {
         self.socket.try_clone()
     }

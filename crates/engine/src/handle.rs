@@ -58,7 +58,7 @@ impl Engine {
     /// Starts the processor's thread and returns once it runs in its class with its node.
     ///
     /// # Errors
-    /// Where the configuration, the links or the host do not allow it; nothing is left behind then.
+    /// If the configuration, the links or the host do not allow it; nothing is left behind then.
     pub fn start<O, I>(config: EngineConfig) -> Result<EngineHandle<O, I>, EngineError>
     where
         O: Outbox<Message: Send> + Send + 'static,
@@ -192,7 +192,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// has one of its own. It is done behind messages, as [`Self::call_in_background`]. Returns how long that took.
     ///
     /// # Errors
-    /// Where the descriptor cannot be waited for, or as [`EngineHandle::call`].
+    /// If the descriptor cannot be waited for, or as [`EngineHandle::call`].
     pub fn watch(
         &self,
         channel: ChannelId,

@@ -61,7 +61,7 @@ impl Witness {
     /// Starts a watcher on every CPU that this process may use.
     ///
     /// # Errors
-    /// Where the real-time class is refused (not root, or a user namespace) or a thread cannot start.
+    /// If the real-time class is refused (not root, or a user namespace) or a thread cannot start.
     pub fn start() -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, reports) = channel();

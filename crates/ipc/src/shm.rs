@@ -72,7 +72,7 @@ impl Region {
     /// Makes a memory file of `len` bytes, allocated and zeroed, that nobody writes but by this mapping.
     ///
     /// # Errors
-    /// Where the size is out of range, memory is short or a limit (descriptors, locked memory) is reached.
+    /// If the size is out of range, memory is short or a limit (descriptors, locked memory) is reached.
     pub fn create(len: u64) -> io::Result<(OwnedFd, Self)> {
         let file = new_file(len)?;
         let mut mapping = Mapping::new(&file, len, true)?;
@@ -84,7 +84,7 @@ impl Region {
     /// Maps the file of an [`Offer`] and seals it: the application's part.
     ///
     /// # Errors
-    /// Where it is shorter than `len`, could still be cut, or cannot be mapped or sealed.
+    /// If it is shorter than `len`, could still be cut, or cannot be mapped or sealed.
     pub fn take(file: impl AsFd, len: u64) -> io::Result<Self> {
         let region = Self::map(&file, len)?;
         rustix::fs::fcntl_add_seals(&file, SEALS)?;
@@ -94,7 +94,7 @@ impl Region {
     /// Maps the file of an [`Offer`] and leaves it as it is.
     ///
     /// # Errors
-    /// Where it is shorter than `len`, could still be cut, or is sealed already.
+    /// If it is shorter than `len`, could still be cut, or is sealed already.
     pub fn map(file: impl AsFd, len: u64) -> io::Result<Self> {
         check(&file, len, SealFlags::SHRINK)?;
         Ok(Self(Mapping::new(file, len, true)?))
@@ -159,7 +159,7 @@ impl View {
     /// Maps a memory file that the daemon made with [`Region::create`].
     ///
     /// # Errors
-    /// Where it is not sealed, is shorter than `len`, or cannot be mapped.
+    /// If it is not sealed, is shorter than `len`, or cannot be mapped.
     pub fn open(file: impl AsFd, len: u64) -> io::Result<Self> {
         check(&file, len, SEALS)?;
         Ok(Self(Mapping::new(file, len, false)?))
@@ -211,7 +211,7 @@ impl Offer {
     /// Makes a file of `len` bytes, allocated and zeroed: a descriptor for the application, and what is kept of it.
     ///
     /// # Errors
-    /// Where the size is out of range, or memory or descriptors are short.
+    /// If the size is out of range, or memory or descriptors are short.
     pub fn create(len: u64) -> io::Result<(OwnedFd, Self)> {
         let file = new_file(len)?;
         Ok((file.try_clone()?, Self { file, len }))
@@ -220,7 +220,7 @@ impl Offer {
     /// The application says that it has sealed the file: looks, and maps all of it. Not for a real-time thread.
     ///
     /// # Errors
-    /// Where it has not, or memory is short.
+    /// If it has not, or memory is short.
     pub fn accept(&self) -> io::Result<View> {
         let seals = if holds(Defence::SealedRings) { SEALS } else { SealFlags::SHRINK };
         check(&self.file, self.len, seals)?;

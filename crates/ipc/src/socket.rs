@@ -33,7 +33,7 @@ impl Packet {
     /// Reads the value in it.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If it is none.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.bytes)
     }
@@ -41,7 +41,7 @@ impl Packet {
     /// Makes one.
     ///
     /// # Errors
-    /// Where the value is too large for a packet.
+    /// If the value is too large for a packet.
     pub fn new(value: &impl Serialize, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let bytes = serde_json::to_vec(value)?;
         if bytes.len() > PACKET_BYTES_MAX {
@@ -72,7 +72,7 @@ impl Peer {
     /// Asks the kernel.
     ///
     /// # Errors
-    /// Where the credentials cannot be read.
+    /// If the credentials cannot be read.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let credentials = socket_peercred(&socket)?;
         let process = Pid::from_raw(credentials.pid.as_raw_nonzero().get());
@@ -102,7 +102,7 @@ fn peer_pidfd(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
 /// inherit it. `false` where the kernel knows no such thing (before Linux 6.16).
 ///
 /// # Errors
-/// Where the system refuses it for another reason.
+/// If the system refuses it for another reason.
 pub fn refuse_descriptors(socket: impl AsFd) -> io::Result<bool> {
     /// `SO_PASSRIGHTS`, asm-generic/socket.h.
     const PASS_RIGHTS: libc::c_int = 83;
@@ -140,7 +140,7 @@ pub fn bound_sending(socket: impl AsFd) -> io::Result<()> {
 /// and none when all is read or the reader's end is closed. Descriptors of a packet are the reader's when its bytes are gone.
 ///
 /// # Errors
-/// Where it is no socket.
+/// If it is no socket.
 pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: SIOCOUTQ (TIOCOUTQ) writes one int to the given address, which is ours.

@@ -41,7 +41,7 @@ impl Alarm {
     /// A new one.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
@@ -71,7 +71,7 @@ impl Doorbell {
     /// The daemon's end, which becomes readable at each ring anew, and the application's.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         // From now on nothing can be sent to us: neither bytes nor descriptors, whose closing might wait for others.
@@ -82,7 +82,7 @@ impl Doorbell {
     /// Whether this kernel wakes at each ring: POSIX says nothing about shutting down what is down.
     ///
     /// # Errors
-    /// Where it does not, or descriptors run out.
+    /// If it does not, or descriptors run out.
     pub fn check() -> io::Result<()> {
         use rustix::event::epoll;
         let (ours, theirs) = Self::pair()?;
@@ -156,7 +156,7 @@ impl Bell {
     /// A bell, and what the daemon rings it with.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn pair(ring_path: &RingPath) -> io::Result<(Self, BellHandle)> {
         if !holds(Defence::EventfdBells) {
             use rustix::pipe::{PipeFlags, pipe_with};
@@ -184,7 +184,7 @@ impl Bell {
     /// Another handle of it, for whoever must wake the application from within the process.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }
@@ -202,7 +202,7 @@ impl Bell {
     /// Sleeps until it rings or `until`; `false` when that came first.
     ///
     /// # Errors
-    /// Where `poll` fails other than by a signal.
+    /// If `poll` fails other than by a signal.
     pub fn wait(&self, until: Option<Instant>) -> io::Result<bool> {
         wait_readable(self.0.as_fd(), until)
     }
@@ -217,7 +217,7 @@ impl AsFd for Bell {
 /// Sleeps until `descriptor` is readable or hung up, or until `until`; `false` when that came first.
 ///
 /// # Errors
-/// Where `poll` fails other than by a signal.
+/// If `poll` fails other than by a signal.
 pub fn wait_readable(descriptor: BorrowedFd<'_>, until: Option<Instant>) -> io::Result<bool> {
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));

@@ -57,7 +57,7 @@ const PATIENCE_NS: u64 = 20_000_000_000;
 /// Runs every check on a driver that takes any bytes.
 ///
 /// # Panics
-/// Where the driver does not conform.
+/// If the driver does not conform.
 pub fn check_all<L: Link, F: Fn(Settings) -> (L, L)>(open: F) {
     check_driver(ANY_BYTES, open);
 }
@@ -65,7 +65,7 @@ pub fn check_all<L: Link, F: Fn(Settings) -> (L, L)>(open: F) {
 /// Runs every check.
 ///
 /// # Panics
-/// Where the driver does not conform.
+/// If the driver does not conform.
 pub fn check_driver<L: Link, F: Fn(Settings) -> (L, L)>(of: Properties, open: F) {
     order_is_kept(of, &open);
     sizes_up_to_the_longest_pass_unchanged(of, &open);

@@ -121,7 +121,7 @@ pub trait Link: Send {
     /// its capacity if that is at least its length plus `max`.
     ///
     /// # Errors
-    /// Where the link cannot go on at all; lost packets and an absent peer are counted instead.
+    /// If the link cannot go on at all; lost packets and an absent peer are counted instead.
     fn receive(&mut self, out: &mut Vec<Received>, max: usize) -> Result<usize, LinkError>;
 
     /// Like [`Link::receive`], of the streams that are at least as urgent as `least` only, the most urgent first;
@@ -146,7 +146,7 @@ pub trait Link: Send {
     /// Queues the first `len` bytes of the last [`Link::transmit_buffer`], which take `wire_bytes` on the wire.
     ///
     /// # Errors
-    /// Where `len` does not fit.
+    /// If `len` does not fit.
     fn transmit(&mut self, port: Port, len: usize, wire_bytes: u32) -> Result<(), LinkError>;
 
     /// Queues a received frame as it is, without a copy; the driver drops it when it has been sent. `Err` gives it
@@ -164,7 +164,7 @@ pub trait Link: Send {
     /// does not classify ignores it.
     ///
     /// # Errors
-    /// Where the driver's table is full or the kernel refuses.
+    /// If the driver's table is full or the kernel refuses.
     fn set_filter(&mut self, filter: &Filter) -> Result<(), LinkError> {
         let _ = filter;
         Ok(())
@@ -174,7 +174,7 @@ pub trait Link: Send {
     /// what strangers may send. A driver that does not classify ignores it.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     fn set_neighbour(&mut self, key: SealKey) -> Result<(), LinkError> {
         let _ = key;
         Ok(())
@@ -183,7 +183,7 @@ pub trait Link: Send {
     /// From now on the path is unknown.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     fn clear_filter(&mut self, path: PathKey) -> Result<(), LinkError> {
         let _ = path;
         Ok(())
@@ -192,7 +192,7 @@ pub trait Link: Send {
     /// Hands what is queued to the medium, in order, as far as it takes it.
     ///
     /// # Errors
-    /// Where the link cannot go on at all.
+    /// If the link cannot go on at all.
     fn flush(&mut self) -> Result<(), LinkError>;
 
     /// Whether packets are queued that the medium has not taken: [`Link::flush`] again later.

@@ -91,7 +91,7 @@ impl MemoryLink {
     /// Two ends of one link.
     ///
     /// # Errors
-    /// Where the system gives no eventfd.
+    /// If the system gives no eventfd.
     pub fn pair(options: MemoryOptions) -> Result<(Self, Self), LinkError> {
         let wake = || if options.wake { Wake::new().map(Some) } else { Ok(None) };
         let (wake_a, wake_b) = (wake()?, wake()?);

@@ -85,7 +85,7 @@ impl Attributes {
 /// How a thread is scheduled now.
 ///
 /// # Errors
-/// Where there is no such thread.
+/// If there is no such thread.
 pub fn attributes(thread: u32) -> io::Result<Attributes> {
     // SAFETY: plain numbers, for which all zeroes is valid.
     let mut raw: libc::sched_attr = unsafe { std::mem::zeroed() };

@@ -37,7 +37,7 @@ pub enum ToolError {
 /// Runs a command line, words separated by blanks, and returns what it printed.
 ///
 /// # Errors
-/// Where it is missing, fails or cannot be run.
+/// If it is missing, fails or cannot be run.
 pub fn run(line: &str) -> Result<String, ToolError> {
     feed(line, "")
 }
@@ -45,7 +45,7 @@ pub fn run(line: &str) -> Result<String, ToolError> {
 /// Runs a command line with `input` on its standard input.
 ///
 /// # Errors
-/// Where it is missing, fails or cannot be run.
+/// If it is missing, fails or cannot be run.
 pub fn feed(line: &str, input: &str) -> Result<String, ToolError> {
     let mut words = line.split_whitespace();
     let tool = words.next().unwrap_or_default();

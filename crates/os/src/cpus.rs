@@ -15,7 +15,7 @@ pub fn usable() -> std::io::Result<Vec<u32>> {
 /// Pins the calling thread to one CPU.
 ///
 /// # Errors
-/// Where there is no such CPU or it may not be used.
+/// If there is no such CPU or it may not be used.
 pub fn pin(cpu: u32) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu as usize);
@@ -25,7 +25,7 @@ pub fn pin(cpu: u32) -> std::io::Result<()> {
 /// Pins another thread to one CPU.
 ///
 /// # Errors
-/// Where there is no such thread or CPU, or it may not be moved.
+/// If there is no such thread or CPU, or it may not be moved.
 pub fn pin_thread(thread: u32, cpu: u32) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu as usize);

@@ -24,7 +24,7 @@ fn requested() -> &'static Arc<AtomicBool> {
 /// Installs the handlers; once per process is enough, more do no harm.
 ///
 /// # Errors
-/// Where the kernel refuses a handler.
+/// If the kernel refuses a handler.
 pub fn install() -> std::io::Result<()> {
     static INSTALLED: AtomicBool = AtomicBool::new(false);
     if INSTALLED.swap(true, Ordering::SeqCst) {

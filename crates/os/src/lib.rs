@@ -21,7 +21,7 @@ pub use clock::now;
 /// 64 bits that nobody can guess.
 ///
 /// # Errors
-/// Where the system has no random source.
+/// If the system has no random source.
 pub fn random_u64() -> io::Result<u64> {
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

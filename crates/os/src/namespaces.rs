@@ -21,7 +21,7 @@ const PREFIX: &str = "punctual-";
 /// Moves the calling thread, and the threads that it starts from now on, into the namespace of that file.
 ///
 /// # Errors
-/// Where it is gone or may not be entered.
+/// If it is gone or may not be entered.
 pub fn enter(path: &Path) -> io::Result<()> {
     Ok(move_into_link_name_space(File::open(path)?.as_fd(), Some(LinkNameSpaceType::Network))?)
 }
@@ -42,7 +42,7 @@ impl Namespace {
     /// Makes one for `host` of this process' network `number`, with loopback up.
     ///
     /// # Errors
-    /// Where `ip` refuses.
+    /// If `ip` refuses.
     pub fn create(number: u32, host: &str) -> Result<Self, ToolError> {
         let name = format!("{PREFIX}{}-{number}-{host}", std::process::id());
         run(&format!("ip netns add {name}"))?;
@@ -55,7 +55,7 @@ impl Namespace {
     /// system, which a root directory that is no mount point (chroot) refuses.
     ///
     /// # Errors
-    /// Where the tool is missing, fails or cannot be run.
+    /// If the tool is missing, fails or cannot be run.
     pub fn feed(&self, line: &str, input: &str) -> Result<String, ToolError> {
         feed(&format!("nsenter --net={} {line}", self.path().display()), input)
     }
@@ -73,7 +73,7 @@ impl Namespace {
     /// Runs `work` on a thread of its own inside; sockets that it makes stay there.
     ///
     /// # Errors
-    /// Where the namespace cannot be entered or `work` fails.
+    /// If the namespace cannot be entered or `work` fails.
     pub fn within<R: Send>(&self, work: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
         let path = self.path();
         std::thread::scope(|scope| {
@@ -88,7 +88,7 @@ impl Namespace {
     /// Writes a network parameter, `key` as below `/proc/sys/net/`.
     ///
     /// # Errors
-    /// Where there is no such parameter or it is refused.
+    /// If there is no such parameter or it is refused.
     pub fn set_parameter(&self, key: &str, value: &str) -> io::Result<()> {
         self.within(|| std::fs::write(format!("/proc/sys/net/{key}"), value))
     }
@@ -121,7 +121,7 @@ pub fn stale() -> Vec<String> {
 /// same at the same time.
 ///
 /// # Errors
-/// Where `ip` refuses.
+/// If `ip` refuses.
 pub fn remove_stale() -> Result<usize, ToolError> {
     let mut removed = 0;
     for name in stale() {

@@ -31,7 +31,7 @@ pub fn runtime(utilisation: Ppm, period: Nanos) -> Nanos {
 /// Gives the calling thread, which is scheduled by deadline, so much of each period.
 ///
 /// # Errors
-/// Where the kernel's admission, or the right, is missing.
+/// If the kernel's admission, or the right, is missing.
 pub fn set_runtime(runtime: Nanos, period: Nanos) -> Result<(), RealTimeError> {
     set_attributes(SELF, Attributes::Deadline { runtime, period }).map_err(|error| RealTimeError::Deadline {
         runtime,
@@ -240,7 +240,7 @@ pub fn apply(wanted: &RealTime) -> Result<(), RealTimeError> {
 /// ordinary thread ever runs on its CPU.
 ///
 /// # Errors
-/// Where it would be throttled.
+/// If it would be throttled.
 pub fn check_spin(real_time: &RealTime, spin: Nanos) -> Result<(), RealTimeError> {
     let always = spin >= SPIN_BOUNDED;
     if !always || real_time.class == SchedulingClass::BestEffortHost {
@@ -315,7 +315,7 @@ impl TimerSlack {
 /// Puts the calling thread into `SCHED_FIFO` at `priority` (1 to 99), on one CPU or on any.
 ///
 /// # Errors
-/// Where the class or the CPU is refused, with the fix.
+/// If the class or the CPU is refused, with the fix.
 pub fn enter_fifo(priority: u8, cpu: Option<u32>) -> Result<(), RealTimeError> {
     apply(&RealTime { class: SchedulingClass::Fifo { priority }, cpu, lock_memory: false })
 }

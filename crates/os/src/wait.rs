@@ -25,7 +25,7 @@ impl Doorbell {
     /// A new one.
     ///
     /// # Errors
-    /// Where the process has too many descriptors.
+    /// If the process has too many descriptors.
     pub fn new() -> io::Result<Self> {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
@@ -60,7 +60,7 @@ impl Waiter {
     /// One that watches nothing yet.
     ///
     /// # Errors
-    /// Where the process has too many descriptors.
+    /// If the process has too many descriptors.
     pub fn new() -> io::Result<Self> {
         let ready = vec![libc::epoll_event { events: 0, u64: 0 }; READY_MAX].into();
         let mut waiter = Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, timer: None, ready };
@@ -82,7 +82,7 @@ impl Waiter {
     /// Tells `token` (anything but `u64::MAX`) whenever `descriptor` becomes readable, and once if it is.
     ///
     /// # Errors
-    /// Where the descriptor cannot be watched.
+    /// If the descriptor cannot be watched.
     pub fn watch(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         Ok(epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(token), flags)?)

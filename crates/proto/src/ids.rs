@@ -111,7 +111,7 @@ impl Name {
     /// Checks a name.
     ///
     /// # Errors
-    /// Where it is empty, too long or has other characters.
+    /// If it is empty, too long or has other characters.
     pub fn new(text: &str) -> Result<Self, NameError> {
         let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
         let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));

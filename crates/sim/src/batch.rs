@@ -14,7 +14,7 @@ use crate::scenario::ScenarioError;
 /// is told each one as it is done.
 ///
 /// # Errors
-/// Where a topology or configuration cannot be used.
+/// If a topology or configuration cannot be used.
 pub fn run_many(
     seeds: Range<u64>,
     options: &Options,

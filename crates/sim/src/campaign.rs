@@ -138,7 +138,7 @@ impl Campaign {
     /// Begins the campaign of `path`, or goes on with it.
     ///
     /// # Errors
-    /// Where the file cannot be used, is in use, or holds results of other code or options.
+    /// If the file cannot be used, is in use, or holds results of other code or options.
     pub fn open(path: &Path, options: Options) -> Result<Self, CampaignError> {
         let lock = lock(path)?;
         let fresh = Record {
@@ -177,7 +177,7 @@ impl Campaign {
     /// says whether to go on. What was run is in the file when this returns, whether to the end or not.
     ///
     /// # Errors
-    /// Where the file cannot be written, or a topology or configuration cannot be used.
+    /// If the file cannot be written, or a topology or configuration cannot be used.
     pub fn run(
         &mut self,
         wanted: Range<u64>,

@@ -152,7 +152,7 @@ impl Cases {
     /// The cases of `file`.
     ///
     /// # Errors
-    /// Where it cannot be read or holds something else.
+    /// If it cannot be read or holds something else.
     pub fn read(file: &Path) -> Result<Self, CaseError> {
         let text = fs::read_to_string(file).map_err(|cause| CaseError::File { path: file.into(), cause })?;
         toml::from_str(&text).map_err(|cause| CaseError::Syntax { path: file.into(), cause, text })
@@ -163,7 +163,7 @@ impl Case {
     /// The options of its run; a topology lies beside `file`.
     ///
     /// # Errors
-    /// Where that cannot be used, or a kind of fault is unknown.
+    /// If that cannot be used, or a kind of fault is unknown.
     pub fn options(&self, file: &Path) -> Result<Options, CaseError> {
         let topology = self.topology.as_ref().map(|name| {
             let path = file.parent().unwrap_or(Path::new("")).join(name);
@@ -202,7 +202,7 @@ impl Case {
     /// Its plan.
     ///
     /// # Errors
-    /// Where the topology contradicts itself, or its seed does not draw the plan any more that was written down.
+    /// If the topology contradicts itself, or its seed does not draw the plan any more that was written down.
     pub fn plan(&self, options: &Options) -> Result<Scenario, CaseError> {
         let mut plan = Scenario::draw(self.seed, options)?;
         let drawn = plan.digest();
@@ -216,7 +216,7 @@ impl Case {
     /// Runs it, with a timeline if `trace`.
     ///
     /// # Errors
-    /// Where a file, the topology or a configuration cannot be used.
+    /// If a file, the topology or a configuration cannot be used.
     pub fn run(&self, file: &Path, trace: bool) -> Result<Outcome, CaseError> {
         let options = Options { trace, ..self.options(file)? };
         let plan = self.plan(&options)?;

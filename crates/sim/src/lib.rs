@@ -62,7 +62,7 @@ pub use trace::Timeline;
 /// Runs one seed to its end.
 ///
 /// # Errors
-/// Where the given topology, or a configuration made from it, cannot be used.
+/// If the given topology, or a configuration made from it, cannot be used.
 pub fn run(seed: u64, options: &Options) -> Result<Outcome, ScenarioError> {
     run_scenario(seed, Scenario::draw(seed, options)?, options)
 }
@@ -71,7 +71,7 @@ pub fn run(seed: u64, options: &Options) -> Result<Outcome, ScenarioError> {
 /// are those of `seed`. Of `options` only sabotage and trace count.
 ///
 /// # Errors
-/// Where a configuration cannot be used.
+/// If a configuration cannot be used.
 pub fn run_scenario(seed: u64, scenario: Scenario, options: &Options) -> Result<Outcome, ScenarioError> {
     Ok(world::World::new(seed, scenario, options)?.run())
 }

@@ -40,7 +40,7 @@ pub enum Found {
 /// Looks for the smallest plan of `seed` that shows the first violation that the whole one shows. `progress` hears of each plan that is smaller, and how many were run.
 ///
 /// # Errors
-/// Where the topology or a configuration cannot be used.
+/// If the topology or a configuration cannot be used.
 pub fn minimise(
     seed: u64,
     options: &Options,

@@ -150,7 +150,7 @@ impl Topology {
     /// From TOML, or from JSON where the text begins with `{`.
     ///
     /// # Errors
-    /// Where the text is malformed or a value does not make sense; the text of the error says which.
+    /// If the text is malformed or a value does not make sense; the text of the error says which.
     pub fn parse(text: &str) -> Result<Self, TopologyError> {
         let json = text.trim_start().starts_with('{');
         let topology: Self = if json { serde_json::from_str(text)? } else { toml::from_str(text)? };
@@ -255,7 +255,7 @@ impl ChannelSpec {
     /// The contract.
     ///
     /// # Errors
-    /// Where it is out of range.
+    /// If it is out of range.
     pub fn contract(&self) -> Result<Contract, TopologyError> {
         let interval = Nanos::from_micros(self.interval_us);
         let rate = Rate::every(interval).ok_or_else(|| wrong("interval_us: give at least 1".into()))?;

@@ -120,7 +120,7 @@ mod switch {
     /// Takes away what is named, separated by commas. Before the process does anything else.
     ///
     /// # Panics
-    /// Where a name is none.
+    /// If a name is none.
     pub fn take_away(names: &str) {
         for name in names.split(',') {
             let defence = Defence::ALL.iter().find(|defence| defence.name() == name);

@@ -170,7 +170,7 @@ impl<'de> Deserialize<'de> for Admission {
 /// An empty stage under the policy called `name`.
 ///
 /// # Errors
-/// Where there is no such policy.
+/// If there is no such policy.
 pub fn policy_by_name(name: &str, model: StageModel) -> Result<Box<dyn AdmissionPolicy>, UnknownPolicy> {
     name.parse::<Admission>().map(|admission| (admission.build)(model))
 }

@@ -12,7 +12,7 @@ use crate::units::Nanos;
 /// the list, assumed less urgent than anything.
 ///
 /// # Errors
-/// Where the busy period is too long to look at.
+/// If the busy period is too long to look at.
 pub fn response_times(
     tasks: &[Task],
     blocking: Nanos,

@@ -10,7 +10,7 @@ use crate::units::Nanos;
 /// longest segment outside the list: it joins the maximum over lower tasks.
 ///
 /// # Errors
-/// Where a busy period is too long to look at.
+/// If a busy period is too long to look at.
 pub fn response_times(
     tasks: &[Task],
     blocking: Nanos,
@@ -28,7 +28,7 @@ pub fn response_times(
 /// The response time of the last of `tasks`, the others being more urgent, after at most `blocking`.
 ///
 /// # Errors
-/// Where its busy period is too long to look at.
+/// If its busy period is too long to look at.
 pub fn response_time(tasks: &[Task], blocking: Nanos) -> Result<Option<Nanos>, TooLong> {
     response_within(tasks, blocking, &mut Effort::default())
 }

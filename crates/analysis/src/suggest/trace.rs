@@ -60,7 +60,7 @@ impl Trace {
     /// Frames at the given times.
     ///
     /// # Errors
-    /// Where there are fewer than two, or all at one time.
+    /// If there are fewer than two, or all at one time.
     pub fn new(mut frames: Vec<Frame>) -> Result<Self, TraceError> {
         frames.sort_by_key(|frame| frame.sent);
         let start = frames.first().map_or(Instant::ZERO, |frame| frame.sent);

@@ -112,7 +112,7 @@ fn check_output(request: &Request) -> anyhow::Result<()> {
 /// Measures, writes the profile and the plot.
 ///
 /// # Errors
-/// Where a quick profile would replace a full one, the real-time class is refused, a driver cannot be opened, the machine is too busy to be measured, or a file
+/// If a quick profile would replace a full one, the real-time class is refused, a driver cannot be opened, the machine is too busy to be measured, or a file
 /// cannot be written.
 pub fn run(request: &Request) -> anyhow::Result<Report> {
     check_output(request)?;

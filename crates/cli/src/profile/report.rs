@@ -131,7 +131,7 @@ impl Report {
     /// The distribution of the main costs, idle and loaded.
     ///
     /// # Errors
-    /// Where the plot cannot be written.
+    /// If the plot cannot be written.
     pub(super) fn draw(&self, paths: &[Measured], path: &Path) -> anyhow::Result<()> {
         let driver = &self.profile.machine.driver;
         let mut series = Vec::new();

@@ -49,7 +49,7 @@ impl Admit {
     /// Asks the network and prints.
     ///
     /// # Errors
-    /// Where the question cannot be asked.
+    /// If the question cannot be asked.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let contract = self.traffic.contract()?;
         let host = self.host.connect()?;

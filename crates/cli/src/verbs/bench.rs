@@ -55,7 +55,7 @@ impl Bench {
     /// Runs it.
     ///
     /// # Errors
-    /// Where there is no such experiment, no test bed can be set up, or a stream breaks.
+    /// If there is no such experiment, no test bed can be set up, or a stream breaks.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         if self.serve {
             peer::serve(self.listen, |address| eprintln!("serving on {address}; Ctrl-C ends it"))?;

@@ -26,7 +26,7 @@ impl Channels {
     /// Asks the daemon and prints.
     ///
     /// # Errors
-    /// Where there is no daemon.
+    /// If there is no daemon.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let host = self.host.connect()?;
         let (channels, late) = (host.channels()?, host.status()?.node.late);

@@ -23,7 +23,7 @@ impl Demo {
     /// Runs it.
     ///
     /// # Errors
-    /// Where the hosts cannot be set up or a stream breaks.
+    /// If the hosts cannot be set up or a stream breaks.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let options = DemoOptions { directory: self.directory.clone(), show: !output.json };
         let (status, outcome) = demo::run(&options)?;

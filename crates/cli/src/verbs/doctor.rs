@@ -35,7 +35,7 @@ impl Doctor {
     /// Checks everything and prints.
     ///
     /// # Errors
-    /// Where the report cannot be printed.
+    /// If the report cannot be printed.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let mut findings = system::check();
         let path =

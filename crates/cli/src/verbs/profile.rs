@@ -56,7 +56,7 @@ impl Profile {
     /// Measures, writes and prints.
     ///
     /// # Errors
-    /// Where the machine cannot be measured or the profile not be written.
+    /// If the machine cannot be measured or the profile not be written.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         if let (Some(link), None) = (&self.link, &self.config) {
             if self.quick || self.full || self.force || self.driver.is_some() {

@@ -180,7 +180,7 @@ impl Recv {
     /// Listens, receives, prints.
     ///
     /// # Errors
-    /// Where the name is taken, there is no daemon, `--from` is no host, the sender fails, or standard output cannot be
+    /// If the name is taken, there is no daemon, `--from` is no host, the sender fails, or standard output cannot be
     /// written.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let endsystem = self.host.connect()?;

@@ -132,7 +132,7 @@ impl Send {
     /// Opens the channel and sends until the input ends.
     ///
     /// # Errors
-    /// Where it is refused, a message is too long, or the channel ends.
+    /// If it is refused, a message is too long, or the channel ends.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let contract = self.traffic.contract()?;
         let host = self.host.connect()?;

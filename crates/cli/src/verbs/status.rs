@@ -26,7 +26,7 @@ impl Status {
     /// Asks the daemon and prints.
     ///
     /// # Errors
-    /// Where there is no daemon.
+    /// If there is no daemon.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let status = self.host.connect()?.status()?;
         if output.json {

@@ -123,7 +123,7 @@ impl Handler {
     /// Promised bound, what was observed, misses (rtcGetParameter). Asks as rarely as [`Channel::state`].
     ///
     /// # Errors
-    /// Where the channel has ended or the daemon is gone.
+    /// If the channel has ended or the daemon is gone.
     pub fn state(&self) -> Result<ChannelState, Error> {
         self.end.state()
     }
@@ -131,7 +131,7 @@ impl Handler {
     /// Ends the channel and waits for the daemon's word.
     ///
     /// # Errors
-    /// Where the daemon is gone.
+    /// If the daemon is gone.
     pub fn close(self) -> Result<(), Error> {
         self.end.connection.shared.call(Request::Close { channel: self.end.id }).map(|_| ())
     }

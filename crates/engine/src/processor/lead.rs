@@ -160,7 +160,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
     /// Drives from `at`, a time just read, until `is_done`, which is asked after each turn, or `until`; the time.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// If the engine has stopped.
     pub fn drive(
         &mut self,
         mut at: Instant,

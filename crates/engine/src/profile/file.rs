@@ -203,7 +203,7 @@ impl Profile {
     /// Writes the file, whole or not at all.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
         let name = || path.display().to_string();
         let text =

@@ -18,7 +18,7 @@ const PLOT_SIZE: (u32, u32) = (540, 330);
 /// Writes report.html into `directory`.
 ///
 /// # Errors
-/// Where a plot cannot be drawn or the file system refuses.
+/// If a plot cannot be drawn or the file system refuses.
 pub fn write(outcome: &Outcome, directory: &Path) -> anyhow::Result<()> {
     let mut page = Page::new("Punctual: a film, a control loop and a flood over one link");
     let good = match outcome.verdict {

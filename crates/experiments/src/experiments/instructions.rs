@@ -47,7 +47,7 @@ fn counted(policy: RunPolicy, messages: u32) -> anyhow::Result<f64> {
 /// What is counted. No clock, no thread, no driver: valgrind knows neither our clock nor our waiting.
 ///
 /// # Errors
-/// Where an engine does not start or a message is lost.
+/// If an engine does not start or a message is lost.
 pub fn work(policy: RunPolicy, messages: u32) -> anyhow::Result<()> {
     let mut nodes = Nodes::open(policy, 1, 64)?;
     for _ in 0..messages {

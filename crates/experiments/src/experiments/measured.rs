@@ -111,7 +111,7 @@ impl Measured {
     /// another way than the world's name says.
     ///
     /// # Errors
-    /// Where a host does not say.
+    /// If a host does not say.
     pub fn doubt_demoted(&mut self, contenders: &[Contender], pairs: &mut [Pair]) -> anyhow::Result<()> {
         let led_no_more: u64 = contenders.iter().map(|contender| contender.led_no_more).sum();
         if led_no_more > 0 {
@@ -131,7 +131,7 @@ impl Measured {
     /// The report of a run on `ground`; draws the plot.
     ///
     /// # Errors
-    /// Where the plot cannot be drawn or written.
+    /// If the plot cannot be drawn or written.
     pub fn report(
         self,
         experiment: &Experiment,

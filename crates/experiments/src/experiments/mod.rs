@@ -93,7 +93,7 @@ impl Conditions {
     /// Watches for platform holes, where that is permitted.
     ///
     /// # Errors
-    /// Where a thread cannot start.
+    /// If a thread cannot start.
     pub fn witness(&self) -> anyhow::Result<Option<Witness>> {
         let watch = || Witness::start().context("witness");
         self.real_time.then(watch).transpose()
@@ -241,7 +241,7 @@ fn exceedance(side: &Side, excuses: &Excuses) -> Vec<(f64, f64)> {
 /// The experiment of that name.
 ///
 /// # Errors
-/// Where there is none; says which there are.
+/// If there is none; says which there are.
 pub fn find(name: &str) -> anyhow::Result<&'static Experiment> {
     match EXPERIMENTS.iter().find(|experiment| experiment.name == name) {
         Some(experiment) => Ok(experiment),
@@ -298,7 +298,7 @@ impl Experiment {
     /// Runs it: the exit status, and the report unless another process (inside a user namespace) has it.
     ///
     /// # Errors
-    /// Where no test bed can be set up, a stream breaks, or the run is interrupted.
+    /// If no test bed can be set up, a stream breaks, or the run is interrupted.
     pub fn run(&self, wanted: Wanted) -> anyhow::Result<(i32, Option<Report>)> {
         interrupt::install()?;
         if let Some(why) = self.objection(wanted.peer.is_some(), wanted.driver) {

@@ -37,7 +37,7 @@ struct Point {
 /// Runs it: one core, networks of 2 to 7 hosts.
 ///
 /// # Errors
-/// Where a run cannot be set up, or is interrupted.
+/// If a run cannot be set up, or is interrupted.
 pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
     let (seeds, turns) = match conditions.smoke {
         true => (1, 1),

@@ -60,7 +60,7 @@ impl Worlds {
     /// Sets both up.
     ///
     /// # Errors
-    /// Where a network or a daemon does not come up.
+    /// If a network or a daemon does not come up.
     pub fn create(link: LinkSpec, link_options: &str, conditions: &Conditions) -> anyhow::Result<Self> {
         let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![link] };
         let network = Network::create(&spec)?;
@@ -79,7 +79,7 @@ impl Worlds {
     /// Runs a sweep.
     ///
     /// # Errors
-    /// Where a stream is refused or breaks, or the run is interrupted.
+    /// If a stream is refused or breaks, or the run is interrupted.
     pub fn run(&mut self, sweep: &Sweep, conditions: &Conditions) -> anyhow::Result<Findings> {
         let (slice, warm_up) = (conditions.brief(sweep.slice), conditions.brief(sweep.warm_up));
         let sweep = &Sweep { slice, warm_up, ..sweep.clone() };

@@ -31,7 +31,7 @@ pub enum Work {
 /// Starts a worker, as an argument of the program and its flags in `under`.
 ///
 /// # Errors
-/// Where this program does not know its own name.
+/// If this program does not know its own name.
 pub fn command(work: &Work, under: &[&str]) -> anyhow::Result<Command> {
     let own = std::env::current_exe().context("this program cannot be started again")?;
     let mut command = match under {
@@ -49,7 +49,7 @@ pub fn command(work: &Work, under: &[&str]) -> anyhow::Result<Command> {
 /// What a worker found.
 ///
 /// # Errors
-/// Where it fails, or says something else.
+/// If it fails, or says something else.
 pub fn outcome_of<T: DeserializeOwned>(work: &Work) -> anyhow::Result<T> {
     let output = command(work, &[])?.stderr(Stdio::inherit()).output();
     let output = output.context("this program cannot be started again")?;
@@ -60,7 +60,7 @@ pub fn outcome_of<T: DeserializeOwned>(work: &Work) -> anyhow::Result<T> {
 /// Does the work of a worker if this is one; whether it was.
 ///
 /// # Errors
-/// Where the work fails.
+/// If the work fails.
 pub fn work_if_asked() -> anyhow::Result<bool> {
     let Ok(asked) = std::env::var(VARIABLE) else { return Ok(false) };
     match serde_json::from_str(&asked).context(VARIABLE)? {

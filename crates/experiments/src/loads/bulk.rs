@@ -35,7 +35,7 @@ impl Bulk {
     /// Sends messages of `bytes` through `outlet` from `place` in `class` while the gate is open; closed at first.
     ///
     /// # Errors
-    /// Where the thread cannot start.
+    /// If the thread cannot start.
     pub fn start(
         mut outlet: Box<dyn Outlet>,
         bytes: usize,

@@ -23,7 +23,7 @@ pub trait Ask {
     /// it does not within [`PATIENCE`].
     ///
     /// # Errors
-    /// Where the way is broken for good.
+    /// If the way is broken for good.
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool>;
 
     /// Waits until it is time for the next one.
@@ -37,7 +37,7 @@ pub trait Caller: Send {
     /// Calls as `plan` says, with numbers from `first` on.
     ///
     /// # Errors
-    /// Where the way breaks or the run is interrupted.
+    /// If the way breaks or the run is interrupted.
     fn run(&mut self, plan: Plan, first: u64) -> anyhow::Result<Calls>;
 }
 
@@ -101,7 +101,7 @@ impl SocketCaller {
     /// From a new socket in the calling thread's namespace to `server`.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     pub fn new(server: SocketAddrV4, wait: Wait) -> io::Result<Self> {
         let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
         socket.connect(server)?;

@@ -18,7 +18,7 @@ const ESTABLISHED_WITHIN: Nanos = Nanos::from_secs(5);
 /// A guaranteed channel from `source` to `port` at `sink`.
 ///
 /// # Errors
-/// Where the network refuses it, or it does not reach the receiver.
+/// If the network refuses it, or it does not reach the receiver.
 pub fn guaranteed(
     source: &Endsystem,
     sink: &Endsystem,
@@ -37,7 +37,7 @@ pub fn guaranteed(
 /// A best-effort flow from `source` to `port` at `sink`.
 ///
 /// # Errors
-/// Where a daemon refuses.
+/// If a daemon refuses.
 pub fn best_effort(
     source: &Endsystem,
     sink: &Endsystem,

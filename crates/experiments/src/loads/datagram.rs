@@ -39,7 +39,7 @@ impl Datagrams {
     /// The next datagram and its sender; `None` when none came within `patience`.
     ///
     /// # Errors
-    /// Where the socket is broken.
+    /// If the socket is broken.
     pub fn receive(&mut self, buffer: &mut [u8], patience: Nanos) -> io::Result<Option<Received>> {
         match self.wait {
             Wait::Spin => self.look_then_sleep(buffer, SPIN, patience),
@@ -85,7 +85,7 @@ impl Datagrams {
     /// Sends to whoever that came from; what the network refuses is lost.
     ///
     /// # Errors
-    /// Where the socket is broken.
+    /// If the socket is broken.
     pub fn answer(&self, bytes: &[u8], to: &Received) -> io::Result<()> {
         let Some(address) = &to.from else { return Ok(()) };
         let sent = sendto(&self.socket, bytes, SendFlags::empty(), address);

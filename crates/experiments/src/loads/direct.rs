@@ -20,7 +20,7 @@ const BROKEN: Nanos = Nanos::from_millis(500);
 /// Round trips one after the other for `length`, and whether the handler here was demoted meanwhile.
 ///
 /// # Errors
-/// Where a channel breaks or answers stop coming at once.
+/// If a channel breaks or answers stop coming at once.
 pub fn run(
     mut requests: Channel,
     answers: Receiver,

@@ -14,7 +14,7 @@ pub const FILM: &str = "examples/media/bigbuckbunny-720p25.h264";
 /// Reads the film's frames.
 ///
 /// # Errors
-/// Where the file is not found below the working directory or any directory above the program, or is no stream.
+/// If the file is not found below the working directory or any directory above the program, or is no stream.
 pub fn load() -> anyhow::Result<Content> {
     let path = find(Path::new(FILM))?;
     let stream = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -29,7 +29,7 @@ pub fn load() -> anyhow::Result<Content> {
 /// Finds a file of the source tree: from the working directory, or from where the program lies (target/release).
 ///
 /// # Errors
-/// Where it is in neither.
+/// If it is in neither.
 pub fn find(relative: &Path) -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().ok();
     let above_program = program.as_deref().into_iter().flat_map(Path::ancestors);

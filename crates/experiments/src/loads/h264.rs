@@ -29,7 +29,7 @@ struct Nal {
 /// The access units of a stream, in decoding order.
 ///
 /// # Errors
-/// Where the bytes are no Annex B stream or hold no picture.
+/// If the bytes are no Annex B stream or hold no picture.
 pub fn access_units(stream: &[u8]) -> Result<Vec<&[u8]>, StreamError> {
     let nals = nals(stream);
     if nals.first().is_none_or(|nal| nal.start != 0) {

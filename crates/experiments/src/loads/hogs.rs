@@ -14,7 +14,7 @@ impl Hogs {
     /// Starts `count`.
     ///
     /// # Errors
-    /// Where a thread cannot start.
+    /// If a thread cannot start.
     pub fn start(count: usize) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut hogs = Self { stop, threads: Vec::with_capacity(count) };

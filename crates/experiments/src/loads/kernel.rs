@@ -50,7 +50,7 @@ struct Partial {
 /// A stream from a socket in `from` to `port` of `address` in `to`.
 ///
 /// # Errors
-/// Where a namespace or socket is refused.
+/// If a namespace or socket is refused.
 pub fn stream(
     from: &Namespace,
     to: &Namespace,
@@ -66,7 +66,7 @@ pub fn stream(
 /// A stream between two sockets on loopback, on a port that the kernel picks.
 ///
 /// # Errors
-/// Where a socket is refused.
+/// If a socket is refused.
 pub fn loopback() -> io::Result<(KernelOutlet, KernelInlet)> {
     let inlet = KernelInlet::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
     match inlet.socket.local_addr()? {
@@ -79,7 +79,7 @@ impl KernelOutlet {
     /// A socket in the calling thread's namespace.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     pub fn connect(target: SocketAddrV4) -> io::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         socket.connect(target)?;
@@ -90,7 +90,7 @@ impl KernelOutlet {
     /// Says which queue its packets join on hosts that have priorities.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     pub fn mark(&self, precedence: Precedence) -> io::Result<()> {
         Ok(set_ip_tos(&self.socket, precedence.type_of_service())?)
     }
@@ -100,7 +100,7 @@ impl KernelInlet {
     /// A socket in the calling thread's namespace.
     ///
     /// # Errors
-    /// Where the address is taken.
+    /// If the address is taken.
     pub fn bind(address: SocketAddrV4) -> io::Result<Self> {
         let socket = UdpSocket::bind(address)?;
         set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES)?;

@@ -47,7 +47,7 @@ pub trait Outlet: Send {
     /// Offers a message without waiting.
     ///
     /// # Errors
-    /// Where the stream is broken for good.
+    /// If the stream is broken for good.
     fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered>;
 }
 
@@ -56,7 +56,7 @@ pub trait Inlet: Send {
     /// Waits until `until` for the next complete message and puts it into `message`; `false` when none came.
     ///
     /// # Errors
-    /// Where the stream is broken for good.
+    /// If the stream is broken for good.
     fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool>;
 }
 
@@ -78,7 +78,7 @@ impl Class {
     /// Puts the calling thread into it.
     ///
     /// # Errors
-    /// Where the real-time class is refused.
+    /// If the real-time class is refused.
     pub fn enter(self) -> Result<(), RealTimeError> {
         match self {
             Self::RealTime => punctual_os::realtime::enter_fifo(REAL_TIME_PRIORITY, None),

@@ -55,7 +55,7 @@ impl Sink {
     /// Receives until [`Sink::stop`].
     ///
     /// # Errors
-    /// Where the thread cannot start.
+    /// If the thread cannot start.
     pub fn start(receiving: Receiving, class: Class) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);

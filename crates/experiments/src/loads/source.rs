@@ -69,7 +69,7 @@ impl Sending {
     /// Offers the next message. One that is not taken is logged as such and skipped.
     ///
     /// # Errors
-    /// Where the stream is broken.
+    /// If the stream is broken.
     pub fn offer(&mut self) -> anyhow::Result<Offered> {
         let (offered, sent) = self.try_offer(self.next)?;
         self.next += 1;
@@ -80,7 +80,7 @@ impl Sending {
     /// Offers the next message; one that is not taken is neither logged nor skipped.
     ///
     /// # Errors
-    /// Where the stream is broken.
+    /// If the stream is broken.
     pub fn offer_until_taken(&mut self) -> anyhow::Result<Offered> {
         let (offered, sent) = self.try_offer(self.next)?;
         if offered == Offered::Taken {
@@ -93,7 +93,7 @@ impl Sending {
     /// Offers message `sequence`: an answer to a message of that number.
     ///
     /// # Errors
-    /// Where the stream is broken.
+    /// If the stream is broken.
     pub fn answer(&mut self, sequence: u64) -> anyhow::Result<Offered> {
         let (offered, sent) = self.try_offer(sequence)?;
         self.record(sent);
@@ -129,7 +129,7 @@ impl Source {
     /// Sends at the times of `arrivals` from `from` until `until`.
     ///
     /// # Errors
-    /// Where the thread cannot start.
+    /// If the thread cannot start.
     pub fn start(
         sending: Sending,
         arrivals: Arrivals,

@@ -23,7 +23,7 @@ impl Stamp {
     /// Writes it to the front of `message`.
     ///
     /// # Panics
-    /// Where the message is shorter than a stamp: the loads never make such.
+    /// If the message is shorter than a stamp: the loads never make such.
     pub fn write(&self, message: &mut [u8]) {
         message[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         message[4..8].copy_from_slice(&self.stream.to_le_bytes());

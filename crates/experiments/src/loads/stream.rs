@@ -26,7 +26,7 @@ impl StreamOutlet {
     /// Connects from the calling thread's namespace.
     ///
     /// # Errors
-    /// Where nobody listens.
+    /// If nobody listens.
     pub fn connect(target: SocketAddrV4) -> io::Result<Self> {
         let stream = TcpStream::connect(target)?;
         stream.set_write_timeout(Some(duration(FULL)))?;
@@ -72,7 +72,7 @@ impl StreamInlet {
     /// Listens in the calling thread's namespace.
     ///
     /// # Errors
-    /// Where the port is taken.
+    /// If the port is taken.
     pub fn bind(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
         listener.set_nonblocking(true)?;

@@ -25,7 +25,7 @@ impl Remote {
     /// Connects to HOST or HOST:PORT.
     ///
     /// # Errors
-    /// Where nobody answers there, or another version does.
+    /// If nobody answers there, or another version does.
     pub fn connect(address: &str) -> anyhow::Result<Self> {
         let target = resolve(address)?;
         let stream = TcpStream::connect_timeout(&target, ANSWERS_WITHIN).with_context(|| {
@@ -47,7 +47,7 @@ impl Remote {
     /// The two ends of the link: ours, theirs.
     ///
     /// # Errors
-    /// Where both are one address: that is no link.
+    /// If both are one address: that is no link.
     pub fn ends(&self) -> anyhow::Result<[End; 2]> {
         if self.ends[0].address == self.ends[1].address {
             bail!("{} is this very machine: leave --peer out to run over namespaces", self.address);
@@ -58,7 +58,7 @@ impl Remote {
     /// The rate of the interface at our end.
     ///
     /// # Errors
-    /// Where it does not say.
+    /// If it does not say.
     pub fn rate(&self, own: &End) -> anyhow::Result<BitRate> {
         let path = format!("/sys/class/net/{}/speed", own.device);
         let speed = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse::<u64>().ok());
@@ -71,7 +71,7 @@ impl Remote {
     /// Tells it something.
     ///
     /// # Errors
-    /// Where it is gone. What it cannot do is an answer.
+    /// If it is gone. What it cannot do is an answer.
     pub fn order(&mut self, order: &Order) -> anyhow::Result<Answer> {
         self.lines.say(order)?;
         let answer = self.lines.hear().with_context(|| silent(&self.address))?;

@@ -21,7 +21,7 @@ const SESSIONS_MAX: usize = 16;
 /// Obeys clients until the program is interrupted; `told` is called with the address once it listens.
 ///
 /// # Errors
-/// Where the address is taken.
+/// If the address is taken.
 pub fn serve(listen: SocketAddr, told: impl FnOnce(SocketAddr)) -> anyhow::Result<()> {
     interrupt::install()?;
     let listener = TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
@@ -32,7 +32,7 @@ pub fn serve(listen: SocketAddr, told: impl FnOnce(SocketAddr)) -> anyhow::Resul
 /// Obeys whoever connects, each on a thread of its own, until `is_over`; then hangs up on all of them.
 ///
 /// # Errors
-/// Where the listener breaks.
+/// If the listener breaks.
 pub fn sessions(listener: &TcpListener, is_over: impl Fn() -> bool) -> anyhow::Result<()> {
     listener.set_nonblocking(true)?;
     std::thread::scope(|scope| {
@@ -70,7 +70,7 @@ pub fn sessions(listener: &TcpListener, is_over: impl Fn() -> bool) -> anyhow::R
 /// One client, from hello to the end of its connection; its roles run on `place`.
 ///
 /// # Errors
-/// Where it is of another version or talks nonsense.
+/// If it is of another version or talks nonsense.
 pub fn session(stream: TcpStream, place: Place) -> anyhow::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(HELLO_WITHIN))?;

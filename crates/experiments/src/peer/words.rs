@@ -35,7 +35,7 @@ impl Hello {
     /// Whether the two may work together.
     ///
     /// # Errors
-    /// Where versions differ; says which.
+    /// If versions differ; says which.
     pub fn check(&self, theirs: &Self) -> anyhow::Result<()> {
         if (&self.punctual, self.protocol) != (&theirs.punctual, theirs.protocol) {
             bail!(
@@ -74,7 +74,7 @@ impl Lines {
     /// Says something.
     ///
     /// # Errors
-    /// Where the connection is gone.
+    /// If the connection is gone.
     pub fn say(&mut self, words: &impl Serialize) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(words)?;
         line.push('\n');
@@ -84,7 +84,7 @@ impl Lines {
     /// Hears something; `None` at the end.
     ///
     /// # Errors
-    /// Where the connection breaks or what comes is none of ours.
+    /// If the connection breaks or what comes is none of ours.
     pub fn hear<T: DeserializeOwned>(&mut self) -> anyhow::Result<Option<T>> {
         self.line.clear();
         let mut limited = std::io::Read::take(&mut self.reader, LINE_BYTES_MAX);
@@ -101,7 +101,7 @@ impl Lines {
 /// The end of a link at one of this machine's addresses.
 ///
 /// # Errors
-/// Where no interface has it.
+/// If no interface has it.
 pub fn end_at(address: IpAddr) -> anyhow::Result<End> {
     let IpAddr::V4(address) = address.to_canonical() else {
         bail!("{address}: experiments run over IPv4: give the peer's IPv4 address")

@@ -86,7 +86,7 @@ impl Bars {
 /// Draws panels side by side; on one x axis where `alike`, so that what is compared is seen at one look.
 ///
 /// # Errors
-/// Where they cannot be drawn: never for finite values.
+/// If they cannot be drawn: never for finite values.
 pub(super) fn draw(panels: &[Bars], root: &DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()> {
     let areas = root.split_evenly((1, panels.len().max(1)));
     for (panel, area) in panels.iter().zip(&areas) {

@@ -42,7 +42,7 @@ pub fn ensure_writable(path: &Path) -> anyhow::Result<()> {
 /// Writes `text` to `path`, making its directory.
 ///
 /// # Errors
-/// Where the file system refuses.
+/// If the file system refuses.
 pub fn save(path: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;

@@ -167,7 +167,7 @@ impl Plot {
     /// The SVG document, `size` in pixels.
     ///
     /// # Errors
-    /// Where the plot cannot be drawn: never for finite values.
+    /// If the plot cannot be drawn: never for finite values.
     pub fn svg(&self, size: (u32, u32)) -> anyhow::Result<String> {
         self.svg_above(&[], size)
     }

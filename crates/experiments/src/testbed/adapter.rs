@@ -39,7 +39,7 @@ pub struct Flow {
 /// The only link of a host's configuration, opened on `place`.
 ///
 /// # Errors
-/// Where the configuration or the driver refuses.
+/// If the configuration or the driver refuses.
 pub fn open(place: &Place, config: &str) -> anyhow::Result<Box<dyn Link>> {
     place.within(|| {
         let host = punctual_host::config::parse(config, Path::new("bench"))?;
@@ -52,7 +52,7 @@ pub fn open(place: &Place, config: &str) -> anyhow::Result<Box<dyn Link>> {
 /// Sends packets of `bytes` for `length` with at most `depth` in the adapter; throws away what comes at `sink`.
 ///
 /// # Errors
-/// Where a driver breaks or the run is interrupted.
+/// If a driver breaks or the run is interrupted.
 pub fn drive(
     source: &mut dyn Link,
     sink: &mut dyn Link,

@@ -49,7 +49,7 @@ pub struct Options {
 /// A key for a domain that lives as long as the run, in hexadecimal.
 ///
 /// # Errors
-/// Where the kernel gives no random bytes.
+/// If the kernel gives no random bytes.
 pub fn domain_key() -> anyhow::Result<String> {
     let words: Result<Vec<String>, _> =
         (0..4).map(|_| random_u64().map(|word| format!("{word:016x}"))).collect();

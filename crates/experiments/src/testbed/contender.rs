@@ -84,7 +84,7 @@ impl Contender {
     /// Runs a block under load number `load`.
     ///
     /// # Errors
-    /// Where the way breaks or the run is interrupted.
+    /// If the way breaks or the run is interrupted.
     pub fn block(&mut self, load: usize, block: &Block) -> anyhow::Result<()> {
         if let (Some((bulk, _)), true) = (&self.bulk, block.bulk.is_some()) {
             bulk.set(block.bulk);

@@ -43,7 +43,7 @@ impl Daemons {
     /// `logs`/HOST.log.
     ///
     /// # Errors
-    /// Where the daemon is not found, does not start or does not see its neighbours; with the end of its log.
+    /// If the daemon is not found, does not start or does not see its neighbours; with the end of its log.
     pub fn start(
         network: &Network,
         spec: &NetworkSpec,
@@ -79,7 +79,7 @@ impl Daemons {
     /// The connection to a host's daemon.
     ///
     /// # Errors
-    /// Where there is no such host.
+    /// If there is no such host.
     pub fn endsystem(&self, host: &str) -> anyhow::Result<&Endsystem> {
         let running = self.running.iter().find(|running| running.host == host);
         running.and_then(|running| running.endsystem.as_ref()).with_context(|| format!("no daemon on {host}"))
@@ -173,7 +173,7 @@ impl Daemon {
     /// only `socket = ""`.
     ///
     /// # Errors
-    /// Where the daemon is not found or does not start; with the end of its log.
+    /// If the daemon is not found or does not start; with the end of its log.
     pub fn start(namespace: Option<&Path>, config: &str) -> anyhow::Result<Self> {
         let program = find_program()?;
         let scratch = Scratch::create()?;

@@ -15,7 +15,7 @@ pub trait Server: Send {
     /// Gets ready; `false` when told to stop before.
     ///
     /// # Errors
-    /// Where its way is broken.
+    /// If its way is broken.
     fn prepare(&mut self, stop: &AtomicBool) -> anyhow::Result<bool> {
         let _ = stop;
         Ok(true)
@@ -24,7 +24,7 @@ pub trait Server: Send {
     /// Answers the next message, if one comes soon; `false` when the other side has ended it all.
     ///
     /// # Errors
-    /// Where its way is broken.
+    /// If its way is broken.
     fn answer(&mut self) -> anyhow::Result<bool>;
 
     /// Whether its handler took too long for the processor, and has a thread of its own since.
@@ -36,7 +36,7 @@ pub trait Server: Send {
 /// Answers until told to stop; says whether it was demoted.
 ///
 /// # Errors
-/// Where the way is broken.
+/// If the way is broken.
 pub fn serve(mut server: Box<dyn Server>, stop: &AtomicBool, is_demoted: &AtomicBool) -> anyhow::Result<()> {
     if !server.prepare(stop)? {
         return Ok(());
@@ -59,7 +59,7 @@ impl SocketServer {
     /// At `port` in the calling thread's namespace.
     ///
     /// # Errors
-    /// Where the port is taken.
+    /// If the port is taken.
     pub fn bind(port: u16, wait: Wait, bytes_max: u32) -> anyhow::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
         Ok(Self { datagrams: Datagrams::new(socket, wait)?, buffer: vec![0; bytes_max as usize].into() })

@@ -27,7 +27,7 @@ impl Embedded {
     /// Starts all of them and waits until they see their neighbours.
     ///
     /// # Errors
-    /// Where an engine does not start.
+    /// If an engine does not start.
     pub fn start(spec: &NetworkSpec, options: &Options) -> anyhow::Result<Self> {
         let key = configuration::domain_key()?;
         let options = Options { driver: Driver::MEMORY, ..options.clone() };
@@ -55,7 +55,7 @@ impl Embedded {
     /// The connection to a host's engine.
     ///
     /// # Errors
-    /// Where there is no such host.
+    /// If there is no such host.
     pub fn endsystem(&self, host: &str) -> anyhow::Result<&Endsystem> {
         let found = self.endsystems.iter().find(|(name, _)| *name == host);
         found.map(|(_, endsystem)| endsystem).with_context(|| format!("no engine for {host}"))

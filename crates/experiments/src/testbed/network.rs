@@ -124,7 +124,7 @@ impl Network {
     /// Sets it up; every host but the ends forwards.
     ///
     /// # Errors
-    /// Where a namespace, device, address or shaper is refused; what was made until then is removed again.
+    /// If a namespace, device, address or shaper is refused; what was made until then is removed again.
     pub fn create(spec: &NetworkSpec) -> Result<Self, ToolError> {
         namespaces::remove_stale()?;
         let number = namespaces::next_number();

@@ -116,7 +116,7 @@ impl Nodes {
     /// A channel of messages of `packets` packets of `fragment_bytes`, under `policy`.
     ///
     /// # Errors
-    /// Where the channel does not open.
+    /// If the channel does not open.
     pub fn open(policy: RunPolicy, packets: u32, fragment_bytes: u32) -> anyhow::Result<Self> {
         Self::start(policy, 1, packets, fragment_bytes)
     }

@@ -79,7 +79,7 @@ impl Pair {
     /// Sets both hosts up, or connects to the other machine.
     ///
     /// # Errors
-    /// Where a namespace is refused or the peer does not answer.
+    /// If a namespace is refused or the peer does not answer.
     pub fn create(bed: &Bed, conditions: &Conditions) -> anyhow::Result<Self> {
         match &conditions.peer {
             Some(peer) => Self::over_machines(bed, peer),
@@ -162,7 +162,7 @@ impl Pair {
     /// Tells b something.
     ///
     /// # Errors
-    /// Where b cannot do it.
+    /// If b cannot do it.
     pub fn order(&mut self, order: Order) -> anyhow::Result<Answer> {
         let answer = match &mut self.far {
             Far::Here(roles) => roles.obey(order)?,
@@ -189,7 +189,7 @@ impl Pair {
     /// Starts an engine on both hosts and waits until they hear each other; returns its number, the same on both.
     ///
     /// # Errors
-    /// Where one does not start.
+    /// If one does not start.
     pub fn start_engines(&mut self, options: &Options, hosting: Hosting) -> anyhow::Result<RoleId> {
         let role = self.role();
         let options = Options { cpus: self.cpus.clone(), ends: self.ends.clone(), ..options.clone() };
@@ -212,7 +212,7 @@ impl Pair {
     /// The bare drivers of both hosts: a's, b's. Only over namespaces.
     ///
     /// # Errors
-    /// Where b is another machine, or a driver refuses.
+    /// If b is another machine, or a driver refuses.
     pub fn adapters(&self, options: &Options) -> anyhow::Result<(Box<dyn Link>, Box<dyn Link>)> {
         let Far::Here(far) = &self.far else { bail!("b's driver is on another machine") };
         let config = |place| configuration::text(&self.spec, place, options, &self.key, Path::new(""));
@@ -222,7 +222,7 @@ impl Pair {
     /// a's engine of that number.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub fn endsystem(&self, engine: RoleId) -> anyhow::Result<&Endsystem> {
         self.near.engine(engine)?.endsystem()
     }
@@ -230,7 +230,7 @@ impl Pair {
     /// b's, where it is on this machine.
     ///
     /// # Errors
-    /// Where there is none, or it is on another.
+    /// If there is none, or it is on another.
     pub fn far_endsystem(&self, engine: RoleId) -> anyhow::Result<&Endsystem> {
         match &self.far {
             Far::Here(roles) => roles.engine(engine)?.endsystem(),
@@ -241,7 +241,7 @@ impl Pair {
     /// a's and, where it is on this machine, b's engine.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub fn engines(&self, engine: RoleId) -> anyhow::Result<Vec<&super::Engine>> {
         let mut engines = vec![self.near.engine(engine)?];
         if let Far::Here(roles) = &self.far {
@@ -253,7 +253,7 @@ impl Pair {
     /// Round trips over plain sockets.
     ///
     /// # Errors
-    /// Where a socket is refused.
+    /// If a socket is refused.
     pub fn call_sockets(&mut self, wait: Wait, class: Class) -> anyhow::Result<(Box<dyn Caller>, u16)> {
         let (role, port) = (self.role(), self.port());
         let through = Through::Kernel { port };
@@ -266,7 +266,7 @@ impl Pair {
     /// Round trips over two guaranteed channels of an engine; client and server wait as told, in that order.
     ///
     /// # Errors
-    /// Where a channel is refused, or an end of a channel cannot wait like that.
+    /// If a channel is refused, or an end of a channel cannot wait like that.
     pub fn call_channels(
         &mut self,
         engine: RoleId,
@@ -326,7 +326,7 @@ impl Pair {
     /// qdisc is not ours to change.
     ///
     /// # Errors
-    /// Where `tc` refuses.
+    /// If `tc` refuses.
     pub fn prioritise(&self, port: u16) -> anyhow::Result<()> {
         let Some(network) = &self.network else { return Ok(()) };
         let rate = self.link().rate.0 / 100 * HTB_RATE_PERCENT;
@@ -348,7 +348,7 @@ impl Pair {
     /// each answer. As many as fit into `length`, one after the other.
     ///
     /// # Errors
-    /// Where a channel is refused, or answers stop coming.
+    /// If a channel is refused, or answers stop coming.
     pub fn loop_directly(
         &mut self,
         engine: RoleId,
@@ -382,7 +382,7 @@ impl Pair {
     /// Handlers that took too long for their processor until now, so that a thread was woken for what came after.
     ///
     /// # Errors
-    /// Where b does not say.
+    /// If b does not say.
     pub fn demoted(&mut self) -> anyhow::Result<u64> {
         let mut count = self.demoted;
         for role in self.direct.clone() {
@@ -401,7 +401,7 @@ impl Pair {
     /// One-way blocks over a TCP connection, as the papers' bulk; and the sink's number.
     ///
     /// # Errors
-    /// Where a socket is refused.
+    /// If a socket is refused.
     pub fn send_sockets(
         &mut self,
         bytes_max: u32,
@@ -418,7 +418,7 @@ impl Pair {
     /// One-way messages through an engine, guaranteed under a contract or as best effort; and the sink's number.
     ///
     /// # Errors
-    /// Where it is refused.
+    /// If it is refused.
     pub fn send_engine(
         &mut self,
         engine: RoleId,
@@ -442,7 +442,7 @@ impl Pair {
     /// (messages, bytes) that a sink on b has taken.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub fn counted(&mut self, role: RoleId) -> anyhow::Result<(u64, u64)> {
         match self.order(Order::Counted { role })? {
             Answer::Counted { messages, bytes, .. } => Ok((messages, bytes)),

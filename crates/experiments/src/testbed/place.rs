@@ -22,7 +22,7 @@ impl Place {
     /// Makes the calling thread one of this host.
     ///
     /// # Errors
-    /// Where the namespace, the CPU or the class is refused.
+    /// If the namespace, the CPU or the class is refused.
     pub fn settle(&self, class: Class) -> anyhow::Result<()> {
         if let Some(path) = &self.namespace {
             namespaces::enter(path).with_context(|| format!("entering {}", path.display()))?;
@@ -36,7 +36,7 @@ impl Place {
     /// Starts a thread on this host.
     ///
     /// # Errors
-    /// Where it cannot start; what it meets comes with its end.
+    /// If it cannot start; what it meets comes with its end.
     pub fn spawn<R: Send + 'static>(
         &self,
         name: &str,

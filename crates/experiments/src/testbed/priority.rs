@@ -34,7 +34,7 @@ impl Precedence {
 /// Puts priority queues in front of all links of `network`, which was made from `spec`.
 ///
 /// # Errors
-/// Where `ip` or `tc` refuses.
+/// If `ip` or `tc` refuses.
 pub fn prioritise(network: &Network, spec: &NetworkSpec) -> Result<(), ToolError> {
     for (index, link) in spec.links.iter().enumerate() {
         for (host, device) in [(index, "right"), (index + 1, "left")] {

@@ -27,7 +27,7 @@ impl Privilege {
     /// Finds out by trying.
     ///
     /// # Errors
-    /// Where `ip` or `unshare` is not installed: that is mended, not worked around.
+    /// If `ip` or `unshare` is not installed: that is mended, not worked around.
     pub fn detect() -> Result<Self, ToolError> {
         if std::env::var_os(INSIDE).is_some() {
             return Ok(Self::UserNamespace);
@@ -65,7 +65,7 @@ impl Privilege {
 /// `None` inside: the caller goes on.
 ///
 /// # Errors
-/// Where `unshare` or the mount of a private /run fails.
+/// If `unshare` or the mount of a private /run fails.
 pub fn enter_user_namespace() -> Result<Option<i32>, ToolError> {
     if std::env::var_os(INSIDE).is_some() {
         // `ip netns` wants to write below /run; the mount is private to this namespace.

@@ -41,7 +41,7 @@ impl ReceiveThreads {
     /// Of a pair whose engines run on `driver`; over xdp they were started with [`LINK_OPTION`].
     ///
     /// # Errors
-    /// Where the pair is of two machines, or a kernel thread is refused.
+    /// If the pair is of two machines, or a kernel thread is refused.
     pub fn start(pair: &Pair, driver: Driver, class: ReceiveClass) -> anyhow::Result<Self> {
         let network = pair.network().context("the hosts are machines of their own")?;
         let (mut far, mut care) = (Vec::new(), Vec::new());

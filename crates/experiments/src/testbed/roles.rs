@@ -38,7 +38,7 @@ impl Engine {
     /// Starts it on a host; does not wait for its neighbour.
     ///
     /// # Errors
-    /// Where the configuration or the system refuses.
+    /// If the configuration or the system refuses.
     pub fn start(place: &Place, config: &str, hosting: Hosting) -> anyhow::Result<Self> {
         match hosting {
             Hosting::Embedded => place.within(|| {
@@ -52,7 +52,7 @@ impl Engine {
     /// How programs reach it.
     ///
     /// # Errors
-    /// Where the daemon is gone.
+    /// If the daemon is gone.
     pub fn endsystem(&self) -> anyhow::Result<&Endsystem> {
         match self {
             Self::Embedded(endsystem) => Ok(endsystem),
@@ -63,7 +63,7 @@ impl Engine {
     /// Waits until it hears its neighbours.
     ///
     /// # Errors
-    /// Where it does not.
+    /// If it does not.
     pub fn see_neighbours(&self) -> anyhow::Result<()> {
         let until = now() + READY_WITHIN;
         let endsystem = self.endsystem()?;
@@ -126,7 +126,7 @@ impl Roles {
     /// Obeys.
     ///
     /// # Errors
-    /// Where what is ordered cannot be done.
+    /// If what is ordered cannot be done.
     pub fn obey(&mut self, order: Order) -> anyhow::Result<Answer> {
         match order {
             Order::Engine { role, config, hosting } => {
@@ -151,7 +151,7 @@ impl Roles {
     /// One of its engines.
     ///
     /// # Errors
-    /// Where there is none of that number.
+    /// If there is none of that number.
     pub fn engine(&self, role: RoleId) -> anyhow::Result<&Engine> {
         self.engines.get(&role).with_context(|| format!("no engine {role} was started here"))
     }

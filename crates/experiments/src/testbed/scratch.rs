@@ -18,7 +18,7 @@ impl Scratch {
     /// Makes one that only this user can enter. Its path is short: socket paths end at 107 bytes.
     ///
     /// # Errors
-    /// Where the temporary directory refuses.
+    /// If the temporary directory refuses.
     pub fn create() -> anyhow::Result<Self> {
         let directory = std::env::temp_dir();
         remove_stale(&directory);

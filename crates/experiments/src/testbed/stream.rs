@@ -68,7 +68,7 @@ impl StreamSpec {
 /// A contract of whole milliseconds and messages per second.
 ///
 /// # Panics
-/// Where the figures are out of range: they are constants of experiments.
+/// If the figures are out of range: they are constants of experiments.
 pub fn contract(bytes: u32, per_second: u64, burst: u32, deadline_ms: u64) -> Contract {
     let rate = Rate::per_second(per_second).expect("a rate of an experiment");
     Contract::new(bytes, rate, burst, Nanos::from_millis(deadline_ms)).expect("a contract of an experiment")

@@ -65,7 +65,7 @@ impl Track {
     /// Opens `specs` in `world`. Streams that answer others come before them.
     ///
     /// # Errors
-    /// Where a stream is refused or a thread cannot start.
+    /// If a stream is refused or a thread cannot start.
     pub fn open(world: &mut World, specs: &[StreamSpec], real_time: bool) -> anyhow::Result<Self> {
         let mut streams: Vec<Stream> = Vec::with_capacity(specs.len());
         for (number, spec) in specs.iter().enumerate() {
@@ -93,7 +93,7 @@ impl Track {
     /// Sets when a stream sends from the next slice on.
     ///
     /// # Panics
-    /// Where there is no stream of that name: experiments name their own.
+    /// If there is no stream of that name: experiments name their own.
     pub fn set_arrivals(&mut self, name: &str, arrivals: Arrivals) {
         let stream = self.streams.iter_mut().find(|stream| stream.spec.name == name);
         stream.expect("a stream of this experiment").spec.arrivals = arrivals;
@@ -102,7 +102,7 @@ impl Track {
     /// Runs the sources of the streams that `active` picks for `length`; `shown` is called a few times a second.
     ///
     /// # Errors
-    /// Where a stream breaks or the run is interrupted.
+    /// If a stream breaks or the run is interrupted.
     pub fn slice(
         &mut self,
         length: Nanos,
@@ -149,7 +149,7 @@ impl Track {
     /// Waits for what is still on its way, then ends everything.
     ///
     /// # Errors
-    /// Where a stream broke.
+    /// If a stream broke.
     pub fn finish(self) -> anyhow::Result<Vec<Finished>> {
         self.drain()?;
         let mut answering: HashMap<&str, Sending> = HashMap::new();

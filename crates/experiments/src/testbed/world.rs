@@ -85,7 +85,7 @@ impl World {
     /// A host of Punctual.
     ///
     /// # Errors
-    /// Where there is no such host, or this is the baseline.
+    /// If there is no such host, or this is the baseline.
     pub fn endsystem(&self, host: &str) -> anyhow::Result<&Endsystem> {
         match self {
             Self::Daemons { daemons, .. } => daemons.endsystem(host),
@@ -110,7 +110,7 @@ impl World {
     /// Opens a stream.
     ///
     /// # Errors
-    /// Where the system refuses it.
+    /// If the system refuses it.
     pub fn connect(&mut self, spec: &StreamSpec) -> anyhow::Result<Ends> {
         match self {
             Self::Kernel { network, next_port, priority } => {

@@ -353,7 +353,7 @@ impl HostConfig {
     /// Begins a life: what an engine starts with. Counts the boot where there is a file for it.
     ///
     /// # Errors
-    /// Where the boot count cannot be kept or the system has no random source.
+    /// If the boot count cannot be kept or the system has no random source.
     pub fn engine_config(&self, links: Vec<Box<dyn Link>>) -> Result<EngineConfig, ConfigError> {
         let random = || {
             random_u64().map_err(|error| ConfigError::Epoch { what: "reading /dev/urandom".into(), error })

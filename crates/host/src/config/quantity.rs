@@ -33,7 +33,7 @@ pub trait Quantity: Sized {
     /// cut off.
     ///
     /// # Errors
-    /// Where it is something else, or out of range.
+    /// If it is something else, or out of range.
     fn parse(text: &str) -> Result<Self, QuantityError> {
         let trimmed = text.trim();
         Self::UNITS

@@ -56,7 +56,7 @@ fn payload_offset(shape: RingShape, slot: u32) -> usize {
 /// breaks it, `ring_path` say who rings the application's bell.
 ///
 /// # Errors
-/// Where memory or descriptors are short.
+/// If memory or descriptors are short.
 pub fn inbox(
     shape: RingShape,
     alarm: &Alarm,
@@ -372,7 +372,7 @@ impl InboxHealth {
     /// thread.
     ///
     /// # Errors
-    /// Where it has not, or memory is short.
+    /// If it has not, or memory is short.
     pub fn accept(&self) -> io::Result<()> {
         self.0.theirs.accept()
     }
@@ -438,7 +438,7 @@ impl InboxReader {
     /// Attaches to a ring that the daemon made and seals what this end writes. The daemon is to be told of that.
     ///
     /// # Errors
-    /// Where the handles are not those of an incoming ring.
+    /// If the handles are not those of an incoming ring.
     pub fn attach(handles: RingHandles) -> Result<Self, RingError> {
         let count = handles.descriptors.len();
         let [file, own, bell] =
@@ -479,7 +479,7 @@ impl InboxReader {
     /// What closes this end from within the process.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn closer(&self) -> io::Result<RingCloser> {
         Ok(RingCloser { gone: Arc::clone(&self.gone), bell: self.bell.try_clone()? })
     }
@@ -545,7 +545,7 @@ impl InboxReader {
     /// Sleeps until a message waits; `false` when `until` came first or the ring was closed.
     ///
     /// # Errors
-    /// Where waiting itself fails.
+    /// If waiting itself fails.
     pub fn wait(&self, until: Option<Deadline>) -> io::Result<bool> {
         loop {
             if self.has_message() || self.arm_for_message() {

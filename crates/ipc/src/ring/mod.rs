@@ -71,7 +71,7 @@ impl RingShape {
     /// Checks a geometry.
     ///
     /// # Errors
-    /// Where it holds nothing or takes more than [`REGION_BYTES_MAX`].
+    /// If it holds nothing or takes more than [`REGION_BYTES_MAX`].
     pub fn new(slots: u32, message_bytes_max: u32) -> Result<Self, RingError> {
         let shape = Self { slots, message_bytes_max };
         let plausible =

@@ -41,7 +41,7 @@ fn slot_offset(shape: RingShape, position: u64) -> usize {
 /// where the application breaks it, `ring_path` say who rings the application's bell.
 ///
 /// # Errors
-/// Where memory or descriptors are short.
+/// If memory or descriptors are short.
 pub fn outbox(
     shape: RingShape,
     alarm: &Alarm,
@@ -250,7 +250,7 @@ impl OutboxHealth {
     /// thread.
     ///
     /// # Errors
-    /// Where it has not, or memory is short.
+    /// If it has not, or memory is short.
     pub fn accept(&self) -> io::Result<()> {
         self.0.theirs.accept()
     }
@@ -327,7 +327,7 @@ impl OutboxWriter {
     /// Attaches to a ring that the daemon made and seals what this end writes. The daemon is to be told of that.
     ///
     /// # Errors
-    /// Where the handles are not those of an outgoing ring.
+    /// If the handles are not those of an outgoing ring.
     pub fn attach(handles: RingHandles) -> Result<Self, RingError> {
         let count = handles.descriptors.len();
         let [file, own, bell, doorbell] =
@@ -358,7 +358,7 @@ impl OutboxWriter {
     /// What closes this end from within the process.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn closer(&self) -> io::Result<RingCloser> {
         Ok(RingCloser { gone: Arc::clone(&self.gone), bell: self.bell.try_clone()? })
     }
@@ -477,7 +477,7 @@ impl OutboxWriter {
     /// Sleeps until a slot is free; `false` when `until` came first or the ring was closed.
     ///
     /// # Errors
-    /// Where waiting itself fails.
+    /// If waiting itself fails.
     pub fn wait_room(&self, until: Option<Deadline>) -> io::Result<bool> {
         self.wait(until, || !self.is_full())
     }
@@ -486,7 +486,7 @@ impl OutboxWriter {
     /// was closed before.
     ///
     /// # Errors
-    /// Where waiting itself fails.
+    /// If waiting itself fails.
     pub fn wait_sent(&self, position: u64, until: Option<Deadline>) -> io::Result<bool> {
         let sent = self.wait(until, || self.is_sent(position))?;
         if !self.is_full() {

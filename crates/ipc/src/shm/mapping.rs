@@ -116,7 +116,7 @@ impl Mapping {
     /// The address of `offset`, with `bytes` bytes behind it inside the mapping.
     ///
     /// # Panics
-    /// Where the range leaves the mapping: offsets are computed from our own geometry, never read from it.
+    /// If the range leaves the mapping: offsets are computed from our own geometry, never read from it.
     pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset <= self.len && bytes <= self.len - offset, "{offset} + {bytes} leaves the region");
         // SAFETY: within the mapping, as just checked.

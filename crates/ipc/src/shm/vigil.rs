@@ -31,7 +31,7 @@ impl Vigil {
     /// One that watches nothing.
     ///
     /// # Errors
-    /// Where descriptors, or such objects (`fs.inotify.max_user_instances`), run out.
+    /// If descriptors, or such objects (`fs.inotify.max_user_instances`), run out.
     pub fn new() -> io::Result<Self> {
         Ok(Self(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?))
     }
@@ -39,7 +39,7 @@ impl Vigil {
     /// Watches a file without a name.
     ///
     /// # Errors
-    /// Where this process's user has as many watches as it may (`fs.inotify.max_user_watches`), or `/proc` is not there.
+    /// If this process's user has as many watches as it may (`fs.inotify.max_user_watches`), or `/proc` is not there.
     pub fn watch(&self, file: impl AsFd) -> io::Result<Watched> {
         let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
         match inotify::add_watch(&self.0, path, WatchFlags::DELETE_SELF) {
@@ -80,7 +80,7 @@ impl Vigil {
     /// All that are watched now.
     ///
     /// # Errors
-    /// Where `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn left(&self) -> io::Result<HashSet<Watched>> {
         let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.0.as_raw_fd()))?;
         let number = |line: &str| {

@@ -115,7 +115,7 @@ impl Ringer {
     /// Starts the thread. `freed` rings when memory has been given back.
     ///
     /// # Errors
-    /// Where threads or descriptors run out, or the thread cannot begin.
+    /// If threads or descriptors run out, or the thread cannot begin.
     pub fn start(mut rank: Box<dyn Rank>, freed: Alarm) -> io::Result<Self> {
         let bells = Arc::new(Bells {
             line: BellList::default(),

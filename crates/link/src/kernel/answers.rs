@@ -52,7 +52,7 @@ pub fn example_record() -> String {
 /// What this host's kernel answers about the loopback device, one datagram a kind.
 ///
 /// # Errors
-/// Where it does not.
+/// If it does not.
 pub fn examples() -> io::Result<Vec<Vec<u8>>> {
     let mut netlink = Netlink::route()?;
     let mut found = Vec::new();

@@ -104,7 +104,7 @@ impl DeviceCare {
     /// What the device shows now.
     ///
     /// # Errors
-    /// Where the kernel does not tell.
+    /// If the kernel does not tell.
     pub fn status(&self) -> Result<CareStatus, KernelError> {
         let shaped = self.options.is_shaped() && qdisc::is_installed(&self.device)?;
         let mut threads = Vec::new();
@@ -129,7 +129,7 @@ impl DeviceCare {
     /// the change.
     ///
     /// # Errors
-    /// Where it was not set up to be changed, or somebody has removed it.
+    /// If it was not set up to be changed, or somebody has removed it.
     pub fn follow(&mut self, rate_bps: u64) -> Result<(), KernelError> {
         let rate = self.options.kernel_rate.filter(|_| self.options.link_rate_bps.is_some());
         let rate = rate.ok_or_else(|| KernelError::NoShaper(self.device.name.clone()))?;
@@ -266,7 +266,7 @@ impl Leftover {
     /// Puts it back.
     ///
     /// # Errors
-    /// Where the kernel refuses; the record stays.
+    /// If the kernel refuses; the record stays.
     pub fn repair(self) -> Result<(), KernelError> {
         let record = match self.record {
             Some(record) => record,
@@ -283,7 +283,7 @@ impl Leftover {
 /// take these devices.
 ///
 /// # Errors
-/// Where the records cannot be read.
+/// If the records cannot be read.
 pub fn leftovers() -> Result<Vec<Leftover>, KernelError> {
     let found = abandoned().map_err(KernelError::net("the records in /run/punctual"))?;
     let mut all: Vec<Leftover> =

@@ -108,7 +108,7 @@ impl Device {
     /// By its name, in the network namespace of this thread.
     ///
     /// # Errors
-    /// Where there is none, or the kernel does not answer.
+    /// If there is none, or the kernel does not answer.
     pub fn named(name: &str) -> Result<Self, KernelError> {
         // Longer names cannot be; the kernel would call the attribute malformed.
         if name.is_empty() || name.len() > 15 {
@@ -179,7 +179,7 @@ impl Device {
     /// Its hardware address.
     ///
     /// # Errors
-    /// Where it has none.
+    /// If it has none.
     pub fn ethernet(&self) -> Result<Mac, KernelError> {
         self.mac.ok_or_else(|| KernelError::NotEthernet(self.name.clone()))
     }

@@ -86,7 +86,7 @@ impl ThreadClass {
     /// Of a thread now.
     ///
     /// # Errors
-    /// Where there is no such thread.
+    /// If there is no such thread.
     pub fn of(thread: u32) -> io::Result<Self> {
         let mut parameters = libc::sched_param { sched_priority: 0 };
         // SAFETY: the first only reads its argument; the second writes into a structure of the right type that lives.
@@ -103,7 +103,7 @@ impl ThreadClass {
     /// Gives it to a thread.
     ///
     /// # Errors
-    /// Where there is no such thread, or no right.
+    /// If there is no such thread, or no right.
     pub fn give(self, thread: u32) -> io::Result<()> {
         let parameters = libc::sched_param { sched_priority: self.priority };
         // SAFETY: it only reads its arguments, the structure lives across the call.
@@ -161,7 +161,7 @@ pub fn xdp_features(device: &Device) -> Option<XdpFeatures> {
 /// The NAPI instances that serve a receive queue: the one that the kernel names, else (veth) all of the device.
 ///
 /// # Errors
-/// Where there is none, or the kernel does not tell.
+/// If there is none, or the kernel does not tell.
 pub fn instances(device: &Device, queue: u32) -> Result<Vec<Napi>, KernelError> {
     let all = all(device)?;
     let serving = serving(device, queue);
@@ -207,7 +207,7 @@ pub(super) fn parse_napi(napi: Attributes<'_>) -> Option<Napi> {
 /// Changes what differs from how the instance works now.
 ///
 /// # Errors
-/// Where the kernel refuses both ways.
+/// If the kernel refuses both ways.
 pub(super) fn set(device: &Device, napi: &Napi, wanted: NapiSettings) -> Result<(), KernelError> {
     let failed = |what: &str| KernelError::net(format!("{what} of interface {}", device.name));
     let now = napi.settings;

@@ -58,7 +58,7 @@ impl Route {
 /// The route to `peer` in the network namespace of this thread.
 ///
 /// # Errors
-/// Where there is none.
+/// If there is none.
 pub fn route_to(peer: IpAddr) -> Result<Route, KernelError> {
     let mut header = [0; HEADER_BYTES];
     header[0] = family(peer);
@@ -91,7 +91,7 @@ pub(super) fn parse_route(message: &[u8]) -> Option<Route> {
 /// The hardware address that the kernel knows for `next_hop` on a device; `None` where it does not.
 ///
 /// # Errors
-/// Where the kernel does not answer.
+/// If the kernel does not answer.
 pub fn neighbour(device: u32, next_hop: IpAddr) -> Result<Option<Mac>, KernelError> {
     let failed = |error| KernelError::Os { what: format!("the neighbour {next_hop}"), error };
     neighbour_by(&mut Netlink::route().map_err(failed)?, device, next_hop).map_err(failed)

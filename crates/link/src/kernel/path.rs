@@ -114,7 +114,7 @@ impl PathRequest {
     /// Who packets to the peer go to, if by this device.
     ///
     /// # Errors
-    /// Where an address or the route does not belong to the device.
+    /// If an address or the route does not belong to the device.
     pub fn next_hop(&self, device: &Device) -> Result<IpAddr, KernelError> {
         // An address of this host is routed to itself.
         if !route_to(self.local).is_ok_and(|route| route.local) {

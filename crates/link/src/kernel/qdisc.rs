@@ -147,7 +147,7 @@ pub(super) fn is_installed(device: &Device) -> Result<bool, KernelError> {
 /// Puts our shaper at the root, in place of whatever is there.
 ///
 /// # Errors
-/// Where not even one packet fits the burst, or the kernel refuses.
+/// If not even one packet fits the burst, or the kernel refuses.
 pub(super) fn install(device: &Device, rate: ShaperRate) -> Result<(), KernelError> {
     let packet_bytes = device.mtu + ETHERNET_BYTES + WIRE_EXTRA_BYTES;
     if rate.burst_bytes < packet_bytes {
@@ -196,7 +196,7 @@ pub(super) fn install_following(device: &Device, rate: ShaperRate, link_bps: u64
 /// Changes the rate of what [`install_following`] has set up.
 ///
 /// # Errors
-/// Where it is not there any more, or the kernel refuses.
+/// If it is not there any more, or the kernel refuses.
 pub(super) fn follow(device: &Device, rate: ShaperRate) -> Result<(), KernelError> {
     classes::change_one(device, ShaperRate { burst_bytes: rate.burst_bytes / FOLLOWING_UNITS, ..rate })
 }
@@ -209,7 +209,7 @@ fn queue_bytes(rate: ShaperRate) -> u64 {
 /// Undoes [`install`]; does nothing where our shaper is not there any more.
 ///
 /// # Errors
-/// Where the kernel refuses.
+/// If the kernel refuses.
 pub(super) fn restore(device: &Device, before: &Before) -> Result<(), KernelError> {
     if !is_installed(device)? {
         return Ok(());

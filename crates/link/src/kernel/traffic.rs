@@ -34,7 +34,7 @@ impl TrafficSample {
     /// Reads the counters of a device of this thread's network namespace.
     ///
     /// # Errors
-    /// Where there is no such device, or the kernel does not answer.
+    /// If there is no such device, or the kernel does not answer.
     pub fn of(device: u32) -> Result<Self, KernelError> {
         let mut header = [0; HEADER_BYTES];
         header[4..8].copy_from_slice(&device.to_ne_bytes());

@@ -80,7 +80,7 @@ impl Watcher {
     /// Subscribes, in the network namespace of this thread.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     pub fn new() -> Result<Self, KernelError> {
         let open = || -> io::Result<Socket> {
             let mut socket = Socket::new(NETLINK_ROUTE)?;

@@ -87,7 +87,7 @@ impl UdpLink {
     /// Binds and connects both sockets.
     ///
     /// # Errors
-    /// Where an option is out of range or the kernel refuses; the fix is in the text.
+    /// If an option is out of range or the kernel refuses; the fix is in the text.
     pub fn open(options: &UdpOptions) -> Result<Self, LinkError> {
         socket::check(options)?;
         let data = socket::open(options, Port::Data)?;

@@ -37,7 +37,7 @@ impl Classifier {
     /// Loads the program and attaches it to the device by a bpf link.
     ///
     /// # Errors
-    /// Where an option is out of range, rights are missing, there is no such device, another program sits on it or the
+    /// If an option is out of range, rights are missing, there is no such device, another program sits on it or the
     /// device cannot do what the mode asks for; the fix is in the text.
     pub fn attach(options: &ClassifierOptions) -> Result<Self, LinkError> {
         options.check()?;

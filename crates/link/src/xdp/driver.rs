@@ -53,7 +53,7 @@ impl XdpLink {
     /// seconds.
     ///
     /// # Errors
-    /// Where an option is out of range, a right, the memory or the device is missing; the fix is in the text.
+    /// If an option is out of range, a right, the memory or the device is missing; the fix is in the text.
     pub fn open(options: &XdpOptions, memory: &XdpMemory) -> Result<Self, LinkError> {
         let sizes = options.check(memory)?;
         let (device, addresses) = path(options)?;

@@ -98,7 +98,7 @@ impl Program {
     /// Loads the program for a link. The device is not looked at.
     ///
     /// # Errors
-    /// Where an option is out of range, rights are missing, or the kernel is too old; the fix is in the text.
+    /// If an option is out of range, rights are missing, or the kernel is too old; the fix is in the text.
     pub fn load(options: &ClassifierOptions) -> Result<Self, LinkError> {
         options.check()?;
         let config = Config::new(options);
@@ -141,7 +141,7 @@ impl Program {
     /// of another queue, and nothing counts it.
     ///
     /// # Errors
-    /// Where the queue is beyond [`QUEUES_MAX`] or the socket is none of AF_XDP.
+    /// If the queue is beyond [`QUEUES_MAX`] or the socket is none of AF_XDP.
     pub fn register(&mut self, queue: u32, stream: Stream, socket: BorrowedFd<'_>) -> Result<(), LinkError> {
         if queue >= QUEUES_MAX {
             return Err(LinkError::Options(format!(
@@ -162,7 +162,7 @@ impl Program {
     /// Lets packets of a path in, or changes how; its token bucket is kept.
     ///
     /// # Errors
-    /// Where the table is full, a value is out of range or the kernel refuses.
+    /// If the table is full, a value is out of range or the kernel refuses.
     pub fn set_filter(&mut self, filter: &Filter) -> Result<(), LinkError> {
         self.filters.set(filter, &mut self.accounts)
     }
@@ -170,7 +170,7 @@ impl Program {
     /// From now on the path is unknown; without effect where it is already.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     pub fn clear_filter(&mut self, path: PathKey) -> Result<(), LinkError> {
         self.filters.clear(path)
     }
@@ -179,7 +179,7 @@ impl Program {
     /// what is known of its numbers.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     pub fn set_neighbour(&mut self, key: SealKey) -> Result<(), LinkError> {
         let failed = |error| refused("telling the XDP program of the neighbour", error);
         let new = Neighbour::of(key);
@@ -192,7 +192,7 @@ impl Program {
     /// Changes the bound on all packets of [`Stream::Signalling`] or [`Stream::BestEffort`]; `None`: none.
     ///
     /// # Errors
-    /// Where the stream is another one (its paths have bounds) or the kernel refuses.
+    /// If the stream is another one (its paths have bounds) or the kernel refuses.
     pub fn set_rate(&mut self, stream: Stream, rate: Option<Rate>) -> Result<(), LinkError> {
         if !matches!(stream, Stream::Signalling | Stream::BestEffort) {
             return Err(LinkError::Options(format!("{stream:?} has no rate of its own: its paths have")));
@@ -229,7 +229,7 @@ impl Program {
     /// is given; a run after the first sees what the one before left.
     ///
     /// # Errors
-    /// Where the kernel refuses (no rights, a frame too long).
+    /// If the kernel refuses (no rights, a frame too long).
     pub fn run(&self, frame: &mut [u8], repeat: u32) -> Result<(Verdict, Duration), LinkError> {
         let input = frame.to_vec();
         let options =

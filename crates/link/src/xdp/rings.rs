@@ -33,7 +33,7 @@ struct Ring<T> {
 
 impl<T: Copy> Ring<T> {
     /// # Panics
-    /// Where the parts do not lie inside the memory: a bug of the caller, who computes both.
+    /// If the parts do not lie inside the memory: a bug of the caller, who computes both.
     fn new(memory: Mapping, offsets: Offsets, size: u32) -> Self {
         assert!(size.is_power_of_two(), "a ring of {size} entries");
         let ends = [offsets.producer, offsets.consumer, offsets.flags].map(|at| at + size_of::<u32>());

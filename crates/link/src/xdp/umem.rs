@@ -46,7 +46,7 @@ impl XdpMemory {
     /// `frames` frames of `frame_bytes` (2,048 or 4,096) each, on ordinary pages.
     ///
     /// # Errors
-    /// Where the size is none of these or the memory cannot be had; the fix is in the text.
+    /// If the size is none of these or the memory cannot be had; the fix is in the text.
     pub fn new(frames: u32, frame_bytes: usize) -> Result<Self, LinkError> {
         Self::map(frames, frame_bytes, false)
     }

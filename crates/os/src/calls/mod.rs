@@ -84,7 +84,7 @@ pub enum Forbidden {
 /// before memory is locked: what is touched for it would stay.
 ///
 /// # Errors
-/// Where threads run out.
+/// If threads run out.
 pub fn prepare() -> io::Result<()> {
     // Beyond what is left to a heap; each below what gets a mapping of its own.
     const PIECES: usize = 80;
@@ -103,7 +103,7 @@ pub fn prepare() -> io::Result<()> {
 /// `NO_NEW_PRIVS`. No handler of signals runs on the thread any more, but on that of the service.
 ///
 /// # Errors
-/// Where this kernel or this architecture has no such filters; nothing is changed then.
+/// If this kernel or this architecture has no such filters; nothing is changed then.
 pub fn confine(kind: ThreadKind, forbidden: Forbidden) -> io::Result<()> {
     if forbidden == Forbidden::Allow {
         return Ok(());

@@ -143,7 +143,7 @@ impl Lease {
     /// list of system calls.
     ///
     /// # Errors
-    /// Where the program's allocator is another, somebody has the heap, or threads run out.
+    /// If the program's allocator is another, somebody has the heap, or threads run out.
     pub fn claim(class: SchedulingClass, forbidden: Forbidden) -> io::Result<Self> {
         // It says so itself, when it is used.
         drop(Box::new(0_u64));
@@ -162,7 +162,7 @@ impl Lease {
     /// called when memory is locked, where it is to be.
     ///
     /// # Errors
-    /// Where memory runs out, or it was called before.
+    /// If memory runs out, or it was called before.
     pub fn begin(&mut self, sizes: Sizes) -> io::Result<()> {
         if std::mem::replace(&mut self.has_begun, true) {
             return Err(refused("a thread has this heap already"));

@@ -49,7 +49,7 @@ impl<M: Memory> Node<M> {
     /// A node at the start of its life. `seed`: 64 bits that differ from life to life.
     ///
     /// # Errors
-    /// Where the configuration contradicts itself.
+    /// If the configuration contradicts itself.
     pub fn new(config: NodeConfig, seed: u64, now: Instant) -> Result<Self, NodeConfigError> {
         config.check()?;
         let signalling = Signals::new(Signalling::new(&config, seed, now));

@@ -53,7 +53,7 @@ impl<M: Memory> Node<M> {
     /// Starts to open a channel; `Opened`, `Refused` or `Probed` follows.
     ///
     /// # Errors
-    /// Where it cannot even be tried.
+    /// If it cannot even be tried.
     pub fn open(&mut self, request: OpenRequest, now: Instant) -> Result<ChannelId, RequestError> {
         self.signalling.open(request, now, &mut self.plane)
     }
@@ -97,7 +97,7 @@ impl<M: Memory> Node<M> {
     /// Asks a source host's listener to open a channel to `reply_to` here (as RSVP's receivers do).
     ///
     /// # Errors
-    /// Where it cannot even be tried.
+    /// If it cannot even be tried.
     pub fn request(
         &mut self,
         source: &Address,
@@ -161,7 +161,7 @@ impl<M: Memory> Node<M> {
     /// Opens a best-effort flow: nothing is promised, nobody is asked.
     ///
     /// # Errors
-    /// Where the host is unknown or no route leads to it.
+    /// If the host is unknown or no route leads to it.
     pub fn open_best_effort(
         &mut self,
         to: Address,

@@ -164,7 +164,7 @@ impl Header {
     /// caller's: what [`Header::parse`] would refuse is written all the same.
     ///
     /// # Panics
-    /// Where `out` is shorter than a header.
+    /// If `out` is shorter than a header.
     pub fn write(&self, out: &mut [u8]) -> usize {
         out[..HEADER_BYTES].copy_from_slice(Layout::from_header(self).as_bytes());
         HEADER_BYTES

@@ -63,7 +63,7 @@ pub type CpuClock = fn() -> Nanos;
 /// Opens all channels, watches the steady state, sends a message on each.
 ///
 /// # Errors
-/// Where a configuration cannot be used, a channel stays half open, or a message is lost.
+/// If a configuration cannot be used, a channel stays half open, or a message is lost.
 pub fn measure(size: Size, cpu: CpuClock) -> Result<Found, ScenarioError> {
     let mut ring = ring::Ring::new(size)?;
     ring.settle()?;

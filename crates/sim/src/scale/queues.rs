@@ -20,7 +20,7 @@ const WIRE_BYTES: u32 = 900;
 /// least one.
 ///
 /// # Errors
-/// Where a packet is not taken, or none comes out: then it was something else that was measured.
+/// If a packet is not taken, or none comes out: then it was something else that was measured.
 pub fn scheduler_ns(channels: usize, packets: u64, cpu: CpuClock) -> Result<f64, ScenarioError> {
     let mut scheduler = LinkScheduler::new(LinkParameters {
         rate: BitRate(1 << 50),

@@ -160,7 +160,7 @@ impl Scenario {
     /// The plan of `seed`.
     ///
     /// # Errors
-    /// Where the given topology contradicts itself.
+    /// If the given topology contradicts itself.
     pub fn draw(seed: u64, options: &Options) -> Result<Self, ScenarioError> {
         let topology = match &options.topology {
             Some(topology) => topology.clone(),

@@ -24,7 +24,7 @@ const LANES_MAX: usize = 1_000;
 /// Writes `timeline` to `out` as one JSON document.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write(timeline: &Timeline, out: impl Write) -> io::Result<()> {
     let mut writer = Writer { out, first: true, named: BTreeSet::new() };
     writer.begin()?;

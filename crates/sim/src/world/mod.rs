@@ -171,7 +171,7 @@ impl World {
     /// The world of `scenario` at time zero, with the dice of `seed`.
     ///
     /// # Errors
-    /// Where the topology or a configuration cannot be used.
+    /// If the topology or a configuration cannot be used.
     pub fn new(seed: u64, scenario: Scenario, options: &Options) -> Result<Self, ScenarioError> {
         let mut hosts = Vec::new();
         for (n, plan) in scenario.hosts.iter().enumerate() {

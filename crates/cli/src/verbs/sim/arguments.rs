@@ -172,7 +172,7 @@ impl Sim {
     /// What every seed is told.
     ///
     /// # Errors
-    /// Where a topology cannot be used.
+    /// If a topology cannot be used.
     pub fn options(&self) -> Result<Options, CaseError> {
         // A path that names nothing stays relative to where we are, as does no file.
         let options = self.case(0).options(Path::new(""))?;
@@ -192,7 +192,7 @@ impl Sim {
     /// What is to be run.
     ///
     /// # Errors
-    /// Where that cannot be said.
+    /// If that cannot be said.
     pub fn wanted(&self) -> Result<Wanted, Usage> {
         if let Some(seed) = self.minimise {
             return Ok(Wanted::Minimum(seed));

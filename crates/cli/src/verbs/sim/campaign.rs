@@ -31,7 +31,7 @@ struct Printed<'a> {
 /// Goes on with the campaign of `file` until all of `seeds` are done or somebody interrupts.
 ///
 /// # Errors
-/// Where the file cannot be used or holds other results.
+/// If the file cannot be used or holds other results.
 pub fn run(file: &Path, seeds: Range<u64>, options: Options, output: Output) -> anyhow::Result<Outcome> {
     interrupt::install()?;
     let mut campaign = Campaign::open(file, options)?;

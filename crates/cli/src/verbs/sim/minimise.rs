@@ -39,7 +39,7 @@ struct Smallest {
 /// Looks for the smallest plan of the case's seed with the same violation, and writes it to `file`.
 ///
 /// # Errors
-/// Where the plan cannot be run or the file cannot be written.
+/// If the plan cannot be run or the file cannot be written.
 pub fn run(case: Case, options: &Options, file: &Path, output: Output) -> anyhow::Result<Outcome> {
     let ticker = Ticker::new(output);
     let found = minimise(case.seed, options, |cut, runs| {

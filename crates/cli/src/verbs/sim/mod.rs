@@ -29,7 +29,7 @@ impl Sim {
     /// Runs what is wanted and prints what was found.
     ///
     /// # Errors
-    /// Where a file cannot be read, written or used.
+    /// If a file cannot be read, written or used.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let options = self.options().map_err(mistake)?;
         match self.wanted()? {

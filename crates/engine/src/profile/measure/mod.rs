@@ -60,7 +60,7 @@ pub trait Rings {
     /// An outgoing ring.
     ///
     /// # Errors
-    /// Where memory or descriptors are short.
+    /// If memory or descriptors are short.
     fn outgoing(&self, messages: u32, bytes_max: u32) -> io::Result<(Self::Outbox, Self::Writer)>;
     /// An incoming ring.
     ///
@@ -70,7 +70,7 @@ pub trait Rings {
     /// Sends a message as the application does.
     ///
     /// # Errors
-    /// Where the ring is full or broken.
+    /// If the ring is full or broken.
     fn send(&self, writer: &mut Self::Writer, message: &[u8]) -> io::Result<()>;
     /// Takes a message as the application does; `false` where none is there.
     fn receive(&self, reader: &mut Self::Reader) -> bool;

@@ -24,7 +24,7 @@ impl Wires {
     /// Rings in memory.
     ///
     /// # Errors
-    /// Where the system has no descriptors left.
+    /// If the system has no descriptors left.
     pub fn memory() -> Result<Self, LinkError> {
         let options =
             MemoryOptions { packet_bytes_max: PACKET_BYTES, frames: FRAMES, ..MemoryOptions::default() };
@@ -39,7 +39,7 @@ impl Wires {
 /// Kernel sockets on a loopback address of this process: the driver's whole code, and the kernel's but the NIC's.
 ///
 /// # Errors
-/// Where no free ports are found or the kernel refuses.
+/// If no free ports are found or the kernel refuses.
 pub fn udp_wires() -> Result<Wires, LinkError> {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     // An address of 127/8 that no other process picks; its ports are free but for what we open ourselves.

@@ -62,7 +62,7 @@ impl End {
 /// else afterwards. Nothing stays behind.
 ///
 /// # Errors
-/// Where namespaces, devices, programs or memory are refused: without root, `ip` or the kernel's veth.
+/// If namespaces, devices, programs or memory are refused: without root, `ip` or the kernel's veth.
 pub fn xdp_wires() -> Result<Wires, MeasureError> {
     enter_private_network()
         .map_err(|error| MeasureError::Os { what: "a network namespace (needs root)", error })?;

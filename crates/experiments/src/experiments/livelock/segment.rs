@@ -41,7 +41,7 @@ impl Segment {
     /// Joins the stranger to the hosts of `pair`, whose engines run on `driver`.
     ///
     /// # Errors
-    /// Where a device, a queue or a kernel thread is refused.
+    /// If a device, a queue or a kernel thread is refused.
     pub fn join(pair: &Pair, driver: Driver) -> anyhow::Result<Self> {
         let network = pair.network().context("the hosts are machines of their own")?;
         let stranger = Namespace::create(next_number(), "stranger")?;
@@ -69,7 +69,7 @@ impl Segment {
     /// A bare driver of the stranger's, whose packets b takes for a's: over xdp, the fastest way, where there is one.
     ///
     /// # Errors
-    /// Where it is refused.
+    /// If it is refused.
     pub fn driver(&self, pair: &Pair, driver: Driver) -> anyhow::Result<Box<dyn Link>> {
         let end = End { address: address(0, 1), device: DEVICE.into() };
         let options = Options { driver, ..Options::default() };
@@ -80,7 +80,7 @@ impl Segment {
     /// What b's device was handed of the flood until now.
     ///
     /// # Errors
-    /// Where `tc` does not say.
+    /// If `tc` does not say.
     pub fn handed(&self) -> anyhow::Result<u64> {
         let told = Place { namespace: Some(self.wire.clone()), cpu: None }
             .within(|| Ok(punctual_os::command::run("tc -s class show dev r0 classid 1:20")?))?;

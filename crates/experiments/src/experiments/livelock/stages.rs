@@ -18,7 +18,7 @@ impl Stages {
     /// What was counted until now.
     ///
     /// # Errors
-    /// Where an engine is gone or the wire cannot be asked.
+    /// If an engine is gone or the wire cannot be asked.
     pub fn read(pair: &Pair, engine: RoleId) -> anyhow::Result<Self> {
         let mut stages = Self::default();
         stages.host("source", pair.endsystem(engine)?)?;

@@ -38,7 +38,7 @@ impl Nodes {
     /// Processes what was offered, into the driver.
     ///
     /// # Errors
-    /// Where the driver breaks or is full.
+    /// If the driver breaks or is full.
     pub fn drive(&mut self, link: &mut dyn Link) -> anyhow::Result<Driven> {
         let begun = now();
         self.source.handle_outbox(self.long.channel, self.at);

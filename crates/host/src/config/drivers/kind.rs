@@ -84,7 +84,7 @@ pub trait DriverKind: Send + Sync {
     /// Both links of the chain that a profile is measured on.
     ///
     /// # Errors
-    /// Where this host cannot join itself by this driver.
+    /// If this host cannot join itself by this driver.
     fn wires(&self) -> Result<Wires, MeasureError> {
         let (name, measured) = (self.name(), Driver::default());
         Err(MeasureError::Failed(format!(
@@ -159,7 +159,7 @@ impl dyn LinkDriver {
     /// The device that it is configured to leave by, or that the routes say.
     ///
     /// # Errors
-    /// Where there is no such device or no route.
+    /// If there is no such device or no route.
     pub fn way_out(&self) -> Result<Device, KernelError> {
         match (self.device(), self.ends()) {
             (Some(name), _) => Device::named(name),

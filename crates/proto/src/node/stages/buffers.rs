@@ -78,7 +78,7 @@ impl Stages {
     /// Reserves the buffers of a held channel; what it had reserved before is replaced.
     ///
     /// # Errors
-    /// Where the node has no more; nothing changes then.
+    /// If the node has no more; nothing changes then.
     pub fn reserve_buffers(&mut self, channel: ChannelId, wanted: Reserved) -> Result<(), RefuseCause> {
         self.check_buffers(channel, &wanted)?;
         let had = self.held.get(channel).map(Held::buffers).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Stages {
     /// Whether a channel could reserve these buffers in place of those that it has.
     ///
     /// # Errors
-    /// Where the node has no more.
+    /// If the node has no more.
     pub fn check_buffers(&self, channel: ChannelId, wanted: &Reserved) -> Result<(), RefuseCause> {
         let had = self.held.get(channel).map(Held::buffers).unwrap_or_default();
         let free_bytes = self.buffer_bytes_max.saturating_sub(self.buffer_bytes - had.bytes);

@@ -147,7 +147,7 @@ impl Stages {
     /// The empty stages of a node; only its signalling is held.
     ///
     /// # Errors
-    /// Where a stage cannot even carry its own signalling.
+    /// If a stage cannot even carry its own signalling.
     pub fn new(config: &NodeConfig) -> Result<Self, NodeConfigError> {
         let cpu_model = cpu_model(&config.cpu, fragment_bytes_max(config));
         let mut cpu = (config.cpu.admission.build)(cpu_model.model());
