@@ -1,0 +1,142 @@
+//! What a neighbour is sent: messages in their order, each packet sealed and numbered.
+
+use super::*;
+
+impl Peer {
+    /// Says something that is neither an answer nor an ask; to the dead, nothing. Where too much waits, or a message
+    /// does not encode, the neighbour is given up at the next timeout: half a conversation would be worse.
+    pub fn say(&mut self, message: &Message) {
+        self.put(|outbox| outbox.say(message));
+    }
+    /// Answers what `source` asked.
+    pub fn answer(&mut self, source: Source, message: &Message) {
+        self.put(|outbox| outbox.answer(source, message));
+    }
+    /// Asks what `source` wants, when it is its turn; see [`Self::takes`].
+    pub fn ask(&mut self, source: Source, message: &Message, now: Instant) {
+        self.put(|outbox| outbox.ask(source, message, now));
+    }
+    fn put(&mut self, into: impl FnOnce(&mut Outbox) -> Result<(), Unsayable>) {
+        if !self.listens() {
+            return;
+        }
+        self.broken |= into(&mut self.outbox).is_err() || self.outbox.bytes() > SIGNAL_WAITING_BYTES_MAX;
+        self.fill();
+    }
+    fn fill(&mut self) {
+        self.broken |= self.outbox.fill(&mut self.send).is_err();
+    }
+
+    /// Whether something new may be begun over it: half of what may wait is kept for what ends.
+    pub const fn has_room(&self) -> bool {
+        self.outbox.bytes() < SIGNAL_WAITING_BYTES_MAX / 2
+    }
+    /// Whether `source` may ask for one more.
+    pub fn takes(&self, source: Source) -> bool {
+        self.has_room() && self.outbox.takes(source)
+    }
+    /// Takes back the CREATE of a channel that was not sent yet.
+    pub fn withdraw(&mut self, path: PathId) {
+        self.outbox.withdraw(path);
+    }
+    /// The next ask that has waited for too long.
+    pub fn poll_late(&mut self) -> Option<Message> {
+        self.outbox.poll_late()
+    }
+    /// What waits for it and has no place in the stream yet.
+    pub const fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+    /// Answers that were not given: too many waited.
+    pub const fn answers_dropped(&self) -> u64 {
+        self.outbox.answers_dropped()
+    }
+    pub(super) fn forget_said(&mut self) {
+        self.send.clear();
+        self.outbox.clear();
+        self.broken = false;
+    }
+
+    pub fn has_packet(&self) -> bool {
+        self.hellos.due.is_some()
+            || self.association.is_some() && (self.envelope.acknowledge || self.send.has_due())
+    }
+    /// The next packet, whose last bit leaves at `departure` at the latest; how long it is and whether it is a
+    /// retransmission.
+    pub fn poll_packet(
+        &mut self,
+        key: &Key,
+        now: Instant,
+        departure: Instant,
+        out: &mut [u8],
+    ) -> Option<(usize, bool)> {
+        if let Some(step) = self.hellos.due {
+            let nonce = self.hellos.random.next();
+            let hello = Hello {
+                step,
+                nonce,
+                sent: now,
+                echo: self.hellos.echo,
+                tolerance: self.hellos.tolerance,
+                departure: match active(Mutation::HelloWithoutDeparture) {
+                    true => Nanos::ZERO,
+                    false => departure.since(now),
+                },
+                travel_max: self.travel.ours_max,
+                received_bytes: self.told.received_bytes,
+            };
+            let seal = self.seal(key);
+            let len = key.write(&self.packet(Body::Hello(hello)), &seal, out)?;
+            self.hellos.due = None;
+            self.hellos.echo = None;
+            if self.hellos.nonces.len() == NONCES {
+                self.hellos.nonces.pop_front();
+            }
+            self.hellos.nonces.push_back((nonce, now));
+            self.after_packet();
+            return Some((len, false));
+        }
+        self.association.as_ref()?;
+        let seal = self.seal(key);
+        if let Some((number, bytes)) = self.send.due() {
+            let len = key.write(&self.packet(Body::Segment { number, bytes }), &seal, out)?;
+            let again = self.send.sent(number, now);
+            self.fill();
+            self.after_packet();
+            return Some((len, again));
+        }
+        if !self.envelope.acknowledge {
+            return None;
+        }
+        let len = key.write(&self.packet(Body::Acknowledgement), &seal, out)?;
+        self.after_packet();
+        Some((len, false))
+    }
+    /// The key of our seals.
+    fn seal(&mut self, key: &Key) -> SealKey {
+        let (from, to, life) = (self.here, self.node, self.life);
+        *self.envelope.seal.get_or_insert_with(|| key.seal_key(from, to, life))
+    }
+    /// The key of the neighbour's seals, once each time that it was met.
+    pub fn poll_seal(&mut self, key: &Key) -> Option<SealKey> {
+        let met = core::mem::take(&mut self.met.is_news);
+        let life = self.association.as_ref().filter(|_| met)?.life;
+        Some(key.seal_key(self.node, self.here, life))
+    }
+    pub(super) const fn after_packet(&mut self) {
+        self.envelope.number += 1;
+        self.envelope.acknowledge = false;
+    }
+    pub(super) fn packet<'a>(&self, body: Body<'a>) -> Packet<'a> {
+        Packet {
+            version: VERSION,
+            from: self.here,
+            to: self.node,
+            life: self.life,
+            peer_life: self.association.as_ref().map(|known| known.life),
+            number: self.envelope.number,
+            received: self.association.as_ref().map(|known| known.stream.received()).unwrap_or_default(),
+            body,
+        }
+    }
+}
