@@ -100,7 +100,7 @@ fn the_readme_says_how_soon_a_loss_is_told_and_by_which_key() {
     let keys = std::fs::read_to_string(root().join("docs/punctuald.example.toml")).expect("the example");
     assert!(keys.contains("# hello = \"1s\""));
     let told = format!(
-        "close {HELLOS_MISSED_MAX} to {} s later with the default `hello = \"1s\"`",
+        "channels close: {HELLOS_MISSED_MAX} to {} s after it stopped, with the default `hello = \"1s\"`",
         HELLOS_MISSED_MAX + 1
     );
     assert!(readme.contains(&told), "{told}");

@@ -5,7 +5,7 @@
 //! that can matter. [`is_feasible`] is the same test from first principles, by QPA.
 
 mod blocking;
-mod qpa;
+mod reference;
 mod search;
 mod staircase;
 #[cfg(test)]
@@ -19,7 +19,7 @@ use blocking::BlockingCurve;
 use search::{Newcomer, NoBound, Search, Tail};
 use staircase::{Series, Staircase};
 
-pub use qpa::is_feasible;
+pub use reference::is_feasible;
 
 use super::nearest::{BOUND_MAX, period_possible};
 use super::share::Share;
