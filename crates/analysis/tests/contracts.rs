@@ -65,3 +65,16 @@ fn ways_of_sharing_have_names_of_their_own() {
     let names: std::collections::BTreeSet<_> = Sharing::ALL.iter().map(|way| way.name()).collect();
     assert_eq!(names.len(), Sharing::ALL.len());
 }
+
+/// Nobody has a contract that is out of range: who makes one is told at once.
+#[test]
+fn a_contract_is_made_only_within_its_ranges() {
+    let Contract { message_bytes_max: bytes, rate_max: rate, burst_messages_max: burst, deadline, .. } =
+        contract();
+    assert_eq!(Contract::new(bytes, rate, burst, deadline), Ok(contract()));
+    assert!(Contract::new(0, rate, burst, deadline).is_err());
+    assert!(Contract::new(MESSAGE_BYTES_MAX + 1, rate, burst, deadline).is_err());
+    assert!(Contract::new(bytes, rate, 0, deadline).is_err());
+    assert!(Contract::new(bytes, rate, BURST_MESSAGES_MAX + 1, deadline).is_err());
+    assert!(Contract::new(bytes, rate, burst, Nanos::ZERO).is_err());
+}

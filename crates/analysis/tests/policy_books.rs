@@ -221,3 +221,46 @@ fn a_stage_is_given_away_up_to_its_limit() {
         assert_eq!(policy.hold(StageKey(3), &of(400_000), long), Ok(()), "{admission:?}");
     }
 }
+
+/// What has gone leaves nothing and takes nothing along: offers are those of a policy that never held it, also where others have
+/// units as long as its own.
+#[test]
+fn what_has_gone_changes_no_offer() {
+    let (mut offered, mut refused) = (0, 0);
+    for admission in [Admission::EDF, Admission::STATISTICAL] {
+        for seed in 0..60 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let blocking = Blocking::LargestUnit { best_effort: Nanos(10_000) };
+            let model = StageModel { blocking, ..model(&mut rng) };
+            let few_units = |rng: &mut SmallRng| {
+                let unit = Nanos([50_000, 400_000, 900_000][rng.random_range(0..3)]);
+                let plain = demand(rng, false);
+                Demand { cost: plain.cost.max(unit), unit_cost_max: unit, ..plain }
+            };
+            let (mut policy, mut fresh) = ((admission.build)(model), (admission.build)(model));
+            let mut held = BTreeMap::new();
+            for key in 0..12 {
+                let demand = few_units(&mut rng);
+                let bound = Nanos(rng.random_range(4_000_000..100_000_000));
+                if policy.hold(StageKey(key), &demand, bound).is_ok() {
+                    held.insert(key, (demand, bound));
+                }
+            }
+            let gone: Vec<_> = held.keys().copied().filter(|_| rng.random_bool(0.5)).collect();
+            for key in gone {
+                assert!(policy.release(StageKey(key)) && held.remove(&key).is_some());
+            }
+            for (key, (demand, bound)) in &held {
+                fresh.hold(StageKey(*key), demand, *bound).expect("it was held beside more");
+            }
+            for _ in 0..8 {
+                let demand = few_units(&mut rng);
+                let limit = Nanos(rng.random_range(500_000..100_000_000));
+                let found = policy.offer(&demand, limit);
+                assert_eq!(found, fresh.offer(&demand, limit), "{admission:?} seed {seed}: {demand:?}");
+                *if found.is_ok() { &mut offered } else { &mut refused } += 1;
+            }
+        }
+    }
+    assert!(offered > 300 && refused > 50, "{offered} {refused}");
+}

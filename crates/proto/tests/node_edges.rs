@@ -99,3 +99,15 @@ fn a_shaped_link_is_filled_only_well_below_its_shaper() {
         assert!(at_least || is_right(found, BitRate(drains)), "{found:?}");
     }
 }
+
+/// Packets of another version are counted, each once, at the link that they came in by.
+#[test]
+fn packets_of_another_version_are_counted_at_their_link() {
+    let mut world = World::line(3, RATE);
+    for count in 1..4 {
+        world.inject(1, LinkId(1), Port::Data, &[200; 100]);
+        let status = world.nodes[1].status(world.now);
+        let foreign: Vec<_> = status.links.iter().map(|link| link.packets_foreign).collect();
+        assert_eq!((foreign, status.drops.version, status.drops.malformed), (vec![0, count], count, 0));
+    }
+}

@@ -234,3 +234,11 @@ proptest! {
         }
     }
 }
+
+/// What names a port on the wire: FNV-1a of 32 bits, by its published test vectors.
+#[test]
+fn a_port_is_named_by_fnv_1a() {
+    for (text, hash) in [("a", 0xe40c_292c), ("b", 0xe70c_2de5), ("foobar", 0xbf9c_f968)] {
+        assert_eq!(punctual_proto::ids::Name::new(text).expect("a name").port_hash(), hash, "{text}");
+    }
+}
