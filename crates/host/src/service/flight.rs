@@ -71,6 +71,8 @@ pub(super) struct Departed {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use punctual_ipc::socket::{receive, send};
     use rustix::net::{
         AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, shutdown, socketpair,
