@@ -48,7 +48,7 @@ use self::files::Files;
 use self::leaving::{Leaving, Left};
 use self::quota::Accounts;
 use self::ringers::{Held, Ringers};
-use self::share::Shares;
+use self::share::{CONNECTIONS_DEPTH, REQUESTS_DEPTH, Shares};
 use self::subordinates::Subordinates;
 
 pub use acceptance::{ACCEPT_BYTES_MAX, ACCEPT_MESSAGES_MAX, ACCEPT_TIME, STALL_DEFAULT};
@@ -190,6 +190,8 @@ pub struct Service<H: Host> {
     subordinates: Subordinates,
     /// What the processor has done for whom is served now, and was not charged yet.
     spent: Cell<Nanos>,
+    /// The same for what their connections take.
+    connections: Shares,
     /// CPU time of the thread that serves when it was looked at last.
     served: Nanos,
     ringers: Ringers,
@@ -235,7 +237,8 @@ impl<H: Host> Service<H> {
             node: about.id,
             name: about.name,
             accounts: Accounts::new(quotas),
-            shares: Shares::new(quotas.request_share),
+            shares: Shares::new(quotas.request_share, REQUESTS_DEPTH),
+            connections: Shares::new(quotas.request_share, CONNECTIONS_DEPTH),
             subordinates: Subordinates::of_system(),
             spent: Cell::new(Nanos::ZERO),
             served: cpu_time(),
@@ -258,13 +261,23 @@ impl<H: Host> Service<H> {
         })
     }
 
-    /// A program of `user` has connected.
+    /// Whose quotas count what `peer` has; `None`: its user has connected more than its share allows, and its connection is to
+    /// be closed without a word, which nobody pays for.
+    pub fn admit(&mut self, peer: &Peer) -> Option<UserId> {
+        let account = self.subordinates.account(UserId(peer.user));
+        if self.connections.wait(account, punctual_ipc::ring::now()).is_some() {
+            self.counters.turned_away += 1;
+            return None;
+        }
+        Some(account)
+    }
+
+    /// A program has connected that counts in the quotas of `account`, as [`Self::admit`] has it.
     ///
     /// # Errors
     /// Where the user has too many already: the error is to be sent, the connection cut.
-    pub fn connect(&mut self, peer: Peer) -> Result<ClientId, ApiError> {
+    pub fn connect(&mut self, peer: Peer, account: UserId) -> Result<ClientId, ApiError> {
         let user = UserId(peer.user);
-        let account = self.subordinates.account(user);
         let taken = self.take_place(account);
         taken.inspect_err(|_| self.counters.over_quota += 1)?;
         let id = ClientId(self.next_client);
@@ -292,7 +305,6 @@ impl<H: Host> Service<H> {
         self.measuring.retain(|(_, owner, _)| *owner != client);
         self.accounts.give_back(account, Resource::Clients, 1);
         self.accounts.give_back(account, Resource::Descriptors, CLIENT_DESCRIPTORS);
-        self.charge(account);
     }
 
     /// Whose quotas count what `client` has; `None` where it is gone.
@@ -385,10 +397,23 @@ impl<H: Host> Service<H> {
     fn charge(&mut self, account: UserId) {
         let served = self.take_served() / SERVICE_CHARGE_DIVISOR;
         let served = if holds(Defence::ServiceCharge) { served } else { Nanos::ZERO };
-        self.shares.charge(account, self.spent.take() + served, punctual_ipc::ring::now());
+        self.spent.take() + served
     }
 
     /// What was done since the last charge is nobody's.
+        let took = self.take_spent();
+        self.shares.charge(account, took, punctual_ipc::ring::now());
+    }
+
+    /// The same where it was done for a connection that has begun, was refused, or has ended: there is less of that.
+    pub fn charge_connection(&mut self, account: UserId) {
+        let (took, now) = (self.take_spent(), punctual_ipc::ring::now());
+        self.shares.charge(account, took, now);
+        self.connections.charge(account, took, now);
+    }
+
+    /// What counts in a share of what was done since the last charge.
+    fn take_spent(&mut self) -> Nanos {
     pub fn charge_nobody(&mut self) {
         self.spent.take();
         self.take_served();

@@ -4,9 +4,10 @@
 //! What a client does not read waits within its user's quota of bytes: while anything waits for it, or too much for its
 //! user's other programs, no more of its requests are taken, so that it is its own socket that fills; news that come on
 //! top of that cut its connection. A user whose requests have had their share of the processor waits until it has grown
-//! again.
+//! again; one whose connections have had theirs gets none.
 
 mod delivery;
+mod door;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -14,12 +15,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use punctual_analysis::Nanos;
-use punctual_ipc::api::{FromDaemon, PACKET_BYTES_MAX, Quotas};
-use punctual_ipc::socket::{self, Packet, Peer};
+use punctual_ipc::api::{PACKET_BYTES_MAX, Quotas};
+use punctual_ipc::socket;
 use punctual_ipc::wake::timespec;
 use punctual_trial::{Defence, holds};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{RecvFlags, SocketFlags, accept_with};
+use rustix::net::RecvFlags;
 
 use super::backlog::Backlog;
 use super::connection::Connection;
@@ -119,26 +120,6 @@ impl<H: Host> Server<H> {
             turn: Turn::default(),
             silent_at: None,
         })
-    }
-
-    /// Takes a connected socket on.
-    ///
-    /// # Errors
-    /// Where its peer's credentials cannot be read.
-    pub fn add_session(&mut self, socket: OwnedFd) -> io::Result<()> {
-        let peer = Peer::of(&socket)?;
-        let socket = Connection::new(socket);
-        socket::bound_sending(&socket)?;
-        match self.service.connect(peer) {
-            Ok(client) => {
-                self.sessions.insert(client, Session::new(socket));
-            }
-            Err(error) => {
-                let packet = Packet::new(&FromDaemon::Answer { id: 0, result: Err(error) }, Vec::new())?;
-                self.lobby.refuse(socket, &packet);
-            }
-        }
-        Ok(())
     }
 
     /// Serves until `stop` is readable, then stops the engine and tells every client.
@@ -264,31 +245,6 @@ impl<H: Host> Server<H> {
         Ok(ready)
     }
 
-    fn accept(&mut self) {
-        let Some(listening) = &self.listening else { return };
-        self.accept_after = None;
-        let wait =
-            if holds(Defence::SendsWithoutWaiting) { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
-        match accept_with(listening, SocketFlags::CLOEXEC | wait) {
-            // Credentials of a fresh connection can be read; if not, it is closed.
-            Ok(socket) => {
-                self.spare.renew();
-                let _ = self.add_session(socket);
-            }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
-            // Out of descriptors: with the last one it is seen who is there, and a place is kept for root.
-            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) if holds(Defence::SpareDescriptor) => {
-                match self.spare.accept(listening) {
-                    Ok(Some(socket)) => drop(self.add_session(socket)),
-                    Ok(None) => {}
-                    Err(_) => self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE),
-                }
-            }
-            // Out of memory: the connection stays in the backlog for a moment.
-            Err(_) => self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE),
-        }
-    }
-
     /// Requests of who has some; who is first one turn is the last of them in the next.
     fn read_all(&mut self, ready: &[ClientId]) {
         let begin = self.first.map_or(0, |first| ready.partition_point(|client| *client < first));
@@ -399,3 +355,5 @@ impl<H: Host> Server<H> {
 fn since(begun: Instant) -> Nanos {
     Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
+    /// Ends a connection, at its user's expense.
+            self.service.charge_connection(account);

@@ -529,6 +529,9 @@ pub struct ApiStatus {
 #[serde(deny_unknown_fields, default)]
 pub struct Quotas {
     /// Users with anything at the same time (all of them together).
+    /// Connections closed without a word, since their users had connected more than their share allows.
+    #[serde(default)]
+    pub turned_away: u64,
     pub users: u64,
     /// Connected programs.
     pub clients: u64,
