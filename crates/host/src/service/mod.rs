@@ -24,6 +24,7 @@ pub mod server;
 mod share;
 mod subordinates;
 mod turn;
+mod waiting;
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -50,6 +51,7 @@ use self::quota::Accounts;
 use self::ringers::{Held, Ringers};
 use self::share::{CONNECTIONS_DEPTH, REQUESTS_DEPTH, Shares};
 use self::subordinates::Subordinates;
+use self::waiting::{Asker, Waiting};
 
 pub use acceptance::{ACCEPT_BYTES_MAX, ACCEPT_MESSAGES_MAX, ACCEPT_TIME, STALL_DEFAULT};
 pub use host::{Host, HostGone};
@@ -103,8 +105,9 @@ enum Stage {
     Opening { call: u64, contract: Contract },
     /// The same for a dry run.
     Probing { call: u64, contract: Contract },
-    /// The agent has not answered.
-    Incoming { contract: Contract, messages: u32 },
+    /// The agent has not answered. `asker` has a place to wait, and nothing of the quotas is taken; `None`: its place in the
+    /// quota is, since the agent has asked for it.
+    Incoming { contract: Contract, messages: u32, asker: Option<Asker> },
     /// Rings are attached.
     Open,
     /// A best-effort end: the node says nothing when it is closed.
@@ -187,11 +190,11 @@ pub struct Service<H: Host> {
     name: Name,
     accounts: Accounts,
     shares: Shares,
+    /// The same for what their connections take.
+    connections: Shares,
     subordinates: Subordinates,
     /// What the processor has done for whom is served now, and was not charged yet.
     spent: Cell<Nanos>,
-    /// The same for what their connections take.
-    connections: Shares,
     /// CPU time of the thread that serves when it was looked at last.
     served: Nanos,
     ringers: Ringers,
@@ -201,6 +204,8 @@ pub struct Service<H: Host> {
     next_client: u64,
     listeners: HashMap<ListenerId, (ClientId, Name)>,
     ends: HashMap<ChannelId, End>,
+    /// Those of them that wait for consent.
+    waiting: Waiting,
     /// What their bursts take of the processor's memory together.
     room_bytes: u64,
     /// Threads at the priority of their channels.
@@ -248,6 +253,7 @@ impl<H: Host> Service<H> {
             next_client: 1,
             listeners: HashMap::new(),
             ends: HashMap::new(),
+            waiting: Waiting::new(&quotas),
             room_bytes: 0,
             co_scheduled: HashMap::new(),
             requested: HashMap::new(),
@@ -395,12 +401,6 @@ impl<H: Host> Service<H> {
 
     /// `account` is charged with what the processor and this thread have done since the last charge.
     fn charge(&mut self, account: UserId) {
-        let served = self.take_served() / SERVICE_CHARGE_DIVISOR;
-        let served = if holds(Defence::ServiceCharge) { served } else { Nanos::ZERO };
-        self.spent.take() + served
-    }
-
-    /// What was done since the last charge is nobody's.
         let took = self.take_spent();
         self.shares.charge(account, took, punctual_ipc::ring::now());
     }
@@ -414,6 +414,12 @@ impl<H: Host> Service<H> {
 
     /// What counts in a share of what was done since the last charge.
     fn take_spent(&mut self) -> Nanos {
+        let served = self.take_served() / SERVICE_CHARGE_DIVISOR;
+        let served = if holds(Defence::ServiceCharge) { served } else { Nanos::ZERO };
+        self.spent.take() + served
+    }
+
+    /// What was done since the last charge is nobody's.
     pub fn charge_nobody(&mut self) {
         self.spent.take();
         self.take_served();
@@ -525,7 +531,10 @@ impl<H: Host> Service<H> {
     fn release_end(&mut self, channel: ChannelId) -> Option<End> {
         self.end_co_schedule(channel);
         let mut end = self.ends.remove(&channel)?;
-        self.accounts.give_back(end.account, Resource::Channels, 1);
+        match &end.stage {
+            Stage::Incoming { asker: Some(asker), .. } => self.waiting.remove(end.account, asker, channel),
+            _ => self.accounts.give_back(end.account, Resource::Channels, 1),
+        }
         self.accounts.give_back(end.account, Resource::BufferBytes, end.room_bytes + end.more_bytes);
         self.expect_room(self.room_bytes - end.room_bytes);
         self.bury(end.account, end.health.take(), end.doorbell.take(), end.held);

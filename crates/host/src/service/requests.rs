@@ -284,7 +284,8 @@ impl<H: Host> Service<H> {
         let (contract, messages) = self.incoming(client, channel)?;
         let room = self.on_node(move |node, _| node.room_bytes(channel))?;
         let made = self
-            .count_room(channel, room)
+            .take_channel(channel)
+            .and_then(|()| self.count_room(channel, room))
             .and_then(|()| self.make_inbox_of(account, &contract, messages, stall));
         let Made { end: writer, handles, held } = made.inspect_err(|error| {
             let why = reason(error);
@@ -293,7 +294,6 @@ impl<H: Host> Service<H> {
         })?;
         let health = writer.health();
         if let Some(end) = self.ends.get_mut(&channel) {
-            end.stage = Stage::Open;
             end.held = held;
             end.health = Some(Health::Inbox(health));
         }
@@ -302,18 +302,29 @@ impl<H: Host> Service<H> {
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
     }
 
-    fn refuse(&mut self, client: ClientId, channel: ChannelId, why: String) -> Outcome {
-        let why = checked(why)?;
-        self.incoming(client, channel)?;
-        self.release_end(channel);
-        self.ask_node(move |node, now| node.refuse(channel, &why, now))?;
+    /// A channel that waits for consent waits no more: from now on it counts in its user's quota, if it did not before.
+    fn take_channel(&mut self, channel: ChannelId) -> Result<(), ApiError> {
+        let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
+        if let Stage::Incoming { asker: Some(asker), .. } = &end.stage {
+            self.accounts.take(end.account, Resource::Channels, 1)?;
+            self.waiting.remove(end.account, asker, channel);
+        }
+        end.stage = Stage::Open;
+        Ok(())
+    }
+
         done()
     }
 
     /// The channel, if it waits for this client's consent.
     fn incoming(&self, client: ClientId, channel: ChannelId) -> Result<(Contract, u32), ApiError> {
+    fn refuse(&mut self, client: ClientId, channel: ChannelId, why: String) -> Outcome {
+        let why = checked(why)?;
+        self.incoming(client, channel)?;
+        self.release_end(channel);
+        self.ask_node(move |node, now| node.refuse(channel, &why, now))?;
         match self.ends.get(&channel) {
-            Some(End { client: Some(owner), stage: Stage::Incoming { contract, messages }, .. })
+            Some(End { client: Some(owner), stage: Stage::Incoming { contract, messages, .. }, .. })
                 if !is_anothers(*owner, client) =>
             {
                 Ok((*contract, *messages))
