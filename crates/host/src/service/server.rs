@@ -31,8 +31,8 @@ use super::{ClientId, Effect, Host, Service};
 
 /// Events of the node handled in a turn.
 const EVENTS_PER_TURN: usize = 64;
-/// How long no connection is accepted after descriptors ran out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// When it is tried again to learn which files of rings are gone, after the kernel did not tell.
+const COLLECT_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Session {
@@ -71,6 +71,8 @@ pub struct Server<H: Host> {
     departed: VecDeque<Departed>,
     /// When to look which descriptors have been read.
     look_at: Option<Instant>,
+    /// The kernel did not tell which files of rings are gone: when to ask again, and not before.
+    collect_at: Option<Instant>,
     spare: Spare,
     accept_after: Option<Instant>,
     /// Who is asked first in the next turn, if it has something to ask: everybody's turn comes.
@@ -113,6 +115,7 @@ impl<H: Host> Server<H> {
             lobby: Lobby::default(),
             departed: VecDeque::new(),
             look_at: None,
+            collect_at: None,
             spare: Spare::new()?,
             accept_after: None,
             first: None,
@@ -141,7 +144,7 @@ impl<H: Host> Server<H> {
             }
             self.lobby.clear(&ready.left);
             if ready.gone {
-                self.service.collect_gone()?;
+                self.collect_gone();
             }
             if self.look_at.is_some_and(|at| at <= Instant::now()) {
                 self.look_aloft();
@@ -162,6 +165,18 @@ impl<H: Host> Server<H> {
             }
             self.apply_effects();
         }
+    }
+
+    /// Gives back what files of rings took that are gone; where the kernel does not tell which, later.
+    fn collect_gone(&mut self) {
+        let told = self.service.collect_gone();
+        if let (Err(error), None) = (&told, self.collect_at) {
+            tracing::warn!(
+                "cannot learn which files of rings are gone ({error}): they count in their users' quotas until that \
+                 is known; if it goes on, raise the limit of descriptors (LimitNOFILE)"
+            );
+        }
+        self.collect_at = told.err().and_then(|_| Instant::now().checked_add(COLLECT_PAUSE));
     }
 
     /// Some of what the node has to say; what is left keeps its descriptor readable.
@@ -199,7 +214,8 @@ impl<H: Host> Server<H> {
         let accepting = self.listening.as_ref().filter(|_| pause.is_none_or(|pause| pause.is_zero()));
         let mut timeout = pause.filter(|_| accepting.is_none());
         let look = self.look_at.map(|at| at.saturating_duration_since(Instant::now()));
-        timeout = [timeout, look].into_iter().flatten().min();
+        let collect = self.collect_at.map(|at| at.saturating_duration_since(Instant::now()));
+        timeout = [timeout, look, collect].into_iter().flatten().min();
         if self.service.has_left() {
             timeout = Some(Duration::ZERO);
         }
@@ -209,7 +225,8 @@ impl<H: Host> Server<H> {
             PollFd::from_borrowed_fd(self.service.alarm().as_fd(), PollFlags::IN),
         ];
         let alarmed = set.len();
-        set.extend(self.service.vigil().map(|vigil| PollFd::from_borrowed_fd(vigil, PollFlags::IN)));
+        let vigil = self.service.vigil().filter(|_| collect.is_none());
+        set.extend(vigil.map(|vigil| PollFd::from_borrowed_fd(vigil, PollFlags::IN)));
         let fixed = set.len();
         for (client, session) in &self.sessions {
             let (interest, wait) = self.interest(*client, session);
@@ -228,7 +245,8 @@ impl<H: Host> Server<H> {
         }
         let mut ready = Ready { stop: !set[0].revents().is_empty(), ..Ready::default() };
         ready.alarm = !set[2].revents().is_empty();
-        ready.gone = set[alarmed..fixed].iter().any(|entry| !entry.revents().is_empty());
+        ready.gone = set[alarmed..fixed].iter().any(|entry| !entry.revents().is_empty())
+            || self.collect_at.is_some_and(|at| at <= Instant::now());
         ready.left = set[lobby].iter().map(|entry| !entry.revents().is_empty()).collect();
         for (client, entry) in self.sessions.keys().zip(&set[sessions]) {
             let happened = entry.revents();
@@ -340,6 +358,7 @@ impl<H: Host> Server<H> {
         }
     }
 
+    /// Ends a connection, at its user's expense.
     fn cut(&mut self, client: ClientId) {
         self.forget_unread(client);
         self.look(client);
@@ -348,6 +367,7 @@ impl<H: Host> Server<H> {
         self.service.disconnect(client);
         if let (Some(session), Some(account)) = (session, account) {
             self.part(session, account);
+            self.service.charge_connection(account);
         }
     }
 }
@@ -355,5 +375,3 @@ impl<H: Host> Server<H> {
 fn since(begun: Instant) -> Nanos {
     Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
-    /// Ends a connection, at its user's expense.
-            self.service.charge_connection(account);
