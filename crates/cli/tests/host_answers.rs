@@ -202,7 +202,7 @@ fn numbers_say_their_units() {
         packets_out send_errors send_waits pool_dry truncated policed unknown priority listener dead quantum
         clock_breaks wire_bytes_in times messages lost perhaps_late unmeasured late_arrivals
         no_slot demoted_dropped recent recent_late system_calls_refused descriptors descriptors_max
-        descriptors_needed heap_waits compared counted held count";
+        descriptors_needed heap_waits compared counted held count turned_away";
     fn check(verb: &str, key: &str, value: &Value, beside: Option<&serde_json::Map<String, Value>>) {
         match value {
             Value::Object(object) => {

@@ -211,10 +211,20 @@ impl Endsystem {
     /// # Errors
     /// If the daemon is gone.
     pub fn status(&self) -> Result<HostStatus, Error> {
-        match self.connection.shared.call(Request::Status)?.0 {
-            Answer::Status(status) => Ok(*status),
-            _ => Err(Error::Unexpected),
+        let Answer::Status(status) = self.connection.shared.call(Request::Status)?.0 else {
+            return Err(Error::Unexpected);
+        };
+        let mut status = *status;
+        while status.more_users {
+            let after = status.users.last().map(|held| held.user);
+            let Answer::Users { users, more } = self.connection.shared.call(Request::Users { after })?.0
+            else {
+                return Err(Error::Unexpected);
+            };
+            status.more_users = more && !users.is_empty();
+            status.users.extend(users);
         }
+        Ok(status)
     }
 
     /// Every channel that starts at, passes or ends at this host.

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use punctual_trial::{Defence, holds};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt::socket_peercred,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt::set_socket_passcred,
+    sockopt::socket_peercred,
 };
 use rustix::process::Pid;
 use serde::Serialize;
@@ -17,8 +18,6 @@ use crate::api::{DESCRIPTORS_MAX, PACKET_BYTES_MAX};
 
 /// Packets that [`discard_unread`] takes at most: more than any kernel queues (`net.unix.max_dgram_qlen`).
 const DISCARDED_MAX: u32 = 1_024;
-/// Empty packets among them: the end of a connection looks like one.
-const EMPTY_MAX: u32 = 64;
 
 /// A packet as it came.
 #[derive(Debug, Default)]
@@ -229,19 +228,19 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Re
     Ok(Some(Packet { bytes: buffer[..got.bytes].to_vec(), descriptors }))
 }
 
-/// Takes what the other end has sent and nobody will read, each packet by a call of its own.
+/// Takes what the other end has sent and nobody will read, each packet by a call of its own. Nothing else is received on the
+/// socket from then on.
 pub fn discard_unread(socket: impl AsFd) {
-    let (mut none, mut empty) = (RecvAncillaryBuffer::default(), 0);
+    // From now on each packet has credentials, which are cut off here, and an end has none: it tells an empty one from that.
+    let tells_ends = set_socket_passcred(&socket, true).is_ok();
+    let mut none = RecvAncillaryBuffer::default();
     for _ in 0..DISCARDED_MAX {
         let received = recvmsg(&socket, &mut [IoSliceMut::new(&mut [0; 1])], &mut none, RecvFlags::DONTWAIT);
         match received {
-            Ok(packet) => empty += u32::from(packet.bytes == 0),
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
+            Ok(got) if got.bytes == 0 && !got.flags.contains(ReturnFlags::CTRUNC) && tells_ends => return,
+            Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
             // Nothing is left.
             Err(_) => return,
-        }
-        if empty > EMPTY_MAX {
-            return;
         }
     }
 }
@@ -281,9 +280,11 @@ mod tests {
     #[test]
     fn what_nobody_will_read_is_discarded_packet_by_packet() {
         let [ours, theirs] = pair();
+        // More empty ones than an end could be mistaken for.
         let packets =
-            [vec![1; 3], Vec::new(), vec![2]].map(|bytes| Packet { bytes, descriptors: Vec::new() });
-        packets.iter().for_each(|packet| send(&theirs, packet, SendFlags::empty()).expect("sent"));
+            [vec![1; 3], Vec::new(), vec![2]].into_iter().chain(vec![Vec::new(); 100]).chain([vec![3]]);
+        let packets: Vec<Packet> = packets.map(|bytes| Packet { bytes, descriptors: Vec::new() }).collect();
+        packets.iter().for_each(|packet| send(&theirs, packet, SendFlags::DONTWAIT).expect("room"));
         discard_unread(&ours);
         assert_eq!(unread_bytes(&theirs).expect("a socket"), 0);
         let nothing = receive_bare(&ours, &mut [0; 16], RecvFlags::DONTWAIT).expect_err("nothing is left");

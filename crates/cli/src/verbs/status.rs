@@ -62,7 +62,7 @@ fn text(status: &HostStatus) -> String {
         .collect();
     format!(
         "host {} (node {}), up {}{degraded}{}\nprocessor {}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}\n\n\
-         API: {}, {}, {} malformed, {} over quota, {} not reading, {}\n\
+         API: {}, {}, {} malformed, {} over quota, {} turned away, {} not reading, {}\n\
          packets dropped at the edge: {}\nall channels since the start: {}",
         node.name,
         node.id,
@@ -85,6 +85,7 @@ fn text(status: &HostStatus) -> String {
         counted(api.errors, "error"),
         api.malformed,
         api.over_quota,
+        api.turned_away,
         api.not_reading,
         counted(api.broken_rings, "broken ring"),
         drops(&node.drops),

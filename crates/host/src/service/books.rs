@@ -44,7 +44,7 @@ impl<H: Host> Service<H> {
         [
             of("programs of users", clients, self.clients.len()),
             of("listeners of users", listeners, self.listeners.len() + self.leaving.listeners()),
-            of("ends of users", ends, self.ends.len()),
+            of("ends of users", ends, self.ends.len() - self.waiting.len()),
         ]
     }
 }

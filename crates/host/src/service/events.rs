@@ -4,16 +4,23 @@ use std::sync::Arc;
 
 use punctual_ipc::api::{Answer, ApiError, Push, Resource};
 use punctual_ipc::ring::RingHandles;
-use punctual_proto::api::{ChannelRefusal, Event, Grant, HostName, Incoming, RefuseCause, UserId};
+use punctual_proto::api::{
+    ChannelRefusal, CloseReason, Event, Grant, HostName, Incoming, RefuseCause, UserId,
+};
 use punctual_proto::ids::ChannelId;
 
 use super::requests::{Made, reason};
+use super::waiting::{Asker, Place};
 use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
 
 /// A decision is charged with this part of what it took: of the thread that decides, which is not the processor, a user may
 /// have ten times its share; and at its end the channel is released, which may take as long, and then nobody can be charged
 /// (docs/adr/0035).
 const DECISION_CHARGE_DIVISOR: u64 = 5;
+
+/// What the source reads whose open found no place to wait for consent, or gave its own to another user.
+const CROWDED: &str =
+    "too many opens of this user wait for consent here: wait for some of them, then ask again";
 
 /// The channel that an event is about, whose owner pays for what it takes.
 fn channel_of(event: &Event) -> Option<ChannelId> {
@@ -165,12 +172,18 @@ impl<H: Host> Service<H> {
 
     fn incoming_channel(&mut self, incoming: Incoming) {
         let Incoming { channel, listener, from, user, contract, inbox_messages, token } = incoming;
-        let refuse = match self.accept_for(listener) {
+        // Who has asked for it has consented to its place in the quota.
+        let is_asked = token.is_some_and(|token| self.asked.contains_key(&token));
+        let asker = (!is_asked).then(|| Asker { host: from.clone(), user });
+        let refuse = match self.accept_for(listener, asker.as_ref()) {
             Ok((client, owner)) => {
+                if let Some(asker) = &asker {
+                    self.waiting.add(owner, asker, channel);
+                }
                 if let Some(token) = token {
                     self.asked.remove(&token);
                 }
-                let stage = Stage::Incoming { contract, messages: inbox_messages };
+                let stage = Stage::Incoming { contract, messages: inbox_messages, asker };
                 let port = self.listeners.get(&listener).map(|(_, port)| port.as_str()).unwrap_or_default();
                 let what = format!("{port} from {from}");
                 self.ends.insert(channel, End::new(client, owner, stage, what));
@@ -198,18 +211,35 @@ impl<H: Host> Service<H> {
         ChannelRefusal { node: self.node, cause, offer: None, stages: Vec::new(), hosts: vec![host] }
     }
 
-    /// Who listens, with room in the quota taken for one more channel.
+    /// Who listens, with a place for one more channel of `asker` that waits for consent: it takes nothing of the quotas before
+    /// that. `None`: the listener has asked for it, and room in its quota is taken.
     fn accept_for(
         &mut self,
         listener: punctual_proto::ids::ListenerId,
+        asker: Option<&Asker>,
     ) -> Result<(ClientId, UserId), String> {
         let client =
             self.listeners.get(&listener).map(|(client, _)| *client).ok_or("the listener was just closed")?;
         let account = self.account_of(client).ok_or("the listener is gone")?;
-        self.accounts.take(account, Resource::Channels, 1).map_err(|error| {
-            self.counters.over_quota += 1;
-            reason(&error)
-        })?;
+        let taken = match asker.map(|asker| self.waiting.place(account, asker)) {
+            Some(Place::Free) => Ok(()),
+            Some(Place::Of(channel)) => {
+                self.give_way(channel);
+                Ok(())
+            }
+            Some(Place::None) => Err(CROWDED.into()),
+            None => self.accounts.take(account, Resource::Channels, 1).map_err(|error| reason(&error)),
+        };
+        taken.inspect_err(|_| self.counters.over_quota += 1)?;
         Ok((client, account))
+    }
+
+    /// A channel that waits for consent is refused: another user has less.
+    fn give_way(&mut self, channel: ChannelId) {
+        self.counters.over_quota += 1;
+        self.tell(channel, Push::Closed { channel, reason: CloseReason::Local, receipt: None });
+        self.release_end(channel);
+        // `Unknown` means that its source has given it up: its event is on the way, and finds nothing.
+        let _ = self.on_node(move |node, now| node.refuse(channel, CROWDED, now));
     }
 }

@@ -3,7 +3,7 @@
 //! A program that keeps the descriptors of a ring that it has closed keeps its memory, which this process has asked the
 //! system for. It is given back when the kernel says that the last holder is gone ([`Vigil`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -62,6 +62,8 @@ impl Needs {
 pub(super) struct Files {
     /// `None`: whoever has a ring is this process, or is not watched.
     vigil: Option<Vigil>,
+    /// The kernel has told of more than it keeps, and who is left could not be asked yet.
+    lost: bool,
     held: HashMap<Watched, (UserId, u64)>,
 }
 
@@ -102,16 +104,24 @@ impl Files {
         Ok(())
     }
 
-    /// Whose files are gone, and how large they were.
-    fn take_gone(&mut self) -> io::Result<Vec<(UserId, u64)>> {
-        let Self { vigil: Some(vigil), held } = self else { return Ok(Vec::new()) };
-        let mut gone = Vec::new();
-        let all = vigil.take_gone(|file| gone.extend(held.remove(&file)))?;
-        if !all {
-            let left = vigil.left()?;
+    /// Whose files are gone, and how large they were: into `gone`. `left` asks a vigil for those that are not, which takes a
+    /// descriptor.
+    ///
+    /// # Errors
+    /// The system's; what was told before that is in `gone`, and the rest comes with the next call that succeeds.
+    fn take_gone(
+        &mut self,
+        left: impl FnOnce(&Vigil) -> io::Result<HashSet<Watched>>,
+        gone: &mut Vec<(UserId, u64)>,
+    ) -> io::Result<()> {
+        let Self { vigil: Some(vigil), lost, held } = self else { return Ok(()) };
+        *lost |= !vigil.take_gone(|file| gone.extend(held.remove(&file)))?;
+        if *lost {
+            let left = left(vigil)?;
             gone.extend(held.extract_if(|file, _| !left.contains(file)).map(|(_, of)| of));
+            *lost = false;
         }
-        Ok(gone)
+        Ok(())
     }
 }
 
@@ -124,13 +134,15 @@ impl<H: Host> Service<H> {
     /// Files of rings that nobody holds any more are given back.
     ///
     /// # Errors
-    /// Where the kernel does not tell.
+    /// Where the kernel does not tell, as without a descriptor left: they count until a later call.
     pub fn collect_gone(&mut self) -> io::Result<()> {
-        for (user, bytes) in self.files.take_gone()? {
+        let mut gone = Vec::new();
+        let told = self.files.take_gone(Vigil::left, &mut gone);
+        for (user, bytes) in gone {
             self.accounts.give_back(user, Resource::BufferBytes, bytes);
             self.accounts.give_back(user, Resource::Descriptors, FILE_DESCRIPTORS);
         }
-        Ok(())
+        told
     }
 }
 
@@ -153,6 +165,12 @@ mod tests {
         files
     }
 
+    fn gone(files: &mut Files) -> Vec<(UserId, u64)> {
+        let mut gone = Vec::new();
+        files.take_gone(Vigil::left, &mut gone).expect("told");
+        gone
+    }
+
     #[test]
     fn all_of_a_ring_is_its_own_part_and_its_files() {
         for (needs, bytes, descriptors) in [
@@ -173,12 +191,12 @@ mod tests {
         let needs = Needs::outbox(shape());
         files.watch(ANN, &ring, &needs).expect("watched");
         drop((reader, doorbell));
-        assert_eq!(files.take_gone().expect("told"), [], "the program has them");
+        assert_eq!(gone(&mut files), [], "the program has them");
         let [theirs, ours] = [1, 0].map(|file| ring.descriptors.swap_remove(file));
         drop(ours);
-        assert_eq!(files.take_gone().expect("told"), [(ANN, needs.files_bytes[0])]);
+        assert_eq!(gone(&mut files), [(ANN, needs.files_bytes[0])]);
         drop(theirs);
-        assert_eq!(files.take_gone().expect("told"), [(ANN, needs.files_bytes[1])]);
+        assert_eq!(gone(&mut files), [(ANN, needs.files_bytes[1])]);
         assert!(files.held.is_empty());
     }
 
@@ -195,6 +213,13 @@ mod tests {
             files.watch(ANN, &ring, &needs).expect("watched");
             drop((writer, ring));
         }
-        assert_eq!(files.take_gone().expect("told").len(), 2 * rings);
+        let mut told = Vec::new();
+        let no_descriptor = |_: &Vigil| Err(io::Error::from(rustix::io::Errno::MFILE));
+        files.take_gone(no_descriptor, &mut told).expect_err("who is left is not known");
+        assert!((1..2 * rings).contains(&told.len()), "{} of {rings} rings", told.len());
+        // No event says so again.
+        files.take_gone(no_descriptor, &mut told).expect_err("nor is it now");
+        assert_eq!(told.len() + gone(&mut files).len(), 2 * rings);
+        assert!(files.held.is_empty());
     }
 }

@@ -24,6 +24,7 @@ pub mod server;
 mod share;
 mod subordinates;
 mod turn;
+mod waiting;
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -48,8 +49,9 @@ use self::files::Files;
 use self::leaving::{Leaving, Left};
 use self::quota::Accounts;
 use self::ringers::{Held, Ringers};
-use self::share::Shares;
+use self::share::{CONNECTIONS_DEPTH, REQUESTS_DEPTH, Shares};
 use self::subordinates::Subordinates;
+use self::waiting::{Asker, Waiting};
 
 pub use acceptance::{ACCEPT_BYTES_MAX, ACCEPT_MESSAGES_MAX, ACCEPT_TIME, STALL_DEFAULT};
 pub use host::{Host, HostGone};
@@ -103,8 +105,9 @@ enum Stage {
     Opening { call: u64, contract: Contract },
     /// The same for a dry run.
     Probing { call: u64, contract: Contract },
-    /// The agent has not answered.
-    Incoming { contract: Contract, messages: u32 },
+    /// The agent has not answered. `asker` has a place to wait, and nothing of the quotas is taken; `None`: its place in the
+    /// quota is, since the agent has asked for it.
+    Incoming { contract: Contract, messages: u32, asker: Option<Asker> },
     /// Rings are attached.
     Open,
     /// A best-effort end: the node says nothing when it is closed.
@@ -187,6 +190,8 @@ pub struct Service<H: Host> {
     name: Name,
     accounts: Accounts,
     shares: Shares,
+    /// The same for what their connections take.
+    connections: Shares,
     subordinates: Subordinates,
     /// What the processor has done for whom is served now, and was not charged yet.
     spent: Cell<Nanos>,
@@ -199,6 +204,8 @@ pub struct Service<H: Host> {
     next_client: u64,
     listeners: HashMap<ListenerId, (ClientId, Name)>,
     ends: HashMap<ChannelId, End>,
+    /// Those of them that wait for consent.
+    waiting: Waiting,
     /// What their bursts take of the processor's memory together.
     room_bytes: u64,
     /// Threads at the priority of their channels.
@@ -235,7 +242,8 @@ impl<H: Host> Service<H> {
             node: about.id,
             name: about.name,
             accounts: Accounts::new(quotas),
-            shares: Shares::new(quotas.request_share),
+            shares: Shares::new(quotas.request_share, REQUESTS_DEPTH),
+            connections: Shares::new(quotas.request_share, CONNECTIONS_DEPTH),
             subordinates: Subordinates::of_system(),
             spent: Cell::new(Nanos::ZERO),
             served: cpu_time(),
@@ -245,6 +253,7 @@ impl<H: Host> Service<H> {
             next_client: 1,
             listeners: HashMap::new(),
             ends: HashMap::new(),
+            waiting: Waiting::new(&quotas),
             room_bytes: 0,
             co_scheduled: HashMap::new(),
             requested: HashMap::new(),
@@ -258,13 +267,23 @@ impl<H: Host> Service<H> {
         })
     }
 
-    /// A program of `user` has connected.
+    /// Whose quotas count what `peer` has; `None`: its user has connected more than its share allows, and its connection is to
+    /// be closed without a word, which nobody pays for.
+    pub fn admit(&mut self, peer: &Peer) -> Option<UserId> {
+        let account = self.subordinates.account(UserId(peer.user));
+        if self.connections.wait(account, punctual_ipc::ring::now()).is_some() {
+            self.counters.turned_away += 1;
+            return None;
+        }
+        Some(account)
+    }
+
+    /// A program has connected that counts in the quotas of `account`, as [`Self::admit`] has it.
     ///
     /// # Errors
     /// Where the user has too many already: the error is to be sent, the connection cut.
-    pub fn connect(&mut self, peer: Peer) -> Result<ClientId, ApiError> {
+    pub fn connect(&mut self, peer: Peer, account: UserId) -> Result<ClientId, ApiError> {
         let user = UserId(peer.user);
-        let account = self.subordinates.account(user);
         let taken = self.take_place(account);
         taken.inspect_err(|_| self.counters.over_quota += 1)?;
         let id = ClientId(self.next_client);
@@ -292,7 +311,6 @@ impl<H: Host> Service<H> {
         self.measuring.retain(|(_, owner, _)| *owner != client);
         self.accounts.give_back(account, Resource::Clients, 1);
         self.accounts.give_back(account, Resource::Descriptors, CLIENT_DESCRIPTORS);
-        self.charge(account);
     }
 
     /// Whose quotas count what `client` has; `None` where it is gone.
@@ -383,9 +401,22 @@ impl<H: Host> Service<H> {
 
     /// `account` is charged with what the processor and this thread have done since the last charge.
     fn charge(&mut self, account: UserId) {
+        let took = self.take_spent();
+        self.shares.charge(account, took, punctual_ipc::ring::now());
+    }
+
+    /// The same where it was done for a connection that has begun, was refused, or has ended: there is less of that.
+    pub fn charge_connection(&mut self, account: UserId) {
+        let (took, now) = (self.take_spent(), punctual_ipc::ring::now());
+        self.shares.charge(account, took, now);
+        self.connections.charge(account, took, now);
+    }
+
+    /// What counts in a share of what was done since the last charge.
+    fn take_spent(&mut self) -> Nanos {
         let served = self.take_served() / SERVICE_CHARGE_DIVISOR;
         let served = if holds(Defence::ServiceCharge) { served } else { Nanos::ZERO };
-        self.shares.charge(account, self.spent.take() + served, punctual_ipc::ring::now());
+        self.spent.take() + served
     }
 
     /// What was done since the last charge is nobody's.
@@ -500,7 +531,10 @@ impl<H: Host> Service<H> {
     fn release_end(&mut self, channel: ChannelId) -> Option<End> {
         self.end_co_schedule(channel);
         let mut end = self.ends.remove(&channel)?;
-        self.accounts.give_back(end.account, Resource::Channels, 1);
+        match &end.stage {
+            Stage::Incoming { asker: Some(asker), .. } => self.waiting.remove(end.account, asker, channel),
+            _ => self.accounts.give_back(end.account, Resource::Channels, 1),
+        }
         self.accounts.give_back(end.account, Resource::BufferBytes, end.room_bytes + end.more_bytes);
         self.expect_room(self.room_bytes - end.room_bytes);
         self.bury(end.account, end.health.take(), end.doorbell.take(), end.held);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_ipc::api::{
-    Answer, ApiError, Call, HostStatus, PACKET_BYTES_MAX, Request, Resource, TEXT_BYTES_MAX, VERSION,
+    Answer, ApiError, Call, HostStatus, PACKET_BYTES_MAX, Request, Resource, TEXT_BYTES_MAX, UserStatus,
+    VERSION,
 };
 use punctual_ipc::ring::{
     InboxWriter, OutboxReader, RingError, RingHandles, RingShape, Turns, inbox, now, outbox,
@@ -26,6 +27,9 @@ use super::{CALL_COST, ClientId, Effect, End, Health, Host, HostGone, Service, S
 const CHANNELS_PER_SLICE: usize = 8;
 /// Such slices for one answer: where most handles are of channels that have ended it has few channels, or none.
 const SLICES_PER_PAGE: usize = 16;
+
+/// Of a packet, for all that is around a list, and more.
+const ENVELOPE_BYTES: usize = 1_024;
 
 /// An open is charged so often what it took: the network's yes and the end are decided on the processor too, where nobody
 /// can be charged, and may each take as long and half as long again (docs/adr/0032).
@@ -135,6 +139,7 @@ impl<H: Host> Service<H> {
             }
             Request::MeasureRate { link } => self.measure_rate(client, id, link),
             Request::Status => self.status(account),
+            Request::Users { after } => self.users(after),
             Request::Channels { after } => self.channels(after),
             Request::Channel { channel } => self.channel(channel),
         }
@@ -284,7 +289,8 @@ impl<H: Host> Service<H> {
         let (contract, messages) = self.incoming(client, channel)?;
         let room = self.on_node(move |node, _| node.room_bytes(channel))?;
         let made = self
-            .count_room(channel, room)
+            .take_channel(channel)
+            .and_then(|()| self.count_room(channel, room))
             .and_then(|()| self.make_inbox_of(account, &contract, messages, stall));
         let Made { end: writer, handles, held } = made.inspect_err(|error| {
             let why = reason(error);
@@ -293,13 +299,23 @@ impl<H: Host> Service<H> {
         })?;
         let health = writer.health();
         if let Some(end) = self.ends.get_mut(&channel) {
-            end.stage = Stage::Open;
             end.held = held;
             end.health = Some(Health::Inbox(health));
         }
         let consented = self.ask_node(move |node, now| node.consent(channel, writer, now));
         consented.inspect_err(|_| drop(self.release_end(channel)))?;
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
+    }
+
+    /// A channel that waits for consent waits no more: from now on it counts in its user's quota, if it did not before.
+    fn take_channel(&mut self, channel: ChannelId) -> Result<(), ApiError> {
+        let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
+        if let Stage::Incoming { asker: Some(asker), .. } = &end.stage {
+            self.accounts.take(end.account, Resource::Channels, 1)?;
+            self.waiting.remove(end.account, asker, channel);
+        }
+        end.stage = Stage::Open;
+        Ok(())
     }
 
     fn refuse(&mut self, client: ClientId, channel: ChannelId, why: String) -> Outcome {
@@ -313,7 +329,7 @@ impl<H: Host> Service<H> {
     /// The channel, if it waits for this client's consent.
     fn incoming(&self, client: ClientId, channel: ChannelId) -> Result<(Contract, u32), ApiError> {
         match self.ends.get(&channel) {
-            Some(End { client: Some(owner), stage: Stage::Incoming { contract, messages }, .. })
+            Some(End { client: Some(owner), stage: Stage::Incoming { contract, messages, .. }, .. })
                 if !is_anothers(*owner, client) =>
             {
                 Ok((*contract, *messages))
@@ -549,16 +565,41 @@ impl<H: Host> Service<H> {
     fn status(&mut self, account: UserId) -> Outcome {
         let node = self.on_node(|node, now| node.status(now))?;
         let books = if is_privileged(account) { self.books(node.channels)? } else { None };
-        let status = HostStatus {
+        let mut status = HostStatus {
             node,
             api: self.counters,
             quotas: self.accounts.quotas(),
-            users: self.accounts.statuses(),
+            users: Vec::new(),
+            more_users: false,
             uptime: now().since(self.started),
             engine: self.host.statistics(),
             books,
         };
+        let taken_bytes = serde_json::to_vec(&status).map_or(PACKET_BYTES_MAX, |json| json.len());
+        (status.users, status.more_users) = self.users_after(None, taken_bytes);
         Ok(Some((Answer::Status(Box::new(status)), Vec::new())))
+    }
+
+    fn users(&self, after: Option<UserId>) -> Outcome {
+        let (users, more) = self.users_after(after, 0);
+        Ok(Some((Answer::Users { users, more }, Vec::new())))
+    }
+
+    /// Users behind `after`, as many as fit into a packet beside `taken_bytes`, and whether there are more.
+    fn users_after(&self, after: Option<UserId>, taken_bytes: usize) -> (Vec<UserStatus>, bool) {
+        let mut users = self.accounts.statuses();
+        users.retain(|held| after.is_none_or(|after| held.user.0 > after.0));
+        let mut left_bytes = PACKET_BYTES_MAX.saturating_sub(ENVELOPE_BYTES + taken_bytes);
+        let mut fits = |held: &UserStatus| {
+            let bytes = serde_json::to_vec(held).map_or(usize::MAX, |json| json.len() + 1);
+            let left = left_bytes.checked_sub(bytes);
+            left_bytes = left.unwrap_or(0);
+            left.is_some()
+        };
+        let fitting = users.iter().take_while(|held| fits(held)).count();
+        let more = fitting < users.len();
+        users.truncate(fitting);
+        (users, more)
     }
 
     fn channels(&mut self, after: Option<ChannelId>) -> Outcome {

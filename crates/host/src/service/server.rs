@@ -4,9 +4,10 @@
 //! What a client does not read waits within its user's quota of bytes: while anything waits for it, or too much for its
 //! user's other programs, no more of its requests are taken, so that it is its own socket that fills; news that come on
 //! top of that cut its connection. A user whose requests have had their share of the processor waits until it has grown
-//! again.
+//! again; one whose connections have had theirs gets none.
 
 mod delivery;
+mod door;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -14,12 +15,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use punctual_analysis::Nanos;
-use punctual_ipc::api::{FromDaemon, PACKET_BYTES_MAX, Quotas};
-use punctual_ipc::socket::{self, Packet, Peer};
+use punctual_ipc::api::{PACKET_BYTES_MAX, Quotas};
+use punctual_ipc::socket;
 use punctual_ipc::wake::timespec;
 use punctual_trial::{Defence, holds};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{RecvFlags, SocketFlags, accept_with};
+use rustix::net::RecvFlags;
 
 use super::backlog::Backlog;
 use super::connection::Connection;
@@ -30,8 +31,8 @@ use super::{ClientId, Effect, Host, Service};
 
 /// Events of the node handled in a turn.
 const EVENTS_PER_TURN: usize = 64;
-/// How long no connection is accepted after descriptors ran out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// When it is tried again to learn which files of rings are gone, after the kernel did not tell.
+const COLLECT_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Session {
@@ -70,6 +71,8 @@ pub struct Server<H: Host> {
     departed: VecDeque<Departed>,
     /// When to look which descriptors have been read.
     look_at: Option<Instant>,
+    /// The kernel did not tell which files of rings are gone: when to ask again, and not before.
+    collect_at: Option<Instant>,
     spare: Spare,
     accept_after: Option<Instant>,
     /// Who is asked first in the next turn, if it has something to ask: everybody's turn comes.
@@ -112,6 +115,7 @@ impl<H: Host> Server<H> {
             lobby: Lobby::default(),
             departed: VecDeque::new(),
             look_at: None,
+            collect_at: None,
             spare: Spare::new()?,
             accept_after: None,
             first: None,
@@ -119,26 +123,6 @@ impl<H: Host> Server<H> {
             turn: Turn::default(),
             silent_at: None,
         })
-    }
-
-    /// Takes a connected socket on.
-    ///
-    /// # Errors
-    /// Where its peer's credentials cannot be read.
-    pub fn add_session(&mut self, socket: OwnedFd) -> io::Result<()> {
-        let peer = Peer::of(&socket)?;
-        let socket = Connection::new(socket);
-        socket::bound_sending(&socket)?;
-        match self.service.connect(peer) {
-            Ok(client) => {
-                self.sessions.insert(client, Session::new(socket));
-            }
-            Err(error) => {
-                let packet = Packet::new(&FromDaemon::Answer { id: 0, result: Err(error) }, Vec::new())?;
-                self.lobby.refuse(socket, &packet);
-            }
-        }
-        Ok(())
     }
 
     /// Serves until `stop` is readable, then stops the engine and tells every client.
@@ -160,7 +144,7 @@ impl<H: Host> Server<H> {
             }
             self.lobby.clear(&ready.left);
             if ready.gone {
-                self.service.collect_gone()?;
+                self.collect_gone();
             }
             if self.look_at.is_some_and(|at| at <= Instant::now()) {
                 self.look_aloft();
@@ -181,6 +165,18 @@ impl<H: Host> Server<H> {
             }
             self.apply_effects();
         }
+    }
+
+    /// Gives back what files of rings took that are gone; where the kernel does not tell which, later.
+    fn collect_gone(&mut self) {
+        let told = self.service.collect_gone();
+        if let (Err(error), None) = (&told, self.collect_at) {
+            tracing::warn!(
+                "cannot learn which files of rings are gone ({error}): they count in their users' quotas until that \
+                 is known; if it goes on, raise the limit of descriptors (LimitNOFILE)"
+            );
+        }
+        self.collect_at = told.err().and_then(|_| Instant::now().checked_add(COLLECT_PAUSE));
     }
 
     /// Some of what the node has to say; what is left keeps its descriptor readable.
@@ -218,7 +214,8 @@ impl<H: Host> Server<H> {
         let accepting = self.listening.as_ref().filter(|_| pause.is_none_or(|pause| pause.is_zero()));
         let mut timeout = pause.filter(|_| accepting.is_none());
         let look = self.look_at.map(|at| at.saturating_duration_since(Instant::now()));
-        timeout = [timeout, look].into_iter().flatten().min();
+        let collect = self.collect_at.map(|at| at.saturating_duration_since(Instant::now()));
+        timeout = [timeout, look, collect].into_iter().flatten().min();
         if self.service.has_left() {
             timeout = Some(Duration::ZERO);
         }
@@ -228,7 +225,8 @@ impl<H: Host> Server<H> {
             PollFd::from_borrowed_fd(self.service.alarm().as_fd(), PollFlags::IN),
         ];
         let alarmed = set.len();
-        set.extend(self.service.vigil().map(|vigil| PollFd::from_borrowed_fd(vigil, PollFlags::IN)));
+        let vigil = self.service.vigil().filter(|_| collect.is_none());
+        set.extend(vigil.map(|vigil| PollFd::from_borrowed_fd(vigil, PollFlags::IN)));
         let fixed = set.len();
         for (client, session) in &self.sessions {
             let (interest, wait) = self.interest(*client, session);
@@ -247,7 +245,8 @@ impl<H: Host> Server<H> {
         }
         let mut ready = Ready { stop: !set[0].revents().is_empty(), ..Ready::default() };
         ready.alarm = !set[2].revents().is_empty();
-        ready.gone = set[alarmed..fixed].iter().any(|entry| !entry.revents().is_empty());
+        ready.gone = set[alarmed..fixed].iter().any(|entry| !entry.revents().is_empty())
+            || self.collect_at.is_some_and(|at| at <= Instant::now());
         ready.left = set[lobby].iter().map(|entry| !entry.revents().is_empty()).collect();
         for (client, entry) in self.sessions.keys().zip(&set[sessions]) {
             let happened = entry.revents();
@@ -262,31 +261,6 @@ impl<H: Host> Server<H> {
         }
         ready.accept = accepting.is_some() && set.last().is_some_and(|entry| !entry.revents().is_empty());
         Ok(ready)
-    }
-
-    fn accept(&mut self) {
-        let Some(listening) = &self.listening else { return };
-        self.accept_after = None;
-        let wait =
-            if holds(Defence::SendsWithoutWaiting) { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
-        match accept_with(listening, SocketFlags::CLOEXEC | wait) {
-            // Credentials of a fresh connection can be read; if not, it is closed.
-            Ok(socket) => {
-                self.spare.renew();
-                let _ = self.add_session(socket);
-            }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
-            // Out of descriptors: with the last one it is seen who is there, and a place is kept for root.
-            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) if holds(Defence::SpareDescriptor) => {
-                match self.spare.accept(listening) {
-                    Ok(Some(socket)) => drop(self.add_session(socket)),
-                    Ok(None) => {}
-                    Err(_) => self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE),
-                }
-            }
-            // Out of memory: the connection stays in the backlog for a moment.
-            Err(_) => self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE),
-        }
     }
 
     /// Requests of who has some; who is first one turn is the last of them in the next.
@@ -384,6 +358,7 @@ impl<H: Host> Server<H> {
         }
     }
 
+    /// Ends a connection, at its user's expense.
     fn cut(&mut self, client: ClientId) {
         self.forget_unread(client);
         self.look(client);
@@ -392,6 +367,7 @@ impl<H: Host> Server<H> {
         self.service.disconnect(client);
         if let (Some(session), Some(account)) = (session, account) {
             self.part(session, account);
+            self.service.charge_connection(account);
         }
     }
 }

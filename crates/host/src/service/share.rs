@@ -11,8 +11,10 @@ use punctual_trial::{Defence, holds};
 
 use super::quota::is_privileged;
 
-/// How much time a user may take at once who has not asked for long.
-const DEPTH_NS: i64 = 100_000_000;
+/// How much time a user may take at once for requests who has not asked for long.
+pub(super) const REQUESTS_DEPTH: Nanos = Nanos::from_millis(100);
+/// The same for connections: how they begin, how they are refused and how they end.
+pub(super) const CONNECTIONS_DEPTH: Nanos = Nanos::from_millis(10);
 /// Buckets that are kept until those that are full again are dropped.
 const BUCKETS: usize = 1_024;
 
@@ -27,12 +29,15 @@ struct Bucket {
 #[derive(Debug)]
 pub(super) struct Shares {
     share: Ppm,
+    depth_ns: i64,
     buckets: HashMap<UserId, Bucket>,
 }
 
 impl Shares {
-    pub(super) fn new(share: Ppm) -> Self {
-        Self { share, buckets: HashMap::new() }
+    /// Buckets of `depth` that fill up with `share` of the time.
+    pub(super) fn new(share: Ppm, depth: Nanos) -> Self {
+        let depth_ns = i64::try_from(depth.0).unwrap_or(i64::MAX);
+        Self { share, depth_ns, buckets: HashMap::new() }
     }
 
     fn binds(&self, user: UserId) -> bool {
@@ -41,7 +46,7 @@ impl Shares {
 
     fn left_ns(&self, bucket: &Bucket, now: Instant) -> i64 {
         let filled = i128::from(now.since(bucket.at).0) * i128::from(self.share.0) / 1_000_000;
-        bucket.left_ns.saturating_add(i64::try_from(filled).unwrap_or(i64::MAX)).min(DEPTH_NS)
+        bucket.left_ns.saturating_add(i64::try_from(filled).unwrap_or(i64::MAX)).min(self.depth_ns)
     }
 
     /// Requests of `user` have taken `spent`.
@@ -54,13 +59,13 @@ impl Shares {
                 self.buckets.remove(&user);
             }
         }
-        let before = self.buckets.get(&user).map_or(DEPTH_NS, |bucket| self.left_ns(bucket, now));
+        let before = self.buckets.get(&user).map_or(self.depth_ns, |bucket| self.left_ns(bucket, now));
         let spent = i64::try_from(spent.0).unwrap_or(i64::MAX);
         self.buckets.insert(user, Bucket { left_ns: before.saturating_sub(spent), at: now });
     }
 
     fn full(&self, now: Instant) -> Vec<UserId> {
-        let full = self.buckets.iter().filter(|(_, bucket)| self.left_ns(bucket, now) >= DEPTH_NS);
+        let full = self.buckets.iter().filter(|(_, bucket)| self.left_ns(bucket, now) >= self.depth_ns);
         full.map(|(user, _)| *user).collect()
     }
 
@@ -88,7 +93,7 @@ mod tests {
 
     #[test]
     fn who_asks_without_end_gets_its_share_and_keeps_nobody_waiting() {
-        let mut shares = Shares::new(Ppm(5_000));
+        let mut shares = Shares::new(Ppm(5_000), REQUESTS_DEPTH);
         let (mut now, mut spent) = (Instant::ZERO + ms(1), Nanos::ZERO);
         let end = now + Nanos::from_secs(100);
         while now < end {
@@ -108,7 +113,8 @@ mod tests {
 
     #[test]
     fn root_is_not_held_to_it_nor_anybody_where_there_is_no_bound() {
-        let (mut shares, mut free) = (Shares::new(Ppm(5_000)), Shares::new(Ppm(1_000_000)));
+        let (mut shares, mut free) =
+            (Shares::new(Ppm(5_000), REQUESTS_DEPTH), Shares::new(Ppm(1_000_000), REQUESTS_DEPTH));
         shares.charge(UserId(0), Nanos::from_secs(9), Instant(1));
         free.charge(ANN, Nanos::from_secs(9), Instant(1));
         assert_eq!((shares.wait(UserId(0), Instant(1)), free.wait(ANN, Instant(1))), (None, None));
@@ -116,7 +122,7 @@ mod tests {
 
     #[test]
     fn buckets_that_are_full_again_are_forgotten() {
-        let mut shares = Shares::new(Ppm(5_000));
+        let mut shares = Shares::new(Ppm(5_000), REQUESTS_DEPTH);
         for user in 0..10 * BUCKETS as u32 {
             shares.charge(UserId(4_000_000 + user), ms(1), Instant(u64::from(user) * 1_000_000));
         }

@@ -169,6 +169,11 @@ pub enum Request {
     },
     /// State of the host.
     Status,
+    /// Users of the host behind one, as many as fit, where a status says that there are more than it has.
+    Users {
+        /// The last one that is known.
+        after: Option<UserId>,
+    },
     /// Channels of the host after a handle, as many as fit.
     Channels {
         /// Where the page before has ended.
@@ -256,6 +261,13 @@ pub enum Answer {
     Rate(RateStatus),
     /// To `Status`.
     Status(Box<HostStatus>),
+    /// To `Users`.
+    Users {
+        /// In order of their ids.
+        users: Vec<UserStatus>,
+        /// Whether there are more behind the last one.
+        more: bool,
+    },
     /// To `Channels`.
     Channels {
         /// In order of their handles.
@@ -457,8 +469,11 @@ pub struct HostStatus {
     pub api: ApiStatus,
     /// What every user may take.
     pub quotas: Quotas,
-    /// What they have taken.
+    /// What they have taken, in order of their ids.
     pub users: Vec<UserStatus>,
+    /// One packet has no room for all of them: those behind the last one are to be asked for ([`Request::Users`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more_users: bool,
     /// How long the daemon has been up.
     pub uptime: Nanos,
     /// The processor's thread, and the drivers of its links.
@@ -514,6 +529,9 @@ pub struct ApiStatus {
     pub malformed: u64,
     /// Connections or requests over a quota.
     pub over_quota: u64,
+    /// Connections closed without a word, since their users had connected more than their share allows.
+    #[serde(default)]
+    pub turned_away: u64,
     /// Connections cut since they did not read what they were sent.
     pub not_reading: u64,
     /// Channels closed since the application broke their ring.
