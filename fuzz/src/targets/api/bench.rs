@@ -217,7 +217,11 @@ impl Bench {
 
     fn connect(&mut self, client: usize) {
         // The two clients of a host are of different users.
-        let connected = self.services[client % HOSTS].connect(peer((client / HOSTS) as u32));
+        let connected = {
+            let peer = peer((client / HOSTS) as u32);
+            let account = UserId(peer.user);
+            self.services[client % HOSTS].connect(peer, account)
+        };
         self.clients[client] = Client { id: connected.ok(), rings: Vec::new() };
     }
 
@@ -365,7 +369,7 @@ impl Bench {
             );
             assert!(self.watched[host].borrow().is_empty(), "a doorbell is still watched");
             let service = &mut self.services[host];
-            let id = service.connect(peer(9)).expect("everybody else is gone");
+            let id = service.connect(peer(9), UserId(9)).expect("everybody else is gone");
             service.handle(
                 id,
                 Call { id: 1, request: Request::Hello { version: VERSION, program: String::new() } },
