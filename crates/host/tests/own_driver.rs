@@ -143,7 +143,7 @@ fn its_rights_its_checks_and_its_costs_are_asked_for() {
     let host = read("", &[SOCKETS, ONE.replace("10.0.0.", "10.0.2.").as_str()]).expect("a host");
     assert_eq!(host.drivers_in_use(), [TUNNEL, Driver::default()], "those first that bypass the kernel");
     let rights = host.drivers.iter().fold(CapabilitySet::empty(), |all, link| all | link.driver().rights());
-    assert_eq!(rights, CapabilitySet::SYS_ADMIN);
+    assert_eq!(rights, CapabilitySet::NET_BIND_SERVICE | CapabilitySet::SYS_ADMIN);
     let places: Vec<usize> = host.places_of(TUNNEL).collect();
     assert_eq!(places, [1]);
     let checked = CheckedLink { name: "m", settings: &*host.drivers[1], is_known: false };
