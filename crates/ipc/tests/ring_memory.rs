@@ -3,28 +3,32 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::os::fd::AsFd;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use punctual_ipc::ring::{RingHandles, RingShape, inbox, outbox};
 use punctual_ipc::wake::{Alarm, RingPath};
 
 struct Counting;
 
-static IN_USE_BYTES: AtomicI64 = AtomicI64::new(0);
-/// The tests share the counter.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+thread_local! {
+    /// Of this thread: what runs the tests allocates and frees beside them.
+    static IN_USE_BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+fn count(bytes: i64) {
+    IN_USE_BYTES.with(|in_use| in_use.set(in_use.get() + bytes));
+}
 
 // SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE_BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        count(layout.size() as i64);
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        IN_USE_BYTES.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        count(-(layout.size() as i64));
         // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -39,9 +43,9 @@ const SHAPES: [(u32, u32); 5] = [(1, 1), (65_536, 8), (1_000, 64), (3, 1 << 20),
 
 /// What `make` has allocated, with what it made.
 fn allocated<R>(make: impl FnOnce() -> R) -> (u64, R) {
-    let before = IN_USE_BYTES.load(Ordering::Relaxed);
+    let before = IN_USE_BYTES.get();
     let made = make();
-    (u64::try_from(IN_USE_BYTES.load(Ordering::Relaxed) - before).expect("nothing was freed"), made)
+    (u64::try_from(IN_USE_BYTES.get() - before).expect("nothing was freed"), made)
 }
 
 /// Pages of the two files.
@@ -58,7 +62,6 @@ fn counts(counted: u64, taken: u64, what: &str, shape: RingShape) {
 
 #[test]
 fn all_that_a_ring_takes_counts() {
-    let _alone = ONE_AT_A_TIME.lock().expect("no test has failed");
     let alarm = Alarm::new().expect("an eventfd");
     for (slots, bytes) in SHAPES {
         let shape = RingShape::new(slots, bytes).expect("a shape");
@@ -75,7 +78,6 @@ fn all_that_a_ring_takes_counts() {
 /// The processor, which calls it, asks for no memory.
 #[test]
 fn alternating_allocates_nothing() {
-    let _alone = ONE_AT_A_TIME.lock().expect("no test has failed");
     let alarm = Alarm::new().expect("an eventfd");
     let shape = RingShape::new(1_000, 8).expect("a shape");
     let (mut writer, _handles) = inbox(shape, &alarm, &RingPath::Direct).expect("a ring");
