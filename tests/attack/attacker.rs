@@ -43,6 +43,9 @@ pub struct Mechanism {
     pub place: Place,
     pub setup: Setup,
     pub bounds: Bounds,
+    /// Who runs beside the control: a program that uses the daemon as the attack does, and attacks nobody. Where the harm comes
+    /// once in so many turns, the control must have as many.
+    pub beside_control: Option<&'static Self>,
     /// What is laid ready before it loses its rights.
     pub page: Option<Page>,
     /// Begins, and returns once it is under way; it goes on in threads and processes of its own.
@@ -53,15 +56,22 @@ impl Mechanism {
     /// Of a program, beside hosts over udp.
     pub const fn new(name: &'static str, guards: &'static str, run: fn(&Field)) -> Self {
         let place = Place::Program;
-        Self { name, guards, place, setup: Setup::DEFAULT, bounds: Bounds::DEFAULT, page: None, run }
+        let (setup, bounds) = (Setup::DEFAULT, Bounds::DEFAULT);
+        Self { name, guards, place, setup, bounds, beside_control: None, page: None, run }
     }
 
     pub fn all() -> impl Iterator<Item = &'static Self> {
         crate::ALL.iter().copied().flatten()
     }
 
+    /// Starts who runs beside its control.
+    pub fn begin_beside_control(&self, world: &World) -> Option<Attacker> {
+        self.beside_control.map(|peaceful| begin(world, peaceful, false))
+    }
+
     pub fn find(name: &str) -> &'static Self {
-        let found = Self::all().find(|mechanism| mechanism.name == name);
+        let peaceful = Self::all().filter_map(|mechanism| mechanism.beside_control);
+        let found = Self::all().chain(peaceful).find(|mechanism| mechanism.name == name);
         found.unwrap_or_else(|| panic!("no mechanism {name}"))
     }
 }

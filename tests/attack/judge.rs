@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::attacker::{Attacker, Mechanism, begin};
-use crate::world::{Ends, Harm, Memory, World};
+use crate::world::{Harm, Memory, World};
 
 /// Of one run in `make test`; by itself each is longer.
 const SPAN: Duration = Duration::from_millis(320);
@@ -14,9 +14,6 @@ pub const ROUNDS_MAX: usize = 4;
 /// How long each attack goes on by itself, in seconds.
 const LONG: &str = "PUNCTUAL_ATTACK_SECONDS";
 const TURN_SLACK: Duration = Duration::from_micros(200);
-/// `grace` is 300 ms, and the last news have 200.
-const ENDED_MAX: Duration = Duration::from_secs(5);
-const KILLED_MAX: Duration = Duration::from_secs(2);
 
 /// There is one machine: one attack at a time has it.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -57,17 +54,15 @@ pub struct Bounds {
 pub struct Round {
     pub control: Harm,
     pub attack: Harm,
-    /// While the attack went on.
-    pub ends: Ends,
 }
 
 impl std::fmt::Display for Round {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { control, attack, ends } = self;
+        let Self { control, attack } = self;
         write!(
             f,
             "lost {} (control {}), late {} ({}) of {}, longest turn {:?} ({:?}), KiB grown {} ({}), processor {:.0} % \
-             ({:.0}), ended in {:?}, killed in {:?}",
+             ({:.0})",
             attack.lost,
             control.lost,
             attack.late,
@@ -79,8 +74,6 @@ impl std::fmt::Display for Round {
             control.grown.resident_kib,
             attack.processor_share * 100.0,
             control.processor_share * 100.0,
-            ends.asked,
-            ends.killed,
         )
     }
 }
@@ -94,7 +87,7 @@ impl Bounds {
     };
 
     pub fn hold(&self, round: &Round) -> bool {
-        let Round { control, attack, ends } = round;
+        let Round { control, attack } = round;
         let lost_max = match self.losses {
             Losses::AsControl => control.lost,
             Losses::TwiceControl => 2 * control.lost + attack.sent / 20,
@@ -102,8 +95,6 @@ impl Bounds {
         let turn_max = self.turn_slack.map(|slack| control.longest_turn + slack);
         let grown = |memory: Memory| memory.resident_kib.max(memory.locked_kib);
         turn_max.is_none_or(|max| attack.longest_turn <= max)
-            && ends.asked < ENDED_MAX
-            && ends.killed < KILLED_MAX
             && attack.lost <= lost_max
             && attack.late <= 2 * control.late + attack.sent / 20
             && self
@@ -132,18 +123,20 @@ pub fn hold(name: &str) {
     assert!(mechanism.bounds.hold(&all), "{name}: worse than its control");
 }
 
-/// The control and the attack, for `span` each, at the same daemons, which end while the attack goes on. The longest turn of
+/// The control and the attack, for `span` each, at the same daemons, which end in time while the attack goes on. The longest turn of
 /// the attack is that of both: whether it is longer than the control's is what is asked.
 fn round(mechanism: &Mechanism, span: Duration) -> Round {
     let mut world = World::start(mechanism.name, mechanism.setup);
+    let peaceful = mechanism.begin_beside_control(&world);
     let (control, attacker) = slice(mechanism, &mut world, true, span);
     attacker.end();
+    peaceful.map(Attacker::end);
     world.settle();
     let (attack, attacker) = slice(mechanism, &mut world, false, span);
     let ends = world.end();
     drop(attacker);
-    eprintln!("{}: ended in {:?}, killed in {:?}", mechanism.name, ends.asked, ends.killed);
-    Round { control, attack, ends }
+    ends.hold(mechanism.name);
+    Round { control, attack }
 }
 
 /// What an attack does for `span`; it goes on.
@@ -193,17 +186,11 @@ fn sum_up(rounds: &[Round]) -> Round {
     };
     let (mut control, attack) = (of(|round| &round.control), of(|round| &round.attack));
     control.lost += control.sent / 1_000;
-    let middle = |time: fn(&Ends) -> Duration| {
-        let mut times: Vec<Duration> = rounds.iter().map(|round| time(&round.ends)).collect();
-        times.sort_unstable();
-        times[times.len() / 2]
-    };
-    let ends = Ends { asked: middle(|ends| ends.asked), killed: middle(|ends| ends.killed) };
-    Round { control, attack, ends }
+    Round { control, attack }
 }
 
-fn report(mechanism: &Mechanism, rounds: usize, Round { control, attack, ends }: &Round) {
-    println!("| {} | {} | {rounds} rounds, ended in {:?} |", mechanism.name, mechanism.guards, ends.asked);
+fn report(mechanism: &Mechanism, rounds: usize, Round { control, attack }: &Round) {
+    println!("| {} | {} | {rounds} rounds |", mechanism.name, mechanism.guards);
     for (of, harm) in [("control", control), ("attack", attack)] {
         println!(
             "|   {of}: {} of {} lost, {} late, turn {:?}, p50 {} us, p99 {} us, p99.9 {} us, processor {:.1} % |",

@@ -24,10 +24,14 @@ const GROUP: usize = 600;
 const RINGER: &str = "bells are rung by the user's ringer";
 const OWN_END: &str = "the daemon's end of a doorbell is its own, shut for reading";
 const SERVICE: &str = "connections are the service's, not the processor's";
-/// What the kernel frees of ended processes it frees in the middle of system calls of the processor's, too: that is told under
-/// "not defended" in docs/SECURITY.md. The processor has more turns beside an attack than beside its control.
-const ENDED_SLACK: Duration = Duration::from_millis(1);
 const TWICE: Bounds = Bounds { losses: Losses::TwiceControl, ..Bounds::DEFAULT };
+
+/// Uses a bell, a doorbell and a connection, and nothing else. What the kernel keeps of ended processes it frees in the middle of
+/// system calls of the processor's, too (docs/SECURITY.md, "not defended"): each message that the attack sends by its bell's flow
+/// is a call that this may happen to.
+static HOLDER: Mechanism = Mechanism::new("holder", OWN_END, |field| {
+    let _kept = field.shared().map(kept);
+});
 
 pub const MECHANISMS: &[Mechanism] = &[
     Mechanism::new("crowd-at-bell", RINGER, |field| crowd(field.bell().as_fd())),
@@ -72,7 +76,8 @@ pub const MECHANISMS: &[Mechanism] = &[
         ..Mechanism::new("in-flight-in-cycles", "descriptors go one way: to programs", in_flight)
     },
     Mechanism {
-        bounds: Bounds { turn_slack: Some(ENDED_SLACK), ..TWICE },
+        bounds: TWICE,
+        beside_control: Some(&HOLDER),
         ..Mechanism::new("storm-of-forks", "nothing counts who holds an object", fork_storm)
     },
     Mechanism::new("stopped-holders", "nothing waits for who holds an object", stopped_holders),

@@ -69,7 +69,8 @@ fn round() -> Round {
     let attack = beside(&mut world, &source, "long", BYTES[0]);
     let waits = world.heap_waits() - waits;
     drop(source);
-    let round = Round { control, attack, ends: world.end() };
+    world.end().hold("bytes-to-ports");
+    let round = Round { control, attack };
     eprintln!("bytes-to-ports: {round}, {waits} waits for memory");
     assert_eq!(waits, 0, "the processor waits for no memory");
     round

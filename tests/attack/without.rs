@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::attacker::{Mechanism, begin};
+use crate::attacker::{Attacker, Mechanism, begin};
 use crate::common::program::Program;
 use crate::judge::{Round, alone};
 use crate::measured::Measured;
-use crate::world::{Ends, Setup, World};
-use crate::{crowded, faults, kept, keys, owners, places, waits};
+use crate::world::{Setup, World};
+use crate::{crowded, faults, kept, keys, news, owners, places, waits};
 
 /// For the control and for the attack.
 const SPAN: Duration = Duration::from_millis(800);
@@ -45,8 +45,16 @@ const ROWS: &[(&str, &str)] = &[
 ];
 
 /// Attacks whose harm is not the witness'.
-const MEASURED: [&[Measured]; 7] =
-    [faults::ROWS, owners::ROWS, places::ROWS, waits::ROWS, crowded::ROWS, keys::ROWS, kept::ROWS];
+const MEASURED: [&[Measured]; 8] = [
+    faults::ROWS,
+    owners::ROWS,
+    places::ROWS,
+    waits::ROWS,
+    crowded::ROWS,
+    keys::ROWS,
+    kept::ROWS,
+    news::ROWS,
+];
 
 #[test]
 fn attacks_do_harm_where_what_holds_them_off_is_taken_away() {
@@ -100,10 +108,12 @@ fn rows() -> impl Iterator<Item = Row> {
 fn trial(mechanism: &Mechanism, without: &'static str) -> Option<String> {
     let mut world = World::start(mechanism.name, Setup { without, ..mechanism.setup });
     let before = world.memory();
+    let peaceful = mechanism.begin_beside_control(&world);
     let mut attacker = begin(&world, mechanism, true);
     let control = world.observe(SPAN, &before);
     assert!(attacker.is_running(), "{}: the control has given up", mechanism.name);
     attacker.end();
+    peaceful.map(Attacker::end);
     world.settle();
     let before = world.memory();
     let mut attacker = begin(&world, mechanism, false);
@@ -119,7 +129,7 @@ fn trial(mechanism: &Mechanism, without: &'static str) -> Option<String> {
         _ if !is_running => None,
         Err(_) => Some("the witness' channel ended, or had messages that nobody sent".to_owned()),
         Ok(attack) => {
-            let round = Round { control, attack, ends: Ends::default() };
+            let round = Round { control, attack };
             eprintln!("{}: {round}", mechanism.name);
             (!mechanism.bounds.hold(&round)).then(|| round.to_string())
         }

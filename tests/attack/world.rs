@@ -24,6 +24,9 @@ const BYTES: usize = 1_000;
 pub const BYSTANDER: u32 = 3_000_001;
 /// After the last message: longer than its deadline.
 const TAIL: Duration = Duration::from_millis(80);
+/// In which a daemon ends that is asked to: `grace` is 300 ms, and the last news have 200.
+const ENDED_MAX: Duration = Duration::from_secs(5);
+const KILLED_MAX: Duration = Duration::from_secs(2);
 
 /// Where hosts stand in the network, and their names: the channel goes from the source through the relay to the sink.
 pub const SOURCE: usize = 0;
@@ -362,10 +365,20 @@ impl Memory {
 }
 
 /// How long a daemon took to end.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Ends {
     pub asked: Duration,
-    pub killed: Duration,
+    killed: Duration,
+}
+
+impl Ends {
+    /// Fails where a daemon took too long.
+    pub fn hold(self, name: &str) {
+        let Self { asked, killed } = self;
+        eprintln!("{name}: ended in {asked:?}, killed in {killed:?}");
+        assert!(asked < ENDED_MAX, "{name}: it ended after {asked:?}");
+        assert!(killed < KILLED_MAX, "{name}: it was killed after {killed:?}");
+    }
 }
 
 /// What became of the channel that was watched, and of the daemons.
