@@ -16,7 +16,7 @@ use crate::world::{Setup, World};
 /// Channels of the program, of whose ends it is told one by one.
 const CHANNELS: usize = 200;
 /// Threads with 20,000 entries each: what closes the connection takes far less than telling of each end.
-const CROWD: usize = 100;
+const CROWD: usize = 25;
 /// `grace` is 300 ms, news have 200, and a connection with a crowd is closed; 200 walks take some seconds.
 const END_MAX: Duration = Duration::from_secs(1);
 const SETUP: Setup = Setup { daemon: "request_share_per_user_max = \"100%\"", ..Setup::DEFAULT };
@@ -50,9 +50,9 @@ fn run(field: &Field) {
 }
 
 /// How long a daemon takes to end when it is asked, beside the crowd.
-fn end_beside_a_crowd(without: &'static str) -> Duration {
+fn end_beside_a_crowd() -> Duration {
     let mechanism = Mechanism::find("crowd-at-news");
-    let world = World::start("news", Setup { without, ..mechanism.setup });
+    let world = World::start("news", mechanism.setup);
     let attacker = begin(&world, mechanism, false);
     let asked = world.end().asked;
     drop(attacker);
@@ -64,15 +64,6 @@ fn end_beside_a_crowd(without: &'static str) -> Duration {
 #[test]
 fn a_daemon_ends_in_time_whatever_a_crowd_at_its_connections_makes_of_the_last_news() {
     let _alone = alone();
-    let in_time = |_| end_beside_a_crowd("") < END_MAX;
+    let in_time = |_| end_beside_a_crowd() < END_MAX;
     assert!((0..ROUNDS_MAX).any(in_time), "{ROUNDS_MAX} times later than {END_MAX:?}");
 }
-
-#[cfg(feature = "trials")]
-pub const ROWS: &[crate::measured::Measured] = &[crate::measured::Measured {
-    name: "crowd-at-news",
-    without: "sending-turns",
-    what: "ms until a daemon that was asked to end has ended",
-    most: END_MAX.as_millis() as f64,
-    measure: |without| end_beside_a_crowd(without).as_secs_f64() * 1e3,
-}];

@@ -14,7 +14,7 @@ use crate::common::program::Program;
 use crate::judge::{Round, alone};
 use crate::measured::Measured;
 use crate::world::{Setup, World};
-use crate::{crowded, faults, kept, keys, news, owners, places, waits};
+use crate::{crowded, faults, kept, keys, owners, places, waits};
 
 /// For the control and for the attack.
 const SPAN: Duration = Duration::from_millis(800);
@@ -45,16 +45,8 @@ const ROWS: &[(&str, &str)] = &[
 ];
 
 /// Attacks whose harm is not the witness'.
-const MEASURED: [&[Measured]; 8] = [
-    faults::ROWS,
-    owners::ROWS,
-    places::ROWS,
-    waits::ROWS,
-    crowded::ROWS,
-    keys::ROWS,
-    kept::ROWS,
-    news::ROWS,
-];
+const MEASURED: [&[Measured]; 7] =
+    [faults::ROWS, owners::ROWS, places::ROWS, waits::ROWS, crowded::ROWS, keys::ROWS, kept::ROWS];
 
 #[test]
 fn attacks_do_harm_where_what_holds_them_off_is_taken_away() {

@@ -5,9 +5,10 @@
 //! then it looks at every descriptor without waiting if there is more to do, or sleeps until the next time at
 //! which the node wants to run. So an arrival goes unseen for at most one turn: [`RECEIVE_BATCH`] packets of each
 //! link, [`RUNG_MESSAGES`] of rings, one slice, one unit, and one request of a program: these are done in the background, one in a turn in which the
-//! slice was not used up, or after [`BACKGROUND_TURNS`] others. A node that wants to run at once and then does nothing is made
-//! to wait [`RETRY`]. Where a link asks for it, it looks at the rings for so long before it sleeps (see [`spin`]).
+//! slice was not used up, or after [`commands::BACKGROUND_TURNS`] others. A node that wants to run at once and then does nothing is made
+//! to wait [`waiting::RETRY`]. Where a link asks for it, it looks at the rings for so long before it sleeps (see [`spin`]).
 
+mod commands;
 mod doorbells;
 pub(crate) mod filters;
 mod handles;
@@ -18,6 +19,7 @@ mod port;
 mod sentry;
 mod share;
 mod spin;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -28,12 +30,13 @@ use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::heap::{Lease, Sizes};
 use punctual_os::{now, realtime, wait::Waiter};
 use punctual_proto::api::Event;
-use punctual_proto::ids::{ChannelId, LinkId};
+use punctual_proto::ids::LinkId;
 use punctual_proto::limits::RING_MESSAGES_BEHIND;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::{Instant, Nanos};
 
+use self::commands::{Background, Orders};
 use self::doorbells::Doorbells;
 use self::handles::CloseOnDrop;
 use self::links::RECEIVE_BATCH;
@@ -42,69 +45,23 @@ use self::port::DrivenLink;
 use self::sentry::Sentry;
 use self::share::Share;
 use self::spin::{Spin, Waited};
-use crate::command::{Answer, CommandQueue};
+use self::waiting::{BACKGROUND, COMMANDS};
+use crate::command::Answer;
 use crate::config::EngineConfig;
 use crate::decider::Decider;
 use crate::direct;
 use crate::error::EngineError;
-use crate::events::Events;
 use crate::memory::HostMemory;
-use crate::statistics::Counters;
+
+pub(crate) use self::commands::Mailboxes;
 
 /// Protocol work without a look at the descriptors; a look is a system call.
 pub const WORK_SLICE: Nanos = Nanos::from_micros(50);
-/// How soon to look again at what no descriptor tells: a completion, a full driver, a lock, a pool of frames.
-const RETRY: Nanos = Nanos::from_micros(50);
-/// A wake-up later than this is counted.
-const LATE: Nanos = Nanos::from_millis(1);
 /// How long after its grace a stopping node may still be driven. Whatever its channels would need, it stops by then.
 const STOP_MARGIN: Nanos = Nanos::from_millis(100);
-/// Commands taken in one turn.
-const COMMANDS_PER_TURN: usize = 16;
 /// Messages that one turn takes out of all rings that have rung; when they are taken, [`RING_MESSAGES_BEHIND`] of each other:
 /// some tens of microseconds for all that one look tells of (ADR 0047).
 const RUNG_MESSAGES: u32 = 128;
-/// Turns that were full of protocol work until one in the background is done all the same: some 3 ms.
-const BACKGROUND_TURNS: u32 = 64;
-/// Token of the command queue's doorbell; links and channels have theirs below (see `wake_up`).
-const COMMANDS: u64 = 1 << 63;
-/// That of the queue whose commands wait for messages.
-const BACKGROUND: u64 = COMMANDS + 1;
-/// Tokens of channels; their numbers stay below 2^62.
-const CHANNELS: u64 = 1 << 62;
-
-/// What the processor shares with its handles.
-pub(crate) struct Mailboxes<O: Outbox, I: Inbox> {
-    commands: CommandQueue<Processor<O, I>>,
-    /// What is done when no message waits for its handler, one in a turn.
-    background: CommandQueue<Processor<O, I>>,
-    events: Events,
-    counters: Counters,
-}
-
-impl<O: Outbox, I: Inbox> Mailboxes<O, I> {
-    pub fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            commands: CommandQueue::new()?,
-            background: CommandQueue::new()?,
-            events: Events::new()?,
-            counters: Counters::default(),
-        })
-    }
-    pub const fn commands(&self) -> &CommandQueue<Processor<O, I>> {
-        &self.commands
-    }
-    /// Of what is done when no message waits for its handler, one in a turn.
-    pub const fn background(&self) -> &CommandQueue<Processor<O, I>> {
-        &self.background
-    }
-    pub const fn events(&self) -> &Events {
-        &self.events
-    }
-    pub const fn counters(&self) -> &Counters {
-        &self.counters
-    }
-}
 
 /// See the module.
 pub(crate) struct Processor<O: Outbox, I: Inbox> {
@@ -129,13 +86,6 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     heap: Option<Lease>,
 }
 
-/// Whether commands may wait.
-#[derive(Clone, Copy, Debug)]
-struct Orders {
-    are_waiting: bool,
-    background: Background,
-}
-
 /// When it looks, and when it sleeps.
 struct Pace {
     spin: Spin,
@@ -157,13 +107,6 @@ struct Stop {
     grace: Nanos,
     /// When a stopping processor ends at the latest.
     at: Option<Instant>,
-}
-
-/// Whether a command in the background may wait, and for how many turns it was put off.
-#[derive(Clone, Copy, Debug, Default)]
-struct Background {
-    may_wait: bool,
-    put_off: u32,
 }
 
 /// How a step ended.
@@ -236,8 +179,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let heap = heap.map(begin).transpose().map_err(os("filling the processor's heap"))?;
         direct::prepare();
         let waiter = Waiter::new().map_err(os("epoll"))?;
-        waiter.watch(shared.commands.doorbell().as_fd(), COMMANDS).map_err(os("epoll"))?;
-        waiter.watch(shared.background.doorbell().as_fd(), BACKGROUND).map_err(os("epoll"))?;
+        waiter.watch(shared.commands().doorbell().as_fd(), COMMANDS).map_err(os("epoll"))?;
+        waiter.watch(shared.background().doorbell().as_fd(), BACKGROUND).map_err(os("epoll"))?;
         let mut ports = Vec::with_capacity(config.links.len());
         for (index, (driver, link)) in config.links.into_iter().zip(&config.node.links).enumerate() {
             for descriptor in driver.descriptors() {
@@ -251,7 +194,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let grace = config.node.signalling.grace + STOP_MARGIN;
         let mut node = Node::new(config.node, config.seed, now())?;
         node.decide_elsewhere();
-        let share = Share::of(config.real_time.class, node.cpu_utilisation(), &shared.counters)?;
+        let share = Share::of(config.real_time.class, node.cpu_utilisation(), &shared.counters())?;
         Ok(Self {
             node,
             decider,
@@ -282,7 +225,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let begun = self.pace.turn_begun.take().unwrap_or(started);
         let turn = self.turn(started);
         let ended = turn.ended;
-        let counters = &self.shared.counters;
+        let counters = &self.shared.counters();
         counters.loops.add(1);
         counters.loop_ns_max.max(ended.since(begun).0);
         if self.stop.at.is_some_and(|at| ended >= at || self.node.is_quiet()) {
@@ -364,48 +307,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    fn run_commands(&mut self, at: Instant) -> bool {
-        if !self.orders.are_waiting {
-            return false;
-        }
-        for _ in 0..COMMANDS_PER_TURN {
-            let Some(command) = self.shared.commands.try_pop() else {
-                // Whoever is just adding one rings after it.
-                self.orders.are_waiting = false;
-                break;
-            };
-            command(self, at);
-        }
-        self.serve_handlers(at);
-        true
-    }
-
-    /// Does one command of the background where the turn had little else to do, or has had much for long; whether it did
-    /// one, and the time. What was waiting for it is a unit of work to all others: nothing but the command bounds it.
-    fn answer(&mut self, worked: Nanos, at: Instant) -> (bool, Instant) {
-        let Background { may_wait, put_off } = self.orders.background;
-        if !may_wait {
-            return (false, at);
-        }
-        if worked >= WORK_SLICE && put_off < BACKGROUND_TURNS {
-            self.orders.background.put_off += 1;
-            return (false, at);
-        }
-        let command = self.shared.background.try_pop();
-        self.orders.background = Background { may_wait: command.is_some(), put_off: 0 };
-        let Some(command) = command else { return (false, at) };
-        command(self, at);
-        self.serve_handlers(at);
-        (true, now())
-    }
-
-    /// What applications on this thread have just sent.
-    fn serve_handlers(&mut self, at: Instant) {
-        while let Some(channel) = direct::next_rung() {
-            self.node.handle_outbox(channel, at);
-        }
-    }
-
     /// Units of work until none is left or the slice is over; returns how long it took (zero: there was none), and
     /// the time.
     fn work(&mut self, started: Instant) -> (Nanos, Instant) {
@@ -416,7 +317,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             let begun = at;
             self.node.finish_work(work, at);
             self.serve_handlers(at);
-            self.shared.counters.work_units.add(1);
+            self.shared.counters().work_units.add(1);
             at = now();
             if self.transmit(at) {
                 at = now();
@@ -438,7 +339,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.events.push_back(event);
             any = true;
         }
-        self.shared.events.try_put(&mut self.events);
+        self.shared.events().try_put(&mut self.events);
         any
     }
 
@@ -452,83 +353,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    /// When the next turn is due: `None` means when something comes in.
-    fn next_turn(&self, turn: Turn, at: Instant) -> Option<Instant> {
-        if turn.more {
-            return Some(at);
-        }
-        let retry = turn.retry.then_some(at + RETRY);
-        let wanted = self.node.poll_timeout();
-        // The node is due and nothing came of it: waiting is all that can help.
-        let stalled = !turn.progress && wanted.is_some_and(|wanted| wanted <= at);
-        if stalled {
-            self.shared.counters.stalls.add(1);
-        }
-        let wanted = if stalled { Some(at + RETRY) } else { wanted };
-        let rests = self.ports.iter().filter_map(DrivenLink::rests_until).min();
-        let others = [rests, self.doorbells.next_unmute(), self.pace.sentry.due(), self.stop.at];
-        [retry, wanted].into_iter().chain(others).flatten().min()
-    }
-
-    /// Looks at the descriptors without waiting; whether anything is there.
-    fn look(&mut self, at: Instant) -> bool {
-        self.ready(Some(Nanos::ZERO), at).is_some()
-    }
-
-    /// Waits for descriptors at most `span` and notes what is ready; `None`: nothing is, else the time at which that was
-    /// found.
-    fn ready(&mut self, span: Option<Nanos>, at: Instant) -> Option<Instant> {
-        let ready = match self.waiter.wait(span) {
-            Ok(ready) => ready,
-            Err(error) => panic!("epoll failed on descriptors of our own: {error}"),
-        };
-        let woken = if span == Some(Nanos::ZERO) || ready == 0 { at } else { now() };
-        for n in 0..ready {
-            if let Some(token) = self.waiter.token(n) {
-                self.wake_up(token, woken);
-            }
-        }
-        (ready > 0).then_some(woken)
-    }
-
-    /// Sleeps until something comes in or `until`; the time, and when it woke.
-    fn sleep(&mut self, until: Option<Instant>, at: Instant) -> Waited {
-        let found = self.ready(until.map(|until| until.since(at)), at);
-        let woken = now();
-        self.shared.counters.wakes.add(1);
-        // After a standstill something else is ready too: the timer was late all the same.
-        if let Some(until) = until.filter(|until| *until <= woken) {
-            let late = woken.since(until);
-            self.shared.counters.wake_late_ns_max.max(late.0);
-            self.shared.counters.late_wakes.add(u64::from(late > LATE));
-            self.node.record_wake(late, woken);
-            // Of one standstill that is enough.
-            self.pace.sentry.seen(woken);
-        }
-        Waited { idle_until: found.unwrap_or(woken), at: woken }
-    }
-
-    fn wake_up(&mut self, token: u64, at: Instant) {
-        match token {
-            COMMANDS => self.orders.are_waiting = true,
-            BACKGROUND => self.orders.background.may_wait = true,
-            token if token & CHANNELS != 0 => {
-                self.doorbells.rung(ChannelId(token & !CHANNELS), at, &self.waiter);
-            }
-            token => {
-                if let Some(port) = self.ports.get_mut(token as usize) {
-                    port.readable();
-                }
-            }
-        }
-    }
-
     /// The grace is over or nothing is left: says the rest and ends.
     fn finish(&mut self) {
         let at = now();
         self.transmit(at);
         self.flush(at);
         self.hand_out_events();
-        self.shared.events.close(&mut self.events);
+        self.shared.events().close(&mut self.events);
     }
 }

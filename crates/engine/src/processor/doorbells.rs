@@ -26,7 +26,7 @@ use punctual_proto::ids::ChannelId;
 use punctual_proto::{Contract, Instant, Nanos};
 use punctual_trial::{Defence, holds};
 
-use super::CHANNELS;
+use super::waiting::CHANNELS;
 
 /// Between two looks at a ring without a payer whose application rings too often. Part of the processor's release latency.
 pub(super) const SPACING: Nanos = Nanos::from_micros(100);

@@ -158,6 +158,13 @@ impl<H: Host> Service<H> {
         done()
     }
 
+    pub(super) fn drop_listener(&mut self, listener: ListenerId, account: UserId) {
+        self.listeners.remove(&listener);
+        // `Unknown` cannot be: the node has it for as long as we do.
+        let _ = self.on_node(move |node, now| node.unlisten(listener, now));
+        self.accounts.give_back(account, Resource::Listeners, 1);
+    }
+
     fn close(&mut self, client: ClientId, channel: ChannelId) -> Outcome {
         if self.ends.get(&channel).is_none_or(|end| end.client.is_none_or(|owner| is_anothers(owner, client)))
         {

@@ -1,0 +1,107 @@
+//! What other threads ask of the processor: commands in each turn, and requests of programs in the background.
+
+use punctual_os::now;
+use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::{Instant, Nanos};
+
+use super::{Processor, WORK_SLICE};
+use crate::command::CommandQueue;
+use crate::direct;
+use crate::events::Events;
+use crate::statistics::Counters;
+
+/// Commands taken in one turn.
+const COMMANDS_PER_TURN: usize = 16;
+/// Turns that were full of protocol work until one in the background is done all the same: some 3 ms.
+const BACKGROUND_TURNS: u32 = 64;
+
+/// What the processor shares with its handles.
+pub(crate) struct Mailboxes<O: Outbox, I: Inbox> {
+    commands: CommandQueue<Processor<O, I>>,
+    /// What is done when no message waits for its handler, one in a turn.
+    background: CommandQueue<Processor<O, I>>,
+    events: Events,
+    counters: Counters,
+}
+
+impl<O: Outbox, I: Inbox> Mailboxes<O, I> {
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            commands: CommandQueue::new()?,
+            background: CommandQueue::new()?,
+            events: Events::new()?,
+            counters: Counters::default(),
+        })
+    }
+    pub const fn commands(&self) -> &CommandQueue<Processor<O, I>> {
+        &self.commands
+    }
+    /// Of what is done when no message waits for its handler, one in a turn.
+    pub const fn background(&self) -> &CommandQueue<Processor<O, I>> {
+        &self.background
+    }
+    pub const fn events(&self) -> &Events {
+        &self.events
+    }
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+/// Whether commands may wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Orders {
+    pub are_waiting: bool,
+    pub background: Background,
+}
+
+/// Whether a command in the background may wait, and for how many turns it was put off.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Background {
+    pub may_wait: bool,
+    pub put_off: u32,
+}
+
+impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
+    pub(super) fn run_commands(&mut self, at: Instant) -> bool {
+        if !self.orders.are_waiting {
+            return false;
+        }
+        for _ in 0..COMMANDS_PER_TURN {
+            let Some(command) = self.shared.commands().try_pop() else {
+                // Whoever is just adding one rings after it.
+                self.orders.are_waiting = false;
+                break;
+            };
+            command(self, at);
+        }
+        self.serve_handlers(at);
+        true
+    }
+
+    /// Does one command of the background where the turn had little else to do, or has had much for long; whether it did
+    /// one, and the time. What was waiting for it is a unit of work to all others: nothing but the command bounds it.
+    pub(super) fn answer(&mut self, worked: Nanos, at: Instant) -> (bool, Instant) {
+        let Background { may_wait, put_off } = self.orders.background;
+        if !may_wait {
+            return (false, at);
+        }
+        if worked >= WORK_SLICE && put_off < BACKGROUND_TURNS {
+            self.orders.background.put_off += 1;
+            return (false, at);
+        }
+        let command = self.shared.background().try_pop();
+        self.orders.background = Background { may_wait: command.is_some(), put_off: 0 };
+        let Some(command) = command else { return (false, at) };
+        command(self, at);
+        self.serve_handlers(at);
+        (true, now())
+    }
+
+    /// What applications on this thread have just sent.
+    pub(super) fn serve_handlers(&mut self, at: Instant) {
+        while let Some(channel) = direct::next_rung() {
+            self.node.handle_outbox(channel, at);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Programs that are connected: who they are, and what they are told.
+
+use std::os::fd::OwnedFd;
+
+use punctual_ipc::api::{Answer, ApiError, FromDaemon, Push, Resource};
+use punctual_ipc::socket::{Packet, Peer};
+use punctual_proto::api::UserId;
+
+use super::{Effect, Host, Service};
+
+/// Of a connection: its socket, what stands for the process behind it, and the file of what it does not read.
+const CLIENT_DESCRIPTORS: u64 = 3;
+
+/// A connected program; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub(super) u64);
+
+impl ClientId {
+    /// The one that connects behind it.
+    pub(super) const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+pub(super) struct Client {
+    /// As the kernel has it.
+    pub(super) user: UserId,
+    /// Whose quotas count what it has.
+    pub(super) account: UserId,
+    pub(super) peer: Peer,
+    pub(super) greeted: bool,
+}
+
+impl<H: Host> Service<H> {
+    /// Whose quotas count what `peer` has; `None`: its user has connected more than its share allows, and its connection is to
+    /// be closed without a word, which nobody pays for.
+    pub fn admit(&mut self, peer: &Peer) -> Option<UserId> {
+        let account = self.subordinates.account(UserId(peer.user));
+        if self.connections.wait(account, punctual_ipc::ring::now()).is_some() {
+            self.counters.turned_away += 1;
+            return None;
+        }
+        Some(account)
+    }
+
+    /// A program has connected that counts in the quotas of `account`, as [`Self::admit`] has it.
+    ///
+    /// # Errors
+    /// Where the user has too many already: the error is to be sent, the connection cut.
+    pub fn connect(&mut self, peer: Peer, account: UserId) -> Result<ClientId, ApiError> {
+        let user = UserId(peer.user);
+        let taken = self.take_place(account);
+        taken.inspect_err(|_| self.counters.over_quota += 1)?;
+        let id = ClientId(self.next_client);
+        self.next_client += 1;
+        self.clients.insert(id, Client { user, account, peer, greeted: false });
+        self.counters.clients += 1;
+        Ok(id)
+    }
+
+    pub(super) fn take_place(&mut self, account: UserId) -> Result<(), ApiError> {
+        self.accounts.take(account, Resource::Clients, 1)?;
+        let taken = self.accounts.take(account, Resource::Descriptors, CLIENT_DESCRIPTORS);
+        taken.inspect_err(|_| self.accounts.give_back(account, Resource::Clients, 1))
+    }
+
+    /// A program is gone: its listeners and channels go with it, the other ends are told, some of them at each
+    /// [`Self::end_some`].
+    pub fn disconnect(&mut self, client: ClientId) {
+        let Some(account) = self.account_of(client) else { return };
+        self.co_scheduled_of(client).into_iter().for_each(|channel| self.end_co_schedule(channel));
+        self.clients.remove(&client);
+        self.counters.clients -= 1;
+        self.leave(client, account);
+        self.asked.retain(|_, owner| *owner != client);
+        self.measuring.retain(|(_, owner, _)| *owner != client);
+        self.accounts.give_back(account, Resource::Clients, 1);
+        self.accounts.give_back(account, Resource::Descriptors, CLIENT_DESCRIPTORS);
+    }
+
+    /// Whose quotas count what `client` has; `None` where it is gone.
+    pub fn account_of(&self, client: ClientId) -> Option<UserId> {
+        self.clients.get(&client).map(|client| client.account)
+    }
+
+    /// As whom `client` asks; nobody where it is gone.
+    pub(super) fn user_of(&self, client: ClientId) -> UserId {
+        self.clients.get(&client).map_or(UserId(u32::MAX), |client| client.user)
+    }
+
+    /// A connection is to be cut since what it sent was no request.
+    pub fn reject(&mut self, client: ClientId, why: String) {
+        self.counters.malformed += 1;
+        self.answer(client, 0, Err(ApiError::Malformed(why)), Vec::new());
+        self.effects.push_back(Effect::Cut(client));
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        client: ClientId,
+        id: u64,
+        result: Result<Answer, ApiError>,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        self.counters.requests += 1;
+        self.counters.errors += u64::from(result.is_err());
+        self.counters.over_quota += u64::from(matches!(result, Err(ApiError::Quota { .. })));
+        match Packet::new(&FromDaemon::Answer { id, result }, descriptors) {
+            Ok(packet) => self.effects.push_back(Effect::Send(client, packet)),
+            Err(error) => self.answer(client, id, Err(ApiError::Ring(error.to_string())), Vec::new()),
+        }
+    }
+
+    pub(super) fn push(&mut self, client: ClientId, push: Push) {
+        match Packet::new(&FromDaemon::Push(push), Vec::new()) {
+            Ok(packet) => self.effects.push_back(Effect::Send(client, packet)),
+            // Pushes are bounded by the protocol's own limits; one that is not is no news worth a connection.
+            Err(_) => self.effects.push_back(Effect::Cut(client)),
+        }
+    }
+
+    /// A connection was cut since its program did not read.
+    pub fn count_not_reading(&mut self) {
+        self.counters.not_reading += 1;
+    }
+}

@@ -1,0 +1,160 @@
+//! Ends of channels at this host: how far each has come, what it takes, and how it goes.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use punctual_analysis::Contract;
+use punctual_ipc::api::{ApiError, Resource};
+use punctual_ipc::ring::incoming::InboxHealth;
+use punctual_ipc::ring::outgoing::OutboxHealth;
+use punctual_proto::api::UserId;
+use punctual_proto::ids::ChannelId;
+
+use super::leaving::Left;
+use super::ringers::Held;
+use super::waiting::Asker;
+use super::{ClientId, Host, Service};
+
+/// How far a channel's end has come.
+pub(super) enum Stage {
+    /// The network has not answered; this call waits for it.
+    Opening { call: u64, contract: Contract },
+    /// The same for a dry run.
+    Probing { call: u64, contract: Contract },
+    /// The agent has not answered. `asker` has a place to wait, and nothing of the quotas is taken; `None`: its place in the
+    /// quota is, since the agent has asked for it.
+    Incoming { contract: Contract, messages: u32, asker: Option<Asker> },
+    /// Rings are attached.
+    Open,
+    /// A best-effort end: the node says nothing when it is closed.
+    BestEffort,
+}
+
+/// One end of a channel at this host.
+pub(super) struct End {
+    /// `None`: the client is gone, the node not yet done.
+    pub(super) client: Option<ClientId>,
+    /// Whose quotas count it.
+    pub(super) account: UserId,
+    pub(super) stage: Stage,
+    /// What its ring and doorbells take.
+    pub(super) held: Held,
+    /// Of the processor's heap: what the node has for the messages of a burst.
+    pub(super) room_bytes: u64,
+    /// The same for all else that it has beside the ring, once that is known.
+    pub(super) more_bytes: u64,
+    /// Held until the node is done with the ring: unmapping it is work for this thread, not for the processor.
+    pub(super) health: Option<Health>,
+    /// As the processor watches it. Held so that it is not the processor that closes it.
+    pub(super) doorbell: Option<Arc<OwnedFd>>,
+    /// The ring was found broken, and the channel is being closed for it.
+    pub(super) broken: bool,
+    /// Its name and whither or whence, for the log.
+    pub(super) what: String,
+}
+
+impl End {
+    pub(super) fn new(client: ClientId, account: UserId, stage: Stage, what: String) -> Self {
+        Self {
+            client: Some(client),
+            account,
+            stage,
+            held: Held::default(),
+            room_bytes: 0,
+            more_bytes: 0,
+            health: None,
+            doorbell: None,
+            broken: false,
+            what,
+        }
+    }
+}
+
+/// Whether the application keeps the rules of its ring.
+pub(super) enum Health {
+    Outbox(OutboxHealth),
+    Inbox(InboxHealth),
+}
+
+impl Health {
+    pub(super) fn is_broken(&self) -> bool {
+        match self {
+            Self::Outbox(health) => health.is_broken(),
+            Self::Inbox(health) => health.is_broken(),
+        }
+    }
+
+    pub(super) fn is_alone(&self) -> bool {
+        match self {
+            Self::Outbox(health) => health.is_alone(),
+            Self::Inbox(health) => health.is_alone(),
+        }
+    }
+
+    pub(super) fn accept(&self) -> std::io::Result<()> {
+        match self {
+            Self::Outbox(health) => health.accept(),
+            Self::Inbox(health) => health.accept(),
+        }
+    }
+}
+
+impl<H: Host> Service<H> {
+    /// Rings that applications broke: their channels are closed, nobody else notices. Rings that are gone: their memory
+    /// is given back.
+    pub fn close_broken(&mut self) {
+        self.alarm.clear();
+        self.collect_freed();
+        let broken: Vec<ChannelId> = self
+            .ends
+            .iter()
+            .filter(|(_, end)| !end.broken && end.health.as_ref().is_some_and(Health::is_broken))
+            .map(|(id, _)| *id)
+            .collect();
+        for channel in broken {
+            self.counters.broken_rings += 1;
+            if let Some(end) = self.ends.get_mut(&channel) {
+                end.broken = true;
+                self.leaving.add(end.account, [Left::Channel(channel)]);
+            }
+        }
+    }
+
+    /// Asks the node to close a channel, as its application wants it; a best-effort end is gone at once.
+    pub(super) fn close_end(&mut self, channel: ChannelId) {
+        // `Unknown` means that the node has closed it already: its event is on the way.
+        let _ = self.on_node(move |node, now| node.close(channel, now));
+        self.after_end(channel);
+    }
+
+    /// The bursts of all channels take so much of the processor's memory from now on.
+    pub(super) fn expect_room(&mut self, bytes: u64) {
+        if bytes != self.room_bytes {
+            self.room_bytes = bytes;
+            self.host.expect_room(bytes);
+        }
+    }
+
+    /// What the node has for an open channel, `bytes`, counts in its user's quota: of a source, its burst does already.
+    pub(super) fn count_room(&mut self, channel: ChannelId, bytes: u64) -> Result<(), ApiError> {
+        let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
+        let more = bytes.saturating_sub(end.room_bytes + end.more_bytes);
+        self.accounts.take(end.account, Resource::BufferBytes, more)?;
+        end.more_bytes += more;
+        Ok(())
+    }
+
+    /// Forgets a channel's end and gives back what it took.
+    pub(super) fn release_end(&mut self, channel: ChannelId) -> Option<End> {
+        self.end_co_schedule(channel);
+        let mut end = self.ends.remove(&channel)?;
+        match &end.stage {
+            Stage::Incoming { asker: Some(asker), .. } => self.waiting.remove(end.account, asker, channel),
+            _ => self.accounts.give_back(end.account, Resource::Channels, 1),
+        }
+        self.accounts.give_back(end.account, Resource::BufferBytes, end.room_bytes + end.more_bytes);
+        self.expect_room(self.room_bytes - end.room_bytes);
+        self.bury(end.account, end.health.take(), end.doorbell.take(), end.held);
+        Some(end)
+    }
+}

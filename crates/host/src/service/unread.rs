@@ -1,0 +1,71 @@
+//! What programs have not read yet counts in the quotas of their users: bytes, and descriptors on their way ([`super::flight`]).
+
+use punctual_ipc::api::{Answer, ApiError, FromDaemon, PACKET_BYTES_MAX, Resource};
+use punctual_ipc::socket::Packet;
+use punctual_proto::api::UserId;
+use punctual_trial::{Defence, holds};
+
+use super::backlog::Cost;
+use super::{ClientId, Host, Service};
+
+/// What a program reads whose answer could not carry its descriptors.
+const TOO_MANY_ALOFT: &str = "the kernel takes no more descriptors on their way to programs that do not read (ETOOMANYREFS): try \
+                              again, or raise the daemon's limit of descriptors (LimitNOFILE)";
+
+impl<H: Host> Service<H> {
+    /// Whether the longest answer to `client` fits into its user's quota of what is not read.
+    pub fn has_room_for(&self, client: ClientId) -> bool {
+        let needed = Cost::of(&Packet::default()).bytes + PACKET_BYTES_MAX as u64;
+        let account = self.account_of(client);
+        account.is_some_and(|account| self.accounts.has_room(account, Resource::UnreadBytes, needed))
+    }
+
+    /// Takes what a packet costs out of the quotas of `client`'s user for what it has not read; `false` where that is not
+    /// left, or where it alone would have more than a quarter of the bytes that all of its user's programs may.
+    pub(super) fn take_unread(&mut self, client: ClientId, held: u64, more: Cost) -> bool {
+        let one_max = (self.accounts.quotas().unread_bytes / 4).max(2 * PACKET_BYTES_MAX as u64);
+        let Some(account) = self.account_of(client) else { return false };
+        if held + more.bytes > one_max && holds(Defence::BoundedUnread)
+            || self.accounts.take(account, Resource::UnreadBytes, more.bytes).is_err()
+        {
+            return false;
+        }
+        let taken = self.accounts.take(account, Resource::Descriptors, more.descriptors);
+        taken.inspect_err(|_| self.accounts.give_back(account, Resource::UnreadBytes, more.bytes)).is_ok()
+    }
+
+    /// So many descriptors are on their way to a program of `account`: see [`flight`]. There was room for them when what they
+    /// belong to was made.
+    pub(super) fn count_aloft(&mut self, account: UserId, descriptors: u64) {
+        if holds(Defence::DescriptorsAloft) {
+            self.accounts.add(account, Resource::Descriptors, descriptors);
+        }
+    }
+
+    /// Or they are not any more.
+    pub(super) fn give_back_aloft(&mut self, account: UserId, descriptors: u64) {
+        if holds(Defence::DescriptorsAloft) {
+            self.accounts.give_back(account, Resource::Descriptors, descriptors);
+        }
+    }
+
+    /// The kernel takes no more descriptors on their way: whoever was to get these is told, and has not what they belong to.
+    pub(super) fn undelivered(&mut self, client: ClientId, packet: &Packet) {
+        let Ok(FromDaemon::Answer { id, result: Ok(answer) }) = packet.parse() else { return };
+        if let Answer::Ring { channel, .. } | Answer::Opened { channel, .. } = answer {
+            // Nobody is told of the end of what nobody has had.
+            if let Some(end) = self.ends.get_mut(&channel) {
+                end.client = None;
+            }
+            self.close_end(channel);
+        }
+        self.answer(client, id, Err(ApiError::Ring(TOO_MANY_ALOFT.into())), Vec::new());
+    }
+
+    pub(super) fn give_back_unread(&mut self, client: ClientId, cost: Cost) {
+        if let Some(account) = self.account_of(client) {
+            self.accounts.give_back(account, Resource::UnreadBytes, cost.bytes);
+            self.accounts.give_back(account, Resource::Descriptors, cost.descriptors);
+        }
+    }
+}

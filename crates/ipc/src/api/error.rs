@@ -1,0 +1,69 @@
+//! Why a request was not done.
+
+use punctual_proto::api::{ChannelRefusal, RateRefusal, RequestError};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Resource;
+use crate::ring::RingError;
+
+/// What a request came to instead. One clear line each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApiError {
+    /// The network said no.
+    #[error("refused: {0}")]
+    Refused(ChannelRefusal),
+    /// It cannot even be tried.
+    #[error("{0}")]
+    Request(#[from] RequestError),
+    /// The user has used up a share of this host.
+    #[error("quota: {used} of {limit} {what} are in use: close some or {} in the configuration", .what.fix())]
+    Quota {
+        /// Of what.
+        what: Resource,
+        /// In use, or wanted where that alone is too much.
+        used: u64,
+        /// Allowed.
+        limit: u64,
+    },
+    /// Not a request of this API.
+    #[error("malformed request: {0}")]
+    Malformed(String),
+    /// Another version.
+    #[error(
+        "this daemon speaks version {ours} of the API, the client {theirs}: install the same release of both"
+    )]
+    Version {
+        /// The daemon's.
+        ours: u32,
+        /// The client's.
+        theirs: u32,
+    },
+    /// Memory or descriptors are short.
+    #[error("{0}")]
+    Ring(String),
+    /// A thread does not get its channel's priority.
+    #[error("not co-scheduled: {0}")]
+    CoSchedule(String),
+    /// A link was not measured.
+    #[error("link {link} is not measured: {why}")]
+    MeasureRate {
+        /// Its name.
+        link: String,
+        /// Why not.
+        why: RateRefusal,
+    },
+    /// Somebody else may ask for this.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The daemon is going down.
+    #[error("the daemon is shutting down")]
+    ShuttingDown,
+}
+
+impl From<RingError> for ApiError {
+    fn from(error: RingError) -> Self {
+        Self::Ring(error.to_string())
+    }
+}

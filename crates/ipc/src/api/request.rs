@@ -1,0 +1,145 @@
+//! What a client asks.
+
+use punctual_analysis::{Contract, Nanos};
+use punctual_proto::api::UserId;
+use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
+use serde::{Deserialize, Serialize};
+
+use crate::ring::RingShape;
+
+/// What a client asks. The papers' routine stands beside each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// First of all (rtcInit).
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// The program, for `status`.
+        program: String,
+    },
+    /// Takes a name (rtcRegisterPort).
+    Listen {
+        /// The name.
+        port: Name,
+        /// What an embedding program declares for handling each message on the processor. A daemon, which runs no handlers of
+        /// programs, refuses all but zero.
+        #[serde(default)]
+        handler_time: Nanos,
+    },
+    /// Gives it back; open channels stay (rtcUnRegisterPort).
+    Unlisten {
+        /// Which.
+        listener: ListenerId,
+    },
+    /// Opens a channel (rtcCreateConnection). Answered when the network has.
+    Open {
+        /// To whom.
+        to: Address,
+        /// With what traffic.
+        contract: Contract,
+        /// From [`Push::Requested`], where this answers a receiver's request.
+        token: Option<u64>,
+    },
+    /// What would be offered; holds nothing.
+    Probe {
+        /// To whom.
+        to: Address,
+        /// With what traffic.
+        contract: Contract,
+    },
+    /// Asks a source for a channel to our listener `reply_to`.
+    Ask {
+        /// The source's listener.
+        source: Address,
+        /// Where it is to open the channel to: a listener of this client.
+        reply_to: Name,
+        /// With what traffic.
+        contract: Contract,
+    },
+    /// Says no to a receiver's request.
+    RefuseAsk {
+        /// Which.
+        token: u64,
+        /// Why.
+        why: String,
+    },
+    /// Says yes to [`Push::Incoming`].
+    Consent {
+        /// Which.
+        channel: ChannelId,
+        /// How long the program may take no message without losing one; `None`: what the daemon gives unasked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stall: Option<Nanos>,
+    },
+    /// Says no to [`Push::Incoming`].
+    Refuse {
+        /// Which.
+        channel: ChannelId,
+        /// Why.
+        why: String,
+    },
+    /// Ends a channel (rtcDestroyConnection).
+    Close {
+        /// Which.
+        channel: ChannelId,
+    },
+    /// Gives a thread of this client, which takes the messages of a channel, the priority of that channel.
+    CoSchedule {
+        /// Which channel; it ends here.
+        channel: ChannelId,
+        /// The thread's id, as the kernel has it.
+        thread: u32,
+    },
+    /// The client has mapped and sealed what it writes of a channel's ring. Before this the daemon does not look at it.
+    Attached {
+        /// Which.
+        channel: ChannelId,
+    },
+    /// From now on a channel that ends here gives a message only when the one before is taken.
+    Alternate {
+        /// Which.
+        channel: ChannelId,
+    },
+    /// A flow without promises (rdata_send).
+    OpenBestEffort {
+        /// To whom.
+        to: Address,
+        /// Ring of this end.
+        ring: RingShape,
+    },
+    /// Receives flows without promises (rdata_recv).
+    BindBestEffort {
+        /// The name.
+        port: Name,
+        /// Ring of this end.
+        ring: RingShape,
+    },
+    /// Whether the host's directory has another host.
+    Resolve {
+        /// Which.
+        host: Name,
+    },
+    /// Measures what a link drains towards its neighbour; for root and the daemon's own user. Answered when it is done.
+    MeasureRate {
+        /// The link's name.
+        link: String,
+    },
+    /// State of the host.
+    Status,
+    /// Users of the host behind one, as many as fit, where a status says that there are more than it has.
+    Users {
+        /// The last one that is known.
+        after: Option<UserId>,
+    },
+    /// Channels of the host after a handle, as many as fit.
+    Channels {
+        /// Where the page before has ended.
+        after: Option<ChannelId>,
+    },
+    /// State of one channel (rtcGetParameter).
+    Channel {
+        /// Which.
+        channel: ChannelId,
+    },
+}
