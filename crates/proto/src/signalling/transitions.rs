@@ -272,12 +272,7 @@ impl Signalling {
         let (up, down) = (channel.local.link_in, channel.local.link_out);
         match action {
             Action::Commit | Action::TryNext => {}
-            Action::SendAccept => {
-                let at_sink = channel.local.role == Role::Sink;
-                let own = channel.setup.as_mut().filter(|_| at_sink).map(|setup| &mut setup.all_stages);
-                let stages = core::mem::take(own.unwrap_or(&mut what.stages));
-                self.answer(up, source_of(channel), &Message::Accept { path, drift: channel.drift, stages });
-            }
+            Action::SendAccept => self.send_accept(channel, what),
             Action::KeepAnswer => {
                 if let Some(setup) = &mut channel.setup {
                     setup.all_stages = core::mem::take(&mut what.stages);
@@ -285,12 +280,7 @@ impl Signalling {
                 channel.deadline = Timer::due(now + SHAPER_PATIENCE);
             }
             Action::SendConfirm => self.say_to(down, &Message::Confirm { path }),
-            Action::SendRefuse => {
-                let next = channel.next().unwrap_or(self.config.id);
-                let lost = || self.refusal(self.unreachable(next));
-                let refusal = what.refusal.take().unwrap_or_else(lost);
-                self.answer(up, source_of(channel), &Message::Refuse { path, refusal });
-            }
+            Action::SendRefuse => self.send_refuse(channel, what),
             Action::DestroyForward => {
                 self.say_to(down, &Message::Destroy { path, reason: what.reason.told(), sent: what.sent })
             }
@@ -308,12 +298,7 @@ impl Signalling {
                 channel.reason = what.reason;
                 channel.deadline = Timer::due(now + self.drain_time(channel));
             }
-            Action::StartSettling => {
-                let way = budget::way_max(&channel.local.contract);
-                let answered = way + self.answer_time().min(SETTLING_TIME_MAX);
-                channel.deadline = Timer::due(now + answered);
-                self.losses.begin(path, self.config.id, what.passed);
-            }
+            Action::StartSettling => self.start_settling(channel, what.passed, now),
             Action::TellOpened => {
                 let grant = self.grant(channel, core::mem::take(&mut what.stages));
                 self.announcements.events.push_back(Event::Opened { channel: id, grant });
@@ -325,19 +310,41 @@ impl Signalling {
             Action::TellEstablished => {
                 self.announcements.events.push_back(Event::Established { channel: id })
             }
-            Action::TellClosed => {
-                self.answer_asker(channel, what);
-                let at_source = channel.local.role == Role::Source;
-                let lost_at = self.losses.end(path, &channel.way.nodes, what.receipt.as_ref());
-                let receipt =
-                    what.receipt.filter(|_| at_source).map(|receipt| Receipt { lost_at, ..receipt });
-                self.announcements.events.push_back(Event::Closed {
-                    channel: id,
-                    reason: what.reason,
-                    receipt,
-                });
-            }
+            Action::TellClosed => self.tell_closed(channel, what),
         }
+    }
+
+    fn send_accept(&mut self, channel: &mut Channel, what: &mut InputDetails) {
+        let at_sink = channel.local.role == Role::Sink;
+        let own = channel.setup.as_mut().filter(|_| at_sink).map(|setup| &mut setup.all_stages);
+        let stages = core::mem::take(own.unwrap_or(&mut what.stages));
+        let accept = Message::Accept { path: channel.local.path, drift: channel.drift, stages };
+        self.answer(channel.local.link_in, source_of(channel), &accept);
+    }
+
+    fn send_refuse(&mut self, channel: &Channel, what: &mut InputDetails) {
+        let next = channel.next().unwrap_or(self.config.id);
+        let lost = || self.refusal(self.unreachable(next));
+        let refusal = what.refusal.take().unwrap_or_else(lost);
+        let refuse = Message::Refuse { path: channel.local.path, refusal };
+        self.answer(channel.local.link_in, source_of(channel), &refuse);
+    }
+
+    /// The hosts on the way have so long to say what they have lost.
+    fn start_settling(&mut self, channel: &mut Channel, passed: Passed, now: Instant) {
+        let way = budget::way_max(&channel.local.contract);
+        let answered = way + self.answer_time().min(SETTLING_TIME_MAX);
+        channel.deadline = Timer::due(now + answered);
+        self.losses.begin(channel.local.path, self.config.id, passed);
+    }
+
+    fn tell_closed(&mut self, channel: &mut Channel, what: &mut InputDetails) {
+        self.answer_asker(channel, what);
+        let at_source = channel.local.role == Role::Source;
+        let lost_at = self.losses.end(channel.local.path, &channel.way.nodes, what.receipt.as_ref());
+        let receipt = what.receipt.filter(|_| at_source).map(|receipt| Receipt { lost_at, ..receipt });
+        let closed = Event::Closed { channel: channel.local.channel, reason: what.reason, receipt };
+        self.announcements.events.push_back(closed);
     }
 
     /// The link out gives now what a channel that was made final holds: its answer goes on.

@@ -23,7 +23,7 @@ use punctual_proto::{Nanos, Ppm, limits};
 use toml::Spanned;
 
 use super::file::{
-    ClassName, CostsTable, DaemonTable, File, HostTable, NodeTable, ProcessorTable, RouteTable,
+    ClassName, CostsTable, DaemonTable, File, HostTable, LinkTable, NodeTable, ProcessorTable, RouteTable,
     SignallingTable,
 };
 use super::quantity::{Bytes, Spin, Text};
@@ -50,12 +50,7 @@ pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Resu
     let hosts = directory(&file.host, source)?;
     let at = file.node.span().start;
     let own = file.node.into_inner();
-    let id = *hosts.get(&own.name).ok_or_else(|| {
-        source.error(
-            at,
-            format!("[node] name \"{0}\" has no [[host]]: add name = \"{0}\" and its id", own.name),
-        )
-    })?;
+    let id = own_id(&own.name, &hosts, at, source)?;
     let fragment_bytes = bytes_u32(&own.fragment, limits::FRAGMENT_BYTES_DEFAULT, "fragment", source, at)?;
     let fragment_low_latency_bytes =
         given_bytes(&own.fragment_low_latency, "fragment_low_latency", source, at)?;
@@ -63,13 +58,7 @@ pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Resu
     let spin = pick(&file.processor.get_ref().spin, Spin(Nanos::ZERO)).0;
     let fragment_max = fragment_bytes.max(fragment_low_latency_bytes.unwrap_or(0));
     let signalling = signalling(&file.signalling, source)?;
-    if file.link.is_empty() {
-        let keys =
-            "name, neighbour, driver, local, peer and rate (docs/punctuald.example.toml explains them)";
-        return Err(
-            source.error(at, format!("no [[link]] leads to a neighbour: add one for each, with {keys}"))
-        );
-    }
+    has_links(&file.link, at, source)?;
     let around = link::Around {
         hosts: &hosts,
         own: id,
@@ -91,7 +80,8 @@ pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Resu
         directory: file
             .host
             .iter()
-            .map(|host| (host.get_ref().name.clone(), NodeId(host.get_ref().id)))
+            .map(Spanned::get_ref)
+            .map(|host| (host.name.clone(), NodeId(host.id)))
             .collect(),
         routes,
         signalling,
@@ -117,6 +107,19 @@ pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Resu
         forbidden_calls: Forbidden::Allow,
         heap: None,
     })
+}
+
+fn own_id(name: &Name, hosts: &Hosts, at: usize, source: &Source<'_>) -> Result<NodeId, ConfigError> {
+    let text = || format!("[node] name \"{name}\" has no [[host]]: add name = \"{name}\" and its id");
+    hosts.get(name).copied().ok_or_else(|| source.error(at, text()))
+}
+
+fn has_links(links: &[Spanned<LinkTable>], at: usize, source: &Source<'_>) -> Result<(), ConfigError> {
+    if !links.is_empty() {
+        return Ok(());
+    }
+    let keys = "name, neighbour, driver, local, peer and rate (docs/punctuald.example.toml explains them)";
+    Err(source.error(at, format!("no [[link]] leads to a neighbour: add one for each, with {keys}")))
 }
 
 pub(super) fn pick<Q: Copy>(given: &Option<Text<Q>>, default: Q) -> Q {

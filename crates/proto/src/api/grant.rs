@@ -1,0 +1,146 @@
+//! What a channel is granted, stage by stage.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use punctual_analysis::{CostParts, Explanation, Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+
+use super::{HostName, StageName, name_of};
+use crate::config::{CostSource, Degraded};
+use crate::ids::NodeId;
+
+/// Which resource on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StageKind {
+    /// Protocol processing at the source.
+    SourceCpu,
+    /// Protocol processing at a forwarder.
+    ForwardCpu,
+    /// Protocol processing at the sink.
+    SinkCpu,
+    /// The link out of a node.
+    Link,
+}
+
+impl fmt::Display for StageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SourceCpu => "source CPU",
+            Self::ForwardCpu => "forwarder CPU",
+            Self::SinkCpu => "sink CPU",
+            Self::Link => "link",
+        })
+    }
+}
+
+/// One stage of an admitted (or probed) channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageGrant {
+    /// On which host.
+    pub node: NodeId,
+    /// Which resource there.
+    pub kind: StageKind,
+    /// The smallest bound that it offered.
+    pub offered: Nanos,
+    /// d(k): the bound it holds now, with its share of the leftover.
+    pub bound: Nanos,
+    /// p_max behind it.
+    pub propagation_max: Nanos,
+    /// C: cost of one largest message here.
+    pub cost: Nanos,
+    /// What `offered` is made of.
+    pub made_of: Explanation,
+    /// Of `made_of.interference`, what cold caches take at the beginning of a busy period.
+    pub cold_start: Nanos,
+    /// What `cost` is made of.
+    pub cost_parts: CostParts,
+    /// Where the costs of a processor come from.
+    pub costs_from: CostSource,
+    /// Utilisation of the stage with this channel.
+    pub utilisation: Ppm,
+    /// Bytes of buffers reserved behind this stage.
+    pub buffer_bytes: u64,
+    /// Why the bound is no guarantee, if it is none.
+    #[serde(default)]
+    pub degraded: Option<Degraded>,
+}
+
+/// A yes: what is promised.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Every message is delivered by its logical arrival plus this.
+    pub deadline: Nanos,
+    /// So far ahead of its logical arrival a message keeps the contract: what a sender's timer may be late by.
+    #[serde(default)]
+    pub jitter_allowance: Nanos,
+    /// The smallest end-to-end bound that the route could have given.
+    pub bound_possible: Nanos,
+    /// Stage by stage, from the source on.
+    pub stages: Vec<StageGrant>,
+    /// The nodes, source and destination included.
+    pub route: Vec<NodeId>,
+    /// Their names, as the source knows them.
+    #[serde(default)]
+    pub hosts: Vec<HostName>,
+    /// Messages that the source's ring must hold: B + ceil((a + d) / I'), a the jitter allowance, d the bounds of the source's
+    /// own stages together.
+    pub outbox_messages: u32,
+}
+
+impl Grant {
+    /// Hosts on the way, by name, whose bounds are no guarantees; with one of them nothing is guaranteed.
+    pub fn degraded_by(&self) -> Vec<String> {
+        let hosts = degraded(&self.stages);
+        hosts_of(&hosts).into_iter().map(|node| name_of(&self.hosts, node)).collect()
+    }
+
+    /// A place on the way, by name: `link a-r`, or `host r`.
+    pub fn place(&self, stage: &StageName) -> String {
+        let host = name_of(&self.hosts, stage.node);
+        match stage.towards {
+            Some(towards) => format!("link {host}-{}", name_of(&self.hosts, towards)),
+            None => format!("host {host}"),
+        }
+    }
+
+    /// The same with the reasons, a line each.
+    pub fn degraded_why(&self) -> Vec<String> {
+        let line =
+            |DegradedHost { node, why }: &DegradedHost| format!("{}: {why}", name_of(&self.hosts, *node));
+        degraded(&self.stages).iter().map(line).collect()
+    }
+}
+
+/// A host whose bounds are no guarantees, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DegradedHost {
+    /// Which.
+    pub node: NodeId,
+    /// Why.
+    pub why: Degraded,
+}
+
+/// What of `stages` is no guarantee: each host with each reason once, in the order of the route.
+pub fn degraded(stages: &[StageGrant]) -> Vec<DegradedHost> {
+    let mut hosts = Vec::new();
+    for StageGrant { node, degraded, .. } in stages {
+        let host = degraded.map(|why| DegradedHost { node: *node, why });
+        hosts.extend(host.filter(|host| !hosts.contains(host)));
+    }
+    hosts
+}
+
+/// The hosts, each once, in their order.
+pub fn hosts_of(degraded: &[DegradedHost]) -> Vec<NodeId> {
+    let mut nodes = Vec::new();
+    for DegradedHost { node, .. } in degraded {
+        if !nodes.contains(node) {
+            nodes.push(*node);
+        }
+    }
+    nodes
+}

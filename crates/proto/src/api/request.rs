@@ -1,0 +1,89 @@
+//! What applications ask for, and why it cannot be tried.
+
+use punctual_analysis::{Contract, ContractError};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::UserId;
+use crate::ids::{Address, ChannelId, ListenerId, Name};
+
+/// A request that cannot even be tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+pub enum RequestError {
+    /// The contract is out of range.
+    #[error("contract: {0}")]
+    Contract(#[from] ContractError),
+    /// Not in the directory.
+    #[error("host \"{0}\" is not in the directory: add it to [[host]] in the configuration")]
+    UnknownHost(Name),
+    /// Not in the directory, but another host is.
+    #[error(
+        "host \"{asked}\" is not in the directory: did you mean \"{like}\"? Else add it to [[host]] in the configuration"
+    )]
+    UnknownHostLike {
+        /// What was given.
+        asked: Name,
+        /// What the directory has.
+        like: Name,
+    },
+    /// A channel from a host to itself.
+    #[error("\"{0}\" is this host: a channel leads to another one; ask from there, or name another host")]
+    Itself(Name),
+    /// No route.
+    #[error("no route to \"{0}\": add a [[route]] or a link to it")]
+    NoRoute(Name),
+    /// A second listener.
+    #[error("somebody listens on \"{0}\" already: choose another name or close it")]
+    NameTaken(Name),
+    /// No such channel or listener, or not in a state for this.
+    #[error("no such channel or listener")]
+    Unknown,
+    /// A message longer than the contract.
+    #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
+    TooLong {
+        /// Its length.
+        bytes: u32,
+        /// What the contract allows.
+        bytes_max: u32,
+    },
+    /// Table space is used up.
+    #[error("no room for another channel: close one")]
+    Exhausted,
+    /// This user's requests have their share of the table.
+    #[error("too many requests of this user wait for their answers: wait for some of them, then ask again")]
+    Crowded,
+}
+
+/// Opening a channel from here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenRequest {
+    /// The listener.
+    pub to: Address,
+    /// Traffic and wish.
+    pub contract: Contract,
+    /// On whose behalf.
+    pub user: UserId,
+    /// Only ask what would be offered; holds nothing, asks no application.
+    pub probe: bool,
+    /// Answers a receiver's request (see [`Event::Requested`]); the token came with it.
+    pub token: Option<u64>,
+}
+
+/// What the receiver's agent sees before it consents (CLIPS 4.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incoming {
+    /// The channel's handle here.
+    pub channel: ChannelId,
+    /// Who listens.
+    pub listener: ListenerId,
+    /// The source host.
+    pub from: Name,
+    /// On whose behalf there.
+    pub user: UserId,
+    /// What it asks for.
+    pub contract: Contract,
+    /// Messages that the receiver's ring must hold to keep the promise.
+    pub inbox_messages: u32,
+    /// The token of our own request, where this answers one.
+    pub token: Option<u64>,
+}

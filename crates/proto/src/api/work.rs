@@ -1,0 +1,76 @@
+//! What a node has its driver do: work on the processor, and packets for a link.
+
+use punctual_analysis::Nanos;
+
+use crate::config::{CpuCosts, WorkKind};
+
+/// One unit of protocol work: what the processor does without being pre-empted.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Whose.
+    pub handler: u32,
+    /// Which path through the code, for the cost model.
+    pub kind: WorkKind,
+    /// Packets in this unit.
+    pub packets: u32,
+    /// Payload bytes that it copies.
+    pub bytes: u32,
+    /// Whether it begins or ends a message (the extra per message).
+    pub message_edge: bool,
+    /// Declared time of the application's handler that runs within it.
+    pub application: Nanos,
+}
+
+impl Work {
+    /// The cost that admission assumes for it; unbounded where it counts as interference.
+    pub fn declared_cost(&self, costs: &CpuCosts) -> Nanos {
+        match self.kind {
+            WorkKind::Signalling => Nanos::MAX,
+            kind => costs.of_unit(kind, self.packets, self.bytes, self.message_edge) + self.application,
+        }
+    }
+}
+
+/// What to hand to a link's driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit<F> {
+    /// Which of the two ports it goes to.
+    pub port: Port,
+    /// Bytes that it takes on the wire: what `handle_sent` must give back.
+    pub wire_bytes: u32,
+    /// Where its bytes are.
+    pub packet: PacketOut<F>,
+}
+
+/// The bytes of a packet that goes out, from our header on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketOut<F> {
+    /// So many were written to the buffer that was given.
+    Written(usize),
+    /// A received frame that passes through, with its new header: to be sent as it is.
+    Frame(F),
+}
+
+impl<F: AsRef<[u8]>> PacketOut<F> {
+    /// Brings the packet to `out`, the buffer that was given, and says how long it is: for drivers that send
+    /// only from their own buffers.
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        match self {
+            Self::Written(len) => *len,
+            Self::Frame(frame) => {
+                let bytes = frame.as_ref();
+                out[..bytes.len()].copy_from_slice(bytes);
+                bytes.len()
+            }
+        }
+    }
+}
+
+/// The two well-known ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Port {
+    /// Data of channels and best effort.
+    Data,
+    /// RTCOP and HELLO.
+    Signalling,
+}
