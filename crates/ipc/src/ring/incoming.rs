@@ -8,26 +8,27 @@
 //! The application is hostile: all that the daemon reads from it is the consumer position, and one that goes
 //! backwards or past what was published breaks the ring. It never blocks and never allocates.
 
+mod entry;
+mod reader;
+
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant as Deadline;
 use std::{fmt, io};
 
-use punctual_analysis::{Instant, Nanos};
 use punctual_proto::api::ChannelCounters;
 use punctual_proto::latencies::{Latencies, Observation};
-use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite, Timeliness};
+use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
 
-use super::counters::{CountersReader, CountersWriter, DAEMON_HEADER_BYTES};
+use self::entry::{entry_offset, payload_offset, write_entry};
+use super::counters::CountersWriter;
 use super::free_list::FreeList;
-use super::{HEADER_BYTES, LINE_BYTES, Other, Own, RingCloser, RingError, RingHandles, RingShape, Theirs};
-use crate::shm::{Offer, Region, View};
+use super::{HEADER_BYTES, Other, Own, RingError, RingHandles, RingShape, Theirs};
+use crate::shm::{Offer, Region};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::wake::{self, Alarm, Answered, Bell, BellHandle, Doorbell, RingPath};
+use crate::wake::{self, Alarm, Answered, Bell, BellHandle, RingPath};
 
-/// Of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B each), clock error (8 B).
-const ENTRY_BYTES: usize = LINE_BYTES;
+pub use reader::InboxReader;
+
 /// Of the daemon's own memory, for each slot: its place in the list of free ones, and which slot was published at a position.
 pub(super) const OWN_BYTES_PER_SLOT: u64 = 2 * size_of::<u32>() as u64;
 /// And one that waits for its turn.
@@ -36,22 +37,6 @@ pub(super) const TURN_BYTES: u64 = size_of::<Turn>() as u64;
 const COLLECTED_AT_ONCE: u64 = 64;
 /// Messages that waited for their turns which one call shows.
 const SHOWN_AT_ONCE: u32 = 32;
-const DEMOTED: u32 = 1;
-const UNPROMISED: u32 = 2;
-/// Where the timeliness stands in the flags.
-const TIMELINESS_SHIFT: u32 = 2;
-/// In the order of their bits.
-const TIMELINESS: [Timeliness; 4] =
-    [Timeliness::Unmeasured, Timeliness::InTime, Timeliness::PerhapsLate, Timeliness::Late];
-
-fn entry_offset(shape: RingShape, position: u64) -> usize {
-    DAEMON_HEADER_BYTES + (position % u64::from(shape.slots)) as usize * ENTRY_BYTES
-}
-
-fn payload_offset(shape: RingShape, slot: u32) -> usize {
-    DAEMON_HEADER_BYTES + shape.slots as usize * ENTRY_BYTES + slot as usize * shape.payload_bytes()
-}
-
 /// Makes a ring: the daemon's end and what the application attaches with. `alarm` rings where the application
 /// breaks it, `ring_path` say who rings the application's bell.
 ///
@@ -316,47 +301,6 @@ impl Drop for InboxWriter {
     }
 }
 
-fn write_entry(region: &Region, offset: usize, slot: u32, info: &MessageInfo, shape: RingShape) {
-    let words = [info.number, info.logical_arrival.0, info.deadline.0, info.delivered.0];
-    for (index, word) in words.into_iter().enumerate() {
-        region.word(offset + index * 8).store(word, Ordering::Relaxed);
-    }
-    region.half(offset + 32).store(info.len.min(shape.message_bytes_max), Ordering::Relaxed);
-    region.half(offset + 36).store(slot, Ordering::Relaxed);
-    region.half(offset + 40).store(flags_of(info), Ordering::Relaxed);
-    let error_ns = info.clock_error.map_or(u64::MAX, |error| error.0);
-    region.word(offset + 48).store(error_ns, Ordering::Relaxed);
-}
-
-fn flags_of(info: &MessageInfo) -> u32 {
-    let timeliness = match info.timeliness {
-        Timeliness::Unmeasured => 0,
-        Timeliness::InTime => 1,
-        Timeliness::PerhapsLate => 2,
-        Timeliness::Late => 3,
-    };
-    let bit = |is: bool, bit: u32| if is { bit } else { 0 };
-    bit(info.demoted, DEMOTED) | bit(info.unpromised, UNPROMISED) | timeliness << TIMELINESS_SHIFT
-}
-
-fn read_entry(daemon: &View, offset: usize) -> (u32, MessageInfo) {
-    let word = |index: usize| daemon.word(offset + index * 8, Ordering::Relaxed);
-    let half = |at: usize| daemon.half(offset + at, Ordering::Relaxed);
-    let flags = half(40);
-    let info = MessageInfo {
-        number: word(0),
-        logical_arrival: Instant(word(1)),
-        deadline: Instant(word(2)),
-        delivered: Instant(word(3)),
-        len: half(32),
-        clock_error: Some(Nanos(word(6))).filter(|error| *error != Nanos::MAX),
-        demoted: flags & DEMOTED != 0,
-        unpromised: flags & UNPROMISED != 0,
-        timeliness: TIMELINESS[(flags >> TIMELINESS_SHIFT & 3) as usize],
-    };
-    (half(36), info)
-}
-
 /// Whether a ring was broken, for whoever does not hold its writer. Keeps the memory mapped, so that it is not
 /// the processor that unmaps it.
 #[derive(Clone, Debug)]
@@ -416,170 +360,5 @@ impl Drop for InboxSlot {
         if !self.published {
             self.shared.free.push(self.index);
         }
-    }
-}
-
-/// The application's end.
-#[derive(Debug)]
-pub struct InboxReader {
-    region: Region,
-    daemon: Arc<View>,
-    shape: RingShape,
-    bell: Bell,
-    consumed: u64,
-    /// Rung when a message was taken for which another one waits; only where the ring alternates.
-    doorbell: Option<Doorbell>,
-    answered: Answered,
-    /// The daemon is.
-    gone: Arc<AtomicBool>,
-}
-
-impl InboxReader {
-    /// Attaches to a ring that the daemon made and seals what this end writes. The daemon is to be told of that.
-    ///
-    /// # Errors
-    /// If the handles are not those of an incoming ring.
-    pub fn attach(handles: RingHandles) -> Result<Self, RingError> {
-        let count = handles.descriptors.len();
-        let [file, own, bell] =
-            <[OwnedFd; 3]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
-        let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
-        let region = Region::take(own, HEADER_BYTES as u64)?;
-        // The first message rings, whatever comes before the first look.
-        wake::arm(Own(&region).ticket());
-        Ok(Self {
-            daemon: Arc::new(View::open(file, shape.file_bytes())?),
-            region,
-            shape,
-            bell: Bell::new(bell),
-            consumed: 0,
-            doorbell: None,
-            answered: Answered::default(),
-            gone: Arc::new(AtomicBool::new(false)),
-        })
-    }
-
-    /// The ring's geometry.
-    pub fn shape(&self) -> RingShape {
-        self.shape
-    }
-
-    /// The ring alternates (see [`InboxWriter::alternate`]): rings `doorbell` whenever the next message can come.
-    pub fn alternate(&mut self, doorbell: Doorbell) {
-        // One may wait since before there was a doorbell.
-        doorbell.ring();
-        self.doorbell = Some(doorbell);
-    }
-
-    /// What the channel has counted, read without asking.
-    pub fn counters(&self) -> CountersReader {
-        CountersReader::new(&self.daemon, &self.gone, true)
-    }
-
-    /// What closes this end from within the process.
-    ///
-    /// # Errors
-    /// If descriptors run out.
-    pub fn closer(&self) -> io::Result<RingCloser> {
-        Ok(RingCloser { gone: Arc::clone(&self.gone), bell: self.bell.try_clone()? })
-    }
-
-    /// Whether the daemon has closed the ring. Messages may still be in it.
-    pub fn is_closed(&self) -> bool {
-        Other(&self.daemon).is_closed() || self.gone.load(Ordering::SeqCst)
-    }
-
-    /// Whether a message waits.
-    pub fn has_message(&self) -> bool {
-        Other(&self.daemon).position() > self.consumed
-    }
-
-    /// Hands `read` the next message in place and frees its slot afterwards (also where `read` panics); `None`
-    /// where none waits: then the bell rings as soon as one does.
-    pub fn take<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Option<R> {
-        self.take_if(|_| true, read)
-    }
-
-    /// As [`InboxReader::take`], if `wanted` says so; else the message stays.
-    pub fn take_if<R>(
-        &mut self,
-        wanted: impl FnOnce(&MessageInfo) -> bool,
-        read: impl FnOnce(&[u8], &MessageInfo) -> R,
-    ) -> Option<R> {
-        if !self.has_message() && !self.arm_for_message() {
-            return None;
-        }
-        let (slot, mut info) = read_entry(&self.daemon, entry_offset(self.shape, self.consumed));
-        info.len = info.len.min(self.shape.message_bytes_max);
-        if !wanted(&info) {
-            return None;
-        }
-        let offset = payload_offset(self.shape, slot.min(self.shape.slots - 1));
-        let freed = self.consumed + 1;
-        self.consumed = freed;
-        let _guard = FreeOnDrop {
-            region: &self.region,
-            daemon: &self.daemon,
-            freed,
-            doorbell: self.doorbell.as_ref(),
-            answered: &self.answered,
-        };
-        // SAFETY: the daemon does not write a published slot before the consumer position has passed it,
-        // which happens when the guard drops, after the slice is gone.
-        let bytes = unsafe { self.daemon.bytes(offset, info.len as usize) };
-        Some(read(bytes, &info))
-    }
-
-    /// Hushes the bell, arms it for the next message, looks again: whether one waits after all. Then the bell
-    /// is rung, so that the descriptor stays readable for those behind it.
-    fn arm_for_message(&self) -> bool {
-        self.bell.clear();
-        wake::arm(Own(&self.region).ticket());
-        let waits = self.has_message();
-        if waits || self.is_closed() {
-            self.bell.ring();
-        }
-        waits
-    }
-
-    /// Sleeps until a message waits; `false` when `until` came first or the ring was closed.
-    ///
-    /// # Errors
-    /// If waiting itself fails.
-    pub fn wait(&self, until: Option<Deadline>) -> io::Result<bool> {
-        loop {
-            if self.has_message() || self.arm_for_message() {
-                return Ok(true);
-            }
-            if self.is_closed() || !self.bell.wait(until)? {
-                return Ok(self.has_message());
-            }
-        }
-    }
-}
-
-/// Moves the consumer position past a message.
-struct FreeOnDrop<'a> {
-    region: &'a Region,
-    daemon: &'a View,
-    freed: u64,
-    doorbell: Option<&'a Doorbell>,
-    answered: &'a Answered,
-}
-
-impl Drop for FreeOnDrop<'_> {
-    fn drop(&mut self) {
-        Own(self.region).position().store(self.freed, Ordering::SeqCst);
-        let Some(doorbell) = self.doorbell else { return };
-        if self.answered.must_wake(Other(self.daemon).ticket()) {
-            doorbell.ring();
-        }
-    }
-}
-
-impl AsFd for InboxReader {
-    /// Readable while a message waits or the ring is closed (it is a bell, not the data: never read from it).
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
     }
 }

@@ -7,22 +7,24 @@
 //! The application is hostile: the daemon keeps its own `taken` and `freed`, reads the producer position and
 //! each slot's length once, and breaks the ring where they make no sense. It never blocks and never allocates.
 
-use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant as Deadline;
+mod writer;
+
+use std::io;
+use std::os::fd::OwnedFd;
 
 use punctual_analysis::Instant;
 use punctual_proto::api::ChannelCounters;
 use punctual_proto::memory::{MessageRead, Outbox};
 use punctual_trial::{Defence, holds};
-use thiserror::Error;
 
-use super::counters::{CountersReader, CountersWriter, DAEMON_HEADER_BYTES};
-use super::{HEADER_BYTES, LINE_BYTES, Other, Own, RingCloser, RingError, RingHandles, RingShape, Theirs};
-use crate::shm::{Offer, Region, View};
+use super::counters::{CountersWriter, DAEMON_HEADER_BYTES};
+use super::{HEADER_BYTES, LINE_BYTES, Other, Own, RingError, RingHandles, RingShape, Theirs};
+use crate::shm::{Offer, Region};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::wake::{self, Alarm, Answered, Bell, BellHandle, Doorbell, RingPath};
+
+pub use writer::{OutboxWriter, PushError};
 
 /// Within a slot: the length at 0, the sending time at 8, the payload behind.
 const SLOT_HEADER_BYTES: usize = LINE_BYTES;
@@ -287,235 +289,5 @@ impl MessageRead for OutboxMessage {
 impl Drop for OutboxMessage {
     fn drop(&mut self) {
         self.shared.free(self.position);
-    }
-}
-
-/// Why the application's message did not go into the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum PushError {
-    /// No room: wait or try again.
-    #[error("the ring is full")]
-    Full,
-    /// Longer than the ring's messages.
-    #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-        /// What fits.
-        bytes_max: u32,
-    },
-    /// The daemon has closed the ring.
-    #[error("the channel is closed")]
-    Closed,
-}
-
-/// The application's end.
-#[derive(Debug)]
-pub struct OutboxWriter {
-    region: Region,
-    daemon: Arc<View>,
-    shape: RingShape,
-    doorbell: Doorbell,
-    answered: Answered,
-    bell: Bell,
-    produced: u64,
-    /// The daemon is.
-    gone: Arc<AtomicBool>,
-}
-
-impl OutboxWriter {
-    /// Attaches to a ring that the daemon made and seals what this end writes. The daemon is to be told of that.
-    ///
-    /// # Errors
-    /// If the handles are not those of an outgoing ring.
-    pub fn attach(handles: RingHandles) -> Result<Self, RingError> {
-        let count = handles.descriptors.len();
-        let [file, own, bell, doorbell] =
-            <[OwnedFd; 4]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
-        let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
-        Ok(Self {
-            daemon: Arc::new(View::open(file, DAEMON_HEADER_BYTES as u64)?),
-            region: Region::take(own, shape.file_bytes())?,
-            shape,
-            doorbell: Doorbell::new(doorbell),
-            answered: Answered::default(),
-            bell: Bell::new(bell),
-            produced: 0,
-            gone: Arc::new(AtomicBool::new(false)),
-        })
-    }
-
-    /// The ring's geometry.
-    pub fn shape(&self) -> RingShape {
-        self.shape
-    }
-
-    /// What the channel has counted, read without asking.
-    pub fn counters(&self) -> CountersReader {
-        CountersReader::new(&self.daemon, &self.gone, false)
-    }
-
-    /// What closes this end from within the process.
-    ///
-    /// # Errors
-    /// If descriptors run out.
-    pub fn closer(&self) -> io::Result<RingCloser> {
-        Ok(RingCloser { gone: Arc::clone(&self.gone), bell: self.bell.try_clone()? })
-    }
-
-    /// Whether the daemon has closed the ring.
-    pub fn is_closed(&self) -> bool {
-        Other(&self.daemon).is_closed() || self.gone.load(Ordering::SeqCst)
-    }
-
-    /// Messages in the ring that the link has not sent.
-    pub fn outstanding(&self) -> u64 {
-        self.produced.wrapping_sub(Other(&self.daemon).position())
-    }
-
-    /// Position of the message that was published last.
-    pub fn last_position(&self) -> Option<u64> {
-        self.produced.checked_sub(1)
-    }
-
-    /// Whether the link has sent the message at this position.
-    pub fn is_sent(&self, position: u64) -> bool {
-        Other(&self.daemon).position() > position
-    }
-
-    /// Whether there is no room for another message.
-    pub fn is_full(&self) -> bool {
-        self.outstanding() >= u64::from(self.shape.slots)
-    }
-
-    /// Hands `fill` the next slot (as long as the longest message) and publishes as many bytes as it says.
-    /// Returns the message's position.
-    ///
-    /// # Errors
-    /// See [`PushError`]; where the ring is full the bell rings as soon as there is room.
-    pub fn fill(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<u64, PushError> {
-        self.fill_at(None, fill).inspect(|_| self.wake_reader())
-    }
-
-    fn wake_reader(&self) {
-        if self.answered.must_wake(Other(&self.daemon).ticket()) {
-            self.doorbell.ring();
-        }
-    }
-
-    /// The same, sent at `at` (none: when it is in the ring), and nobody is told.
-    fn fill_at(
-        &mut self,
-        at: Option<Instant>,
-        fill: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<u64, PushError> {
-        if self.is_closed() {
-            return Err(PushError::Closed);
-        }
-        if self.is_full() && !self.arm_for_room() {
-            return Err(PushError::Full);
-        }
-        let offset = slot_offset(self.shape, self.produced);
-        let bytes_max = self.shape.message_bytes_max;
-        // SAFETY: the slot is free (its position is at least `slots` behind the consumer's), and the daemon
-        // does not touch a slot before the producer position has passed it; `&mut self` excludes others here.
-        let slot = unsafe { self.region.bytes_mut(offset + SLOT_HEADER_BYTES, bytes_max as usize) };
-        let bytes = fill(slot);
-        let len = u32::try_from(bytes).ok().filter(|len| *len <= bytes_max);
-        let len = len.ok_or(PushError::TooLong { bytes, bytes_max })?;
-        self.region.half(offset).store(len, Ordering::Relaxed);
-        self.region.word(offset + SENT_AT).store(at.unwrap_or_else(super::now).0, Ordering::Relaxed);
-        self.produced += 1;
-        Own(&self.region).position().store(self.produced, Ordering::SeqCst);
-        Ok(self.produced - 1)
-    }
-
-    /// As [`OutboxWriter::push`], on the thread of the ring's other end: nobody is woken. `true`: whoever takes
-    /// messages out must be told to look. It counts as sent at `at`, a time that has passed.
-    ///
-    /// # Errors
-    /// As [`OutboxWriter::fill`].
-    pub fn push_beside(&mut self, message: &[u8], at: Instant) -> Result<bool, PushError> {
-        self.push_at(Some(at), &[IoSlice::new(message)])?;
-        Ok(self.answered.must_wake(Other(&self.daemon).ticket()))
-    }
-
-    /// Puts one message together from parts.
-    ///
-    /// # Errors
-    /// As [`OutboxWriter::fill`].
-    pub fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<u64, PushError> {
-        self.push_at(None, parts).inspect(|_| self.wake_reader())
-    }
-
-    fn push_at(&mut self, at: Option<Instant>, parts: &[IoSlice<'_>]) -> Result<u64, PushError> {
-        let bytes = parts.iter().map(|part| part.len()).sum();
-        if bytes > self.shape.message_bytes_max as usize {
-            return Err(PushError::TooLong { bytes, bytes_max: self.shape.message_bytes_max });
-        }
-        self.fill_at(at, |slot| {
-            let mut end = 0;
-            for part in parts {
-                slot[end..end + part.len()].copy_from_slice(part);
-                end += part.len();
-            }
-            bytes
-        })
-    }
-
-    /// Hushes the bell, arms it for the next freed slot, looks again: whether there is room after all.
-    fn arm_for_room(&self) -> bool {
-        self.bell.clear();
-        wake::arm(Own(&self.region).ticket());
-        let room = !self.is_full();
-        if room || self.is_closed() {
-            self.bell.ring();
-        }
-        room
-    }
-
-    /// Sleeps until a slot is free; `false` when `until` came first or the ring was closed.
-    ///
-    /// # Errors
-    /// If waiting itself fails.
-    pub fn wait_room(&self, until: Option<Deadline>) -> io::Result<bool> {
-        self.wait(until, || !self.is_full())
-    }
-
-    /// Sleeps until the link has sent the message at `position`; `false` when `until` came first or the ring
-    /// was closed before.
-    ///
-    /// # Errors
-    /// If waiting itself fails.
-    pub fn wait_sent(&self, position: u64, until: Option<Deadline>) -> io::Result<bool> {
-        let sent = self.wait(until, || self.is_sent(position))?;
-        if !self.is_full() {
-            self.bell.ring();
-        }
-        Ok(sent)
-    }
-
-    fn wait(&self, until: Option<Deadline>, done: impl Fn() -> bool) -> io::Result<bool> {
-        loop {
-            if done() {
-                return Ok(true);
-            }
-            self.bell.clear();
-            wake::arm(Own(&self.region).ticket());
-            if done() || self.is_closed() {
-                self.bell.ring();
-                return Ok(done());
-            }
-            if !self.bell.wait(until)? {
-                return Ok(done());
-            }
-        }
-    }
-}
-
-impl AsFd for OutboxWriter {
-    /// Readable while there is room (it is a bell, not the data: never read from it).
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
     }
 }

@@ -1,0 +1,180 @@
+//! The application's end of an incoming ring.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant as Deadline;
+
+use punctual_proto::memory::MessageInfo;
+
+use super::entry::{entry_offset, payload_offset, read_entry};
+use crate::ring::counters::CountersReader;
+use crate::ring::{HEADER_BYTES, Other, Own, RingCloser, RingError, RingHandles, RingShape};
+use crate::shm::{Region, View};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::wake::{self, Answered, Bell, Doorbell};
+
+/// The application's end.
+#[derive(Debug)]
+pub struct InboxReader {
+    region: Region,
+    daemon: Arc<View>,
+    shape: RingShape,
+    bell: Bell,
+    consumed: u64,
+    /// Rung when a message was taken for which another one waits; only where the ring alternates.
+    doorbell: Option<Doorbell>,
+    answered: Answered,
+    /// The daemon is.
+    gone: Arc<AtomicBool>,
+}
+
+impl InboxReader {
+    /// Attaches to a ring that the daemon made and seals what this end writes. The daemon is to be told of that.
+    ///
+    /// # Errors
+    /// If the handles are not those of an incoming ring.
+    pub fn attach(handles: RingHandles) -> Result<Self, RingError> {
+        let count = handles.descriptors.len();
+        let [file, own, bell] =
+            <[OwnedFd; 3]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
+        let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
+        let region = Region::take(own, HEADER_BYTES as u64)?;
+        // The first message rings, whatever comes before the first look.
+        wake::arm(Own(&region).ticket());
+        Ok(Self {
+            daemon: Arc::new(View::open(file, shape.file_bytes())?),
+            region,
+            shape,
+            bell: Bell::new(bell),
+            consumed: 0,
+            doorbell: None,
+            answered: Answered::default(),
+            gone: Arc::new(AtomicBool::new(false)),
+        })
+    }
+
+    /// The ring's geometry.
+    pub fn shape(&self) -> RingShape {
+        self.shape
+    }
+
+    /// The ring alternates (see [`InboxWriter::alternate`]): rings `doorbell` whenever the next message can come.
+    pub fn alternate(&mut self, doorbell: Doorbell) {
+        // One may wait since before there was a doorbell.
+        doorbell.ring();
+        self.doorbell = Some(doorbell);
+    }
+
+    /// What the channel has counted, read without asking.
+    pub fn counters(&self) -> CountersReader {
+        CountersReader::new(&self.daemon, &self.gone, true)
+    }
+
+    /// What closes this end from within the process.
+    ///
+    /// # Errors
+    /// If descriptors run out.
+    pub fn closer(&self) -> io::Result<RingCloser> {
+        Ok(RingCloser { gone: Arc::clone(&self.gone), bell: self.bell.try_clone()? })
+    }
+
+    /// Whether the daemon has closed the ring. Messages may still be in it.
+    pub fn is_closed(&self) -> bool {
+        Other(&self.daemon).is_closed() || self.gone.load(Ordering::SeqCst)
+    }
+
+    /// Whether a message waits.
+    pub fn has_message(&self) -> bool {
+        Other(&self.daemon).position() > self.consumed
+    }
+
+    /// Hands `read` the next message in place and frees its slot afterwards (also where `read` panics); `None`
+    /// where none waits: then the bell rings as soon as one does.
+    pub fn take<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Option<R> {
+        self.take_if(|_| true, read)
+    }
+
+    /// As [`InboxReader::take`], if `wanted` says so; else the message stays.
+    pub fn take_if<R>(
+        &mut self,
+        wanted: impl FnOnce(&MessageInfo) -> bool,
+        read: impl FnOnce(&[u8], &MessageInfo) -> R,
+    ) -> Option<R> {
+        if !self.has_message() && !self.arm_for_message() {
+            return None;
+        }
+        let (slot, mut info) = read_entry(&self.daemon, entry_offset(self.shape, self.consumed));
+        info.len = info.len.min(self.shape.message_bytes_max);
+        if !wanted(&info) {
+            return None;
+        }
+        let offset = payload_offset(self.shape, slot.min(self.shape.slots - 1));
+        let freed = self.consumed + 1;
+        self.consumed = freed;
+        let _guard = FreeOnDrop {
+            region: &self.region,
+            daemon: &self.daemon,
+            freed,
+            doorbell: self.doorbell.as_ref(),
+            answered: &self.answered,
+        };
+        // SAFETY: the daemon does not write a published slot before the consumer position has passed it,
+        // which happens when the guard drops, after the slice is gone.
+        let bytes = unsafe { self.daemon.bytes(offset, info.len as usize) };
+        Some(read(bytes, &info))
+    }
+
+    /// Hushes the bell, arms it for the next message, looks again: whether one waits after all. Then the bell
+    /// is rung, so that the descriptor stays readable for those behind it.
+    fn arm_for_message(&self) -> bool {
+        self.bell.clear();
+        wake::arm(Own(&self.region).ticket());
+        let waits = self.has_message();
+        if waits || self.is_closed() {
+            self.bell.ring();
+        }
+        waits
+    }
+
+    /// Sleeps until a message waits; `false` when `until` came first or the ring was closed.
+    ///
+    /// # Errors
+    /// If waiting itself fails.
+    pub fn wait(&self, until: Option<Deadline>) -> io::Result<bool> {
+        loop {
+            if self.has_message() || self.arm_for_message() {
+                return Ok(true);
+            }
+            if self.is_closed() || !self.bell.wait(until)? {
+                return Ok(self.has_message());
+            }
+        }
+    }
+}
+
+/// Moves the consumer position past a message.
+struct FreeOnDrop<'a> {
+    region: &'a Region,
+    daemon: &'a View,
+    freed: u64,
+    doorbell: Option<&'a Doorbell>,
+    answered: &'a Answered,
+}
+
+impl Drop for FreeOnDrop<'_> {
+    fn drop(&mut self) {
+        Own(self.region).position().store(self.freed, Ordering::SeqCst);
+        let Some(doorbell) = self.doorbell else { return };
+        if self.answered.must_wake(Other(self.daemon).ticket()) {
+            doorbell.ring();
+        }
+    }
+}
+
+impl AsFd for InboxReader {
+    /// Readable while a message waits or the ring is closed (it is a bell, not the data: never read from it).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
