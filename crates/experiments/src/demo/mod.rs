@@ -116,7 +116,7 @@ fn run_all(
     }
     // What the last slice has left in the queues is not this stretch's.
     wait_until(now() + stretch::SETTLE)?;
-    let by_hand = column(System::KernelPriority);
+    let by_hand = System::KernelPriority as usize;
     tracks[by_hand].set_arrivals(scenario::INTRUDER, scenario::FRAMES);
     run(tracks, by_hand, Stretch::ChannelTooMany)?;
     Ok(timetables)
@@ -174,15 +174,6 @@ const fn beside<'a>(running: &'a Track, [one, other]: [&'a Track; 2], turn: usiz
         0 => [running, one, other],
         1 => [one, running, other],
         _ => [one, other, running],
-    }
-}
-
-/// Which place among the systems one has.
-pub const fn column(system: System) -> usize {
-    match system {
-        System::Punctual => 0,
-        System::Kernel => 1,
-        System::KernelPriority => 2,
     }
 }
 

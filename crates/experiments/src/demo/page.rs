@@ -8,7 +8,7 @@ use super::by_hand::{self, Better, WorldOutcome};
 use super::outcome::{Outcome, StreamOutcome, Verdict};
 use super::scenario;
 use super::stretch::Stretch;
-use super::table::{COLUMNS, head, latency_cells};
+use super::table::{COLUMNS, head};
 use crate::measure::{LatencySummary, StreamSummary};
 use crate::report::{Axis, Legend, Mark, Page, Plot, Series, Table, save};
 use crate::testbed::System;
@@ -87,7 +87,7 @@ pub fn figures(outcome: &Outcome) -> Table {
     }
     for (system, latency) in SYSTEMS.into_iter().zip(&outcome.round_trip) {
         let mut row = head("control, there and back", None, system).to_vec();
-        row.extend(latency_cells(latency));
+        row.extend(latency.cells());
         table.rows.push(row);
     }
     table
@@ -101,7 +101,7 @@ fn row(stream: &StreamOutcome, system: System) -> Vec<String> {
     let counted = |count: u64| if guaranteed { count.to_string() } else { "-".into() };
     let missed = if guaranteed { marked(system, figures) } else { "-".into() };
     let mut row = head(stream.name, stream.promised_ms, system).to_vec();
-    row.extend(latency_cells(latency(system, figures)));
+    row.extend(latency(system, figures).cells());
     row.extend([missed, counted(figures.excused), counted(figures.refused)]);
     row.push(format!("{:.2}", figures.delivered_mbit_s));
     row
@@ -153,7 +153,7 @@ pub fn by_stretch(outcome: &Outcome) -> Table {
 }
 
 fn stretch_cells(world: &WorldOutcome) -> Vec<String> {
-    let control = world.stream("control").map(|control| latency_cells(&control.from_sending));
+    let control = world.stream("control").map(|control| control.from_sending.cells());
     let missed = ["control", "answer", scenario::FILM, scenario::INTRUDER, scenario::EXTRA].map(|name| {
         let cell =
             |figures: &StreamSummary| format!("{} of {}", marked(world.world, figures), figures.judged());
@@ -230,7 +230,7 @@ fn latency_plots(outcome: &Outcome) -> anyhow::Result<Vec<String>> {
     guaranteed
         .map(|(stream, promised)| {
             let series = SYSTEMS.map(|system| {
-                Series::new(system.name(), super::column(system), exceedance(stream, system))
+                Series::new(system.name(), system as usize, exceedance(stream, system))
                     .dashed(system == System::Kernel)
                     .without_dots()
             });
@@ -261,7 +261,7 @@ fn throughput_plots(outcome: &Outcome) -> anyhow::Result<Vec<String>> {
                 Series::new(
                     stream.name,
                     colour,
-                    stream.of(system).throughput.series(outcome.loaded[super::column(system)]),
+                    stream.of(system).throughput.series(outcome.loaded[system as usize]),
                 )
                 .dashed(stream.promised_ms.is_none())
                 .without_dots()

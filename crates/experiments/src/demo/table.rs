@@ -88,7 +88,7 @@ fn rows(tracks: [&Track; 3], excuses: &Excuses) -> Table {
             let view = &views[index].1;
             let counted = |count: u64| promised.map_or("-".into(), |_| count.to_string());
             let mut row = head(spec.name, promised.map(Nanos::as_millis_f64), track.system()).to_vec();
-            row.extend(latency_cells(&view.latencies));
+            row.extend(view.latencies.cells());
             row.extend([counted(view.late + view.excused), counted(view.excused), counted(view.refused)]);
             row.push(format!("{:.1}", mbit_per_s(view.delivered_bytes, track.loaded_so_far())));
             table.rows.push(row);
@@ -103,12 +103,4 @@ pub fn head(stream: &str, bound_ms: Option<f64>, system: System) -> [String; 3] 
     let bound = bound_ms.map_or("-".into(), |ms| format!("{ms:.0} ms"));
     let once = |text: String| if first { text } else { String::new() };
     [once(stream.into()), once(bound), system.name().into()]
-}
-
-/// p50, p99, max.
-pub fn latency_cells(latency: &crate::measure::LatencySummary) -> [String; 3] {
-    if latency.samples == 0 {
-        return ["-", "-", "-"].map(Into::into);
-    }
-    [latency.p50_ms, latency.p99_ms, latency.max_ms].map(|ms| format!("{ms:.2}"))
 }

@@ -8,9 +8,9 @@ use punctual::{Channel, Instant, Lead, Nanos, Receiver, RecvError, SendError};
 use punctual_os::clock::{duration, now, sleep_until};
 use punctual_os::interrupt;
 
+use super::Wait;
 use super::datagram::Datagrams;
 use crate::measure::Sample;
-use crate::testbed::Wait;
 
 /// After this an answer counts as lost.
 pub const PATIENCE: Nanos = Nanos::from_millis(250);

@@ -7,7 +7,7 @@ use punctual_analysis::{Instant, Nanos};
 use punctual_os::clock::{duration, now};
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, sendto};
 
-use crate::testbed::{SPIN, Wait};
+use super::{SPIN, Wait};
 
 /// How long [`Wait::SpinThenBlock`] looks before it sleeps: the value that the kernel's documentation proposes for
 /// `net.core.busy_read`. In the program and not by `SO_BUSY_POLL`, since that polls no virtual device.

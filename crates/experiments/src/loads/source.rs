@@ -8,8 +8,8 @@ use punctual_analysis::{Contract, Instant, LogicalArrivals, Nanos, Policing};
 use punctual_os::clock::{now, sleep_until};
 use punctual_os::interrupt;
 
-use super::{Arrivals, Class, Content, Offered, Outlet, Stamp};
-use crate::measure::Live;
+use super::{Arrivals, Class, Content, Offered, Outlet};
+use crate::measure::{Live, SendLog, Sent, Stamp};
 
 /// How long a continuous source waits when its queue is full: short against any interval of the experiments.
 const FULL_WAIT: Nanos = Nanos::from_micros(500);
@@ -17,26 +17,6 @@ const FULL_WAIT: Nanos = Nanos::from_micros(500);
 const AHEAD_MAX: Nanos = Nanos::from_micros(250);
 /// How long a sleeper stays deaf to Ctrl-C.
 const DEAF: Nanos = Nanos::from_millis(100);
-
-/// What happened to one message at the sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
-    /// Its number.
-    pub sequence: u64,
-    /// t: when it was offered.
-    pub sent: Instant,
-    /// l: its logical arrival; t where the stream has no contract.
-    pub logical: Instant,
-    /// Length, the stamp included.
-    pub bytes: u32,
-    /// Whether it was taken; if not, it was policed or met a full queue, and is not sent.
-    pub taken: bool,
-    /// Whether its contract allows it now; true where the stream has none.
-    pub conforms: bool,
-}
-
-/// All messages of a sender, in order.
-pub type SendLog = Vec<Sent>;
 
 /// A stream's sending end. It keeps its regulator, its numbering and its log over many runs.
 pub struct Sending {

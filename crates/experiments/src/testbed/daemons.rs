@@ -195,11 +195,6 @@ impl Daemon {
     pub fn endsystem(&self) -> anyhow::Result<&Endsystem> {
         self.running.endsystem.as_ref().context("not connected")
     }
-
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.running.process.id()
-    }
 }
 
 impl Drop for Daemon {

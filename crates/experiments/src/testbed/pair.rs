@@ -11,15 +11,15 @@ use punctual_os::clock::duration;
 use punctual_os::cpus;
 
 use super::bare::Bare;
-use super::orders::{Answer, Hosting, Order, RoleId, Through, Wait};
-use super::{Place, Roles, adapter, echo};
-use crate::experiments::Conditions;
+use super::conditions::{Conditions, Peer};
+use super::orders::{Answer, Hosting, Order, RoleId, Through};
+use super::peer::Remote;
+use super::{Place, Roles, Wait, adapter, echo};
 use crate::loads::call::{ChannelCaller, LeadingCaller, SocketCaller};
 use crate::loads::channel::ChannelOutlet;
 use crate::loads::stream::StreamOutlet;
 use crate::loads::{Caller, Class, Outlet, direct};
 use crate::measure::Sample;
-use crate::peer::Remote;
 use crate::testbed::configuration::{self, End};
 use crate::testbed::network::WIRE_EXTRA_BYTES;
 use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
@@ -113,7 +113,7 @@ impl Pair {
         })
     }
 
-    fn over_machines(bed: &Bed, peer: &crate::experiments::Peer) -> anyhow::Result<Self> {
+    fn over_machines(bed: &Bed, peer: &Peer) -> anyhow::Result<Self> {
         let remote = Remote::connect(&peer.address)?;
         let ends = remote.ends()?;
         let rate = match peer.rate {
@@ -236,18 +236,6 @@ impl Pair {
             Far::Here(roles) => roles.engine(engine)?.endsystem(),
             Far::There(_) => bail!("b's engine is on another machine"),
         }
-    }
-
-    /// a's and, where it is on this machine, b's engine.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn engines(&self, engine: RoleId) -> anyhow::Result<Vec<&super::Engine>> {
-        let mut engines = vec![self.near.engine(engine)?];
-        if let Far::Here(roles) = &self.far {
-            engines.push(roles.engine(engine)?);
-        }
-        Ok(engines)
     }
 
     /// Round trips over plain sockets.

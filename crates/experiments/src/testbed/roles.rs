@@ -6,18 +6,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 use punctual::{Consent, Contract, Endsystem, Listener, Nanos, RecvError};
 use punctual_os::clock::{now, wait_until};
 
-use super::orders::{Answer, Hosting, Order, RoleId, Through, Wait};
-use super::{Place, echo};
+use super::orders::{Answer, Hosting, Order, RoleId, Through};
+use super::{Place, Wait, echo};
 use crate::loads::channel::ChannelInlet;
 use crate::loads::kernel::KernelInlet;
 use crate::loads::stream::StreamInlet;
-use crate::loads::{Class, Inlet};
+use crate::loads::{Background, Class, Inlet};
 use crate::testbed::daemons::Daemon;
 
 /// How long a waiting role stays deaf to a request to stop.
@@ -88,20 +87,8 @@ struct Counts {
 
 /// A role with a thread.
 struct Running {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<anyhow::Result<()>>>,
     counts: Arc<Counts>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(Err(error))) => eprintln!("warning: a role ended early: {error:#}"),
-            Some(Err(_)) => eprintln!("warning: a role panicked"),
-            _ => {}
-        }
-    }
+    _thread: Background<()>,
 }
 
 /// All roles of a host.
@@ -232,12 +219,12 @@ impl Roles {
         class: Class,
         work: impl FnOnce(&AtomicBool, &Counts) -> anyhow::Result<()> + Send + 'static,
     ) -> anyhow::Result<()> {
-        let stop = Arc::new(AtomicBool::new(false));
         let counts = Arc::new(Counts::default());
-        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&counts));
+        let counted = Arc::clone(&counts);
         let name = format!("role-{role}");
-        let thread = self.place.spawn(&name, class, move || work(&stopped, &counted))?;
-        self.running.insert(role, Running { stop, thread: Some(thread), counts });
+        let work = move |stop: &AtomicBool| work(stop, &counted);
+        let thread = Background::start(&self.place, &name, class, work)?;
+        self.running.insert(role, Running { counts, _thread: thread });
         Ok(())
     }
 

@@ -10,8 +10,8 @@ use punctual_os::interrupt;
 
 use super::{StreamSpec, System, World};
 use crate::excuse::Excuses;
-use crate::loads::{Arrivals, ReceiveLog, Receiving, SendLog, Sending, Sink, Source};
-use crate::measure::{Live, LiveView, Windows};
+use crate::loads::{Arrivals, Receiving, Sending, Sink, Source};
+use crate::measure::{Live, LiveView, ReceiveLog, SendLog, Windows};
 
 /// Sources start this long after a slice was asked for, so that all of them are ready.
 const LEAD: Nanos = Nanos::from_millis(30);
@@ -79,7 +79,7 @@ impl Track {
                 Sending::new(outlet, stream, content.clone(), spec.contract.as_ref(), Arc::clone(&live));
             let answers = spec.answered_by.map(|name| take_sending(&mut streams, name)).transpose()?;
             let receiving = Receiving { inlet, stream, content, answers, live: Arc::clone(&live) };
-            let sink = Sink::start(receiving, spec.receiver_class(real_time))?;
+            let sink = receiving.start(spec.receiver_class(real_time))?;
             streams.push(Stream { spec: spec.clone(), sending: Some(sending), sink, live });
         }
         Ok(Self { system: world.system(), real_time, streams, loaded: Windows::default(), running: None })
@@ -156,7 +156,7 @@ impl Track {
         let mut ended = Vec::with_capacity(self.streams.len());
         for stream in self.streams {
             let Stream { spec, sending, sink, .. } = stream;
-            let (received, answers) = sink.stop().with_context(|| format!("stream {}", spec.name))?;
+            let (received, answers) = sink.end().with_context(|| format!("stream {}", spec.name))?;
             if let (Some(name), Some(answers)) = (spec.answered_by, answers) {
                 answering.insert(name, answers);
             }

@@ -10,14 +10,13 @@ use punctual_os::clock::{now, wait_until};
 
 use super::words::{Hello, Lines};
 use super::{Remote, serve};
-use crate::experiments::{Conditions, Peer};
 use crate::loads::call::{Ask, Plan, SocketCaller};
 use crate::loads::{Caller, Class, Outlet};
 use crate::testbed::configuration::End;
 use crate::testbed::stream::contract;
 use crate::testbed::{
-    Answer, Bed, Hosting, LinkSpec, Network, NetworkSpec, Options, Order, Pair, Place, Privilege, RoleId,
-    Through, Wait, driver,
+    Answer, Bed, Conditions, Hosting, LinkSpec, Network, NetworkSpec, Options, Order, Pair, Peer, Place,
+    Privilege, RoleId, Through, Wait, Wanted, driver,
 };
 use punctual_host::config::Driver;
 
@@ -118,15 +117,15 @@ fn a_pair_works_over_machines() {
         let port = ready.recv().expect("it listens");
         let near = Place { namespace: Some(network.hosts[0].namespace.path()), cpu: None };
         let peer = Peer { address: format!("{address}:{port}"), rate: Some(link.rate) };
-        let conditions = Conditions {
+        let wanted = Wanted {
             quick: true,
             smoke: false,
             directory: std::env::temp_dir(),
-            real_time: false,
             progress: false,
-            driver,
+            driver: Some(driver),
             peer: Some(peer),
         };
+        let conditions = Conditions { wanted, real_time: false, driver };
         near.within(|| every_way(&Bed { link, pinned: true }, &conditions))
             .unwrap_or_else(|error| panic!("{driver:?}: {error:#}"));
         over.store(true, Ordering::Relaxed);
