@@ -216,25 +216,19 @@ fn checks(streams: &[StreamOutcome], refused: &Refused, finished: &[Finished]) -
     for stream in streams.iter().filter(|stream| stream.promised_ms.is_some()) {
         let (name, figures) = (stream.name, &stream.punctual);
         let missed = figures.unexcused() as f64;
-        checks.push(Check::at_most(
-            format!("{name}: messages late, lost or refused (conforming) outside platform holes"),
-            missed,
-            0.0,
-        ));
-        checks.push(Check::at_most(
-            format!("{name}: messages that were not what was sent"),
-            figures.damaged as f64,
-            0.0,
-        ));
-        checks.push(Check::at_least(
-            format!("{name}: delivered rate against min(offered, reserved)"),
-            figures.delivered_ratio,
-            DELIVERED_RATIO_MIN,
-        ));
+        let late = format!("{name}: messages late, lost or refused (conforming) outside platform holes");
+        let damaged = format!("{name}: messages that were not what was sent");
+        let rate = format!("{name}: delivered rate against min(offered, reserved)");
+        checks.extend([
+            Check::at_most(late, missed, 0.0),
+            Check::at_most(damaged, figures.damaged as f64, 0.0),
+            Check::at_least(rate, figures.delivered_ratio, DELIVERED_RATIO_MIN),
+        ]);
     }
-    let whole = film_frames(finished);
-    checks.push(Check::at_least("video: frames of the film received byte for byte", whole.0, whole.1));
-    checks.push(Check::at_least("a channel too many is refused", f64::from(u8::from(refused.refused)), 1.0));
+    let (whole, all) = film_frames(finished);
+    checks.push(Check::at_least("video: frames of the film received byte for byte", whole, all));
+    let refused = f64::from(u8::from(refused.refused));
+    checks.push(Check::at_least("a channel too many is refused", refused, 1.0));
     checks
 }
 

@@ -37,7 +37,7 @@ impl LiveTable {
     }
 
     /// Draws the figures of all tracks; it is the turn of one of them.
-    pub fn show(&mut self, tracks: [&Track; 3], turn: usize, excuses: &Excuses) {
+    pub fn show(&mut self, tracks: &[Track; 3], turn: usize, excuses: &Excuses) {
         if !self.show {
             return;
         }
@@ -57,7 +57,7 @@ impl LiveTable {
         }
     }
 
-    fn draw(&mut self, tracks: [&Track; 3], turn: usize, excuses: &Excuses) {
+    fn draw(&mut self, tracks: &[Track; 3], turn: usize, excuses: &Excuses) {
         let seconds = now().since(self.begun).as_secs_f64();
         let mut text = format!("{seconds:5.1} s   now: {}\n", tracks[turn].system().name());
         text += &rows(tracks, excuses).text();
@@ -79,9 +79,9 @@ impl LiveTable {
 pub const COLUMNS: [&str; 10] =
     ["stream", "bound", "through", "p50 ms", "p99", "max", "missed", "in holes", "policed", "Mbit/s"];
 
-fn rows(tracks: [&Track; 3], excuses: &Excuses) -> Table {
+fn rows(tracks: &[Track; 3], excuses: &Excuses) -> Table {
     let mut table = Table::new(&COLUMNS).with_words(3);
-    let views = tracks.map(|track| track.views(excuses));
+    let views = tracks.each_ref().map(|track| track.views(excuses));
     for (index, (spec, _)) in views[0].iter().enumerate() {
         let promised = spec.deadline();
         for (track, views) in tracks.iter().zip(&views) {

@@ -112,9 +112,7 @@ const FAST_COSTS: &str = "[processor.costs]\nsend_message = \"100ns\"\nsend_pack
 /// (latency in us, share of samples above it), without what holes explain.
 fn exceedance(side: &Side, excuses: &Excuses) -> Vec<(f64, f64)> {
     let mut latencies = Latencies::default();
-    side.samples()
-        .filter(|sample| !sample.is_excused(excuses))
-        .for_each(|sample| latencies.record(sample.span));
+    side.clean_spans(excuses).for_each(|span| latencies.record(span));
     latencies.exceedance(0).into_iter().map(|(ms, share)| (ms * 1e3, share)).collect()
 }
 

@@ -178,11 +178,15 @@ fn compared(measured: &mut Measured, contenders: &[Contender], excuses: &Excuses
     }
 }
 
+/// What no hole touches, in us.
+fn micros<'a>(side: &'a Side, excuses: &'a Excuses) -> impl Iterator<Item = f64> + 'a {
+    side.clean_spans(excuses).map(|span| span.0 as f64 / 1e3)
+}
+
 /// Figure 7 as bars: how many round trips at which latency, world by world.
 fn bars(contenders: &[Contender], excuses: &Excuses) -> Vec<Vec<Bars>> {
     let panel = |(world, title): (usize, &str), colour: usize| {
-        let samples = contenders.get(world)?.sides[0].samples();
-        let spans = samples.filter(|one| !one.is_excused(excuses)).map(|one| one.span.0 as f64 / 1e3);
+        let spans = micros(&contenders.get(world)?.sides[0], excuses);
         Some(Bars::histogram(title, "round trip, us", spans, (BAR_US, LAST_BAR_US, colour)))
     };
     let soft =
@@ -196,12 +200,8 @@ fn bars(contenders: &[Contender], excuses: &Excuses) -> Vec<Vec<Bars>> {
 /// Figure 7: how many samples at which latency.
 fn plot(contenders: &[Contender], excuses: &Excuses) -> Plot {
     let counts = |side: &Side| {
-        let mut counts = std::collections::BTreeMap::new();
-        for sample in side.samples().filter(|sample| !sample.is_excused(excuses)) {
-            let bar = (sample.span.as_u64() as f64 / 1e3 / BAR_US) as u64;
-            *counts.entry(bar).or_insert(0u32) += 1;
-        }
-        counts.into_iter().map(|(bar, count)| ((bar as f64 + 0.5) * BAR_US, f64::from(count)))
+        let bars = Bars::histogram("", "", micros(side, excuses), (BAR_US, f64::MAX, 0)).bars;
+        bars.into_iter().map(|bar| ((bar.span.0 + bar.span.1) / 2.0, bar.height))
     };
     let worlds = contenders.iter().enumerate().filter(|(world, _)| *world != AGAIN);
     let series = worlds.enumerate().map(|(colour, (world, contender))| {

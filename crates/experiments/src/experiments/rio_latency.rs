@@ -154,8 +154,8 @@ fn bars(contenders: &[Contender], bulk: &BulkRates, excuses: &Excuses) -> Vec<Ve
     let worlds = || [PLAIN, TUNED, PUNCTUAL].into_iter().enumerate();
     let histograms = |load: usize| -> Vec<Bars> {
         let panel = |(colour, world): (usize, usize)| {
-            let samples = contenders[world].sides[load].samples();
-            let spans = samples.filter(|one| !one.is_excused(excuses)).map(|one| one.span.0 as f64 / 1e6);
+            let spans = contenders[world].sides[load].clean_spans(excuses);
+            let spans = spans.map(|span| span.0 as f64 / 1e6);
             let title = format!("{}, {}", contenders[world].name, LOADS[load]);
             Bars::histogram(&title, "round trip, ms", spans, (BAR_MS, LAST_BAR_MS, colour))
         };

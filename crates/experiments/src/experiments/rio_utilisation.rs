@@ -54,8 +54,7 @@ fn judge(contenders: &[Contender], loads: &[f64], excuses: &Excuses) -> Measured
         for (world, contender) in contenders.iter().enumerate() {
             let side = &contender.sides[index];
             let (name, lost) = (contender.name, contender.lost[index]);
-            let clean = side.samples().filter(|sample| !sample.is_excused(excuses));
-            let late = clean.filter(|sample| sample.span > BOUND).count() as f64 + lost as f64;
+            let late = side.clean_spans(excuses).filter(|span| *span > BOUND).count() as f64 + lost as f64;
             let late_share = |samples: usize| late / (samples as f64 + lost as f64).max(1.0);
             let first = json!({ "load": load, "world": name });
             let clean = measured

@@ -98,7 +98,7 @@ impl Worlds {
                 for (name, arrivals) in &point.set {
                     track.set_arrivals(name, arrivals.clone());
                 }
-                let slice = track.slice(sweep.slice, |_| true, |_| ())?;
+                let slice = track.slice(sweep.slice, |_| true)?;
                 windows.push(slice.from, slice.until);
             }
             windows.push(of_point);

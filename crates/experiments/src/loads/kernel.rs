@@ -12,7 +12,7 @@ use punctual_os::clock::{duration, now};
 use punctual_os::namespaces::Namespace;
 use rustix::net::sockopt::{set_ip_tos, set_socket_recv_buffer_size};
 
-use super::{Inlet, Offered, Outlet};
+use super::{Inlet, Offered, Outlet, is_passing};
 
 /// Payload of a datagram, as Punctual's default.
 pub const FRAGMENT_BYTES: usize = 1_400;
@@ -201,9 +201,7 @@ impl Inlet for KernelInlet {
                         return Ok(true);
                     }
                 }
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error.into()),
             }
         }

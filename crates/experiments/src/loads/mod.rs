@@ -23,6 +23,8 @@ pub mod source;
 pub mod stream;
 pub mod wait;
 
+use std::io;
+
 use punctual_analysis::Instant;
 use punctual_os::realtime::RealTimeError;
 use serde::{Deserialize, Serialize};
@@ -62,6 +64,11 @@ pub trait Inlet: Send {
     /// # Errors
     /// If the stream is broken for good.
     fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool>;
+}
+
+/// Whether an error of a socket passes by itself: nothing is there yet, or a signal came.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
 /// In which class a load's thread runs.

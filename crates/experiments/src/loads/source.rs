@@ -46,24 +46,13 @@ impl Sending {
         Self { outlet, stream, content, regulator, next: 0, log: Vec::new(), live, buffer }
     }
 
-    /// Offers the next message. One that is not taken is logged as such and skipped.
+    /// Offers the next message. One that is not taken is logged as such and skipped, or where `waits` neither.
     ///
     /// # Errors
     /// If the stream is broken.
-    pub fn offer(&mut self) -> anyhow::Result<Offered> {
+    pub fn offer(&mut self, waits: bool) -> anyhow::Result<Offered> {
         let (offered, sent) = self.try_offer(self.next)?;
-        self.next += 1;
-        self.record(sent);
-        Ok(offered)
-    }
-
-    /// Offers the next message; one that is not taken is neither logged nor skipped.
-    ///
-    /// # Errors
-    /// If the stream is broken.
-    pub fn offer_until_taken(&mut self) -> anyhow::Result<Offered> {
-        let (offered, sent) = self.try_offer(self.next)?;
-        if offered == Offered::Taken {
+        if !waits || offered == Offered::Taken {
             self.next += 1;
             self.record(sent);
         }
@@ -145,10 +134,10 @@ fn run(mut sending: Sending, arrivals: Arrivals, from: Instant, until: Instant) 
             }
             Some(due) => {
                 sleep_attentively(due);
-                sending.offer()?;
+                sending.offer(false)?;
             }
             None => {
-                if sending.offer_until_taken()? == Offered::Full {
+                if sending.offer(true)? == Offered::Full {
                     sleep_until(now() + FULL_WAIT);
                     continue;
                 }

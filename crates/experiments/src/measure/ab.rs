@@ -4,6 +4,7 @@
 //! A'/A is no difference. The half-width comes from a bootstrap over *rounds* (one block of each side): samples of
 //! one block share the machine's mood, so they are drawn together.
 
+use punctual_analysis::Nanos;
 use serde::Serialize;
 
 use super::samples::{Moments, Sample, Statistic};
@@ -61,6 +62,11 @@ impl Side {
     /// Every sample, in order.
     pub fn samples(&self) -> impl Iterator<Item = &Sample> {
         self.blocks.iter().flatten()
+    }
+
+    /// What no hole touches, in order.
+    pub fn clean_spans(&self, excuses: &Excuses) -> impl Iterator<Item = Nanos> {
+        self.samples().filter(|sample| !sample.is_excused(excuses)).map(|sample| sample.span)
     }
 
     /// Its figures.
@@ -164,7 +170,7 @@ impl Random {
 
 #[cfg(test)]
 mod tests {
-    use punctual_analysis::{Instant, Nanos, Ppm};
+    use punctual_analysis::{Instant, Ppm};
 
     use super::*;
     use crate::excuse::Hole;

@@ -57,33 +57,9 @@ pub enum Order {
         hosting: Hosting,
     },
     /// Answer each message with its own bytes.
-    Echo {
-        /// Its number.
-        role: RoleId,
-        /// Through what requests come.
-        through: Through,
-        /// For engines: where answers go to (`port@host`) and under which contract.
-        answers: Option<(String, Contract)>,
-        /// How the server waits.
-        wait: Wait,
-        /// Its class.
-        class: Class,
-        /// Longest message.
-        bytes_max: u32,
-    },
+    Echo(Echo),
     /// Take messages and count them.
-    Sink {
-        /// Its number.
-        role: RoleId,
-        /// Through what they come.
-        through: Through,
-        /// Whether a guaranteed channel is awaited.
-        guaranteed: bool,
-        /// Its class.
-        class: Class,
-        /// Longest message.
-        bytes_max: u32,
-    },
+    Sink(Sink),
     /// What a sink has taken until now, or how an echo server fares.
     Counted {
         /// Which.
@@ -94,6 +70,38 @@ pub enum Order {
         /// Which.
         role: RoleId,
     },
+}
+
+/// An echo server that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Echo {
+    /// Its number.
+    pub role: RoleId,
+    /// Through what requests come.
+    pub through: Through,
+    /// For engines: where answers go to (`port@host`) and under which contract.
+    pub answers: Option<(String, Contract)>,
+    /// How the server waits.
+    pub wait: Wait,
+    /// Its class.
+    pub class: Class,
+    /// Longest message.
+    pub bytes_max: u32,
+}
+
+/// A sink that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sink {
+    /// Its number.
+    pub role: RoleId,
+    /// Through what messages come.
+    pub through: Through,
+    /// Whether a guaranteed channel is awaited.
+    pub guaranteed: bool,
+    /// Its class.
+    pub class: Class,
+    /// Longest message.
+    pub bytes_max: u32,
 }
 
 /// What came of an order.

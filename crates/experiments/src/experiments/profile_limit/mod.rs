@@ -147,15 +147,11 @@ fn record(found: &mut Measured, run: &Run) {
         "handlers_demoted": carried.handlers_demoted, "which_stage": stage, "evidence": carried.evidence,
         "unexcused_when": carried.unexcused_when,
     }));
-    found.table.rows.push(vec![
-        channels.to_string(),
-        if *admission { "edf" } else { "off" }.into(),
-        format!("{seconds:.1}"),
-        carried.messages.to_string(),
-        carried.late.to_string(),
-        carried.unexcused.to_string(),
-        stage,
-    ]);
+    let policy = if *admission { "edf" } else { "off" };
+    let counts = [*channels as u64, carried.messages, carried.late, carried.unexcused];
+    let [channels, messages, late, unexcused] = counts.map(|count| count.to_string());
+    let seconds = format!("{seconds:.1}");
+    found.table.rows.push(vec![channels, policy.into(), seconds, messages, late, unexcused, stage]);
     // What breaks without admission says nothing about the holes' share.
     if *admission {
         found.samples += carried.messages;

@@ -13,6 +13,7 @@ use super::{Remote, serve};
 use crate::loads::call::{Ask, Plan, SocketCaller};
 use crate::loads::{Caller, Class, Outlet};
 use crate::testbed::configuration::End;
+use crate::testbed::orders::Echo;
 use crate::testbed::stream::contract;
 use crate::testbed::{
     Answer, Bed, Conditions, Hosting, LinkSpec, Network, NetworkSpec, Options, Order, Pair, Peer, Place,
@@ -43,14 +44,14 @@ fn roles_are_started_there_and_end_with_the_connection() {
     let error = remote.ends().expect_err("loopback is no link").to_string();
     assert!(error.contains("this very machine"), "{error}");
     let port = own_port();
-    let echo = Order::Echo {
+    let echo = Order::Echo(Echo {
         role: 1,
         through: Through::Kernel { port },
         answers: None,
         wait: Wait::Block,
         class: Class::Ordinary,
         bytes_max: 100,
-    };
+    });
     assert_eq!(remote.order(&echo).expect("heard"), Answer::Done);
     let server = std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
     let mut caller = SocketCaller::new(server, Wait::Block).expect("a socket");
