@@ -161,8 +161,8 @@ fn plot(networks: &[Point], owns: &[Point], schedulers: Vec<(f64, f64)>) -> Plot
     let line = |name: &str, colour, dashed, points: &[Point], y: fn(&Point) -> f64| {
         Series::new(name, colour, points.iter().map(|p| (p.found.channels as f64, y(p)))).dashed(dashed)
     };
-    let (bytes, packet): (fn(&Point) -> f64, fn(&Point) -> f64) =
-        (|p| p.found.bytes_per_hop, |p| p.found.packet_ns);
+    let bytes = |p: &Point| p.found.bytes_per_hop;
+    let packet = |p: &Point| p.found.packet_ns;
     let signals = "signals of a node a second (network grows)";
     let series = [
         line("to establish, us (network grows)", 0, false, networks, Point::establish_us),

@@ -17,17 +17,18 @@ impl Hogs {
     pub fn start(count: usize) -> std::io::Result<Self> {
         let hog = |number| {
             let name = format!("hog-{number}");
-            Background::start(&Place::default(), &name, Class::Ordinary, |stop| Ok(burn(stop)))
+            Background::start(&Place::default(), &name, Class::Ordinary, burn)
         };
         Ok(Self { _threads: (0..count).map(hog).collect::<Result<_, _>>()? })
     }
 }
 
-fn burn(stop: &AtomicBool) {
+fn burn(stop: &AtomicBool) -> anyhow::Result<()> {
     let sink = AtomicU64::new(0);
     while !stop.load(Ordering::Relaxed) {
         for round in 0..1_000 {
             sink.fetch_add(round, Ordering::Relaxed);
         }
     }
+    Ok(())
 }
