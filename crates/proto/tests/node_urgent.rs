@@ -47,8 +47,9 @@ fn arrive(world: &mut World, port: Port, bytes: &[u8]) {
 fn unit(world: &mut World) -> Option<WorkKind> {
     let (node, now) = (&mut world.nodes[FORWARDER], world.now);
     let work = node.begin_work(now)?;
+    let kind = work.kind;
     node.finish_work(work, now);
-    Some(work.kind)
+    Some(kind)
 }
 
 /// Hosts whose neighbours are silent: the forwarder's signalling has its whole budget.
