@@ -70,7 +70,7 @@ impl Stages {
         stages.iter_mut().zip(&terms.bounds).for_each(|(stage, most)| stage.bound = *most);
         match self.taking {
             Taking::Share => {}
-            Taking::More => stages[0].bound = stages[0].bound + Nanos(1),
+            Taking::More => stages[0].bound += Nanos(1),
             Taking::Fewer => drop(stages.pop()),
         }
         stages
