@@ -55,6 +55,11 @@ impl Equivalents {
         toml::from_str(&text).map_err(|cause| Error::Equivalent { path: path.into(), cause })
     }
 
+    /// All of them, as listed.
+    pub fn entries(&self) -> &[Equivalent] {
+        &self.equivalent
+    }
+
     /// What the list says of `mutant`.
     pub fn of(&self, mutant: &Mutant) -> Option<&Equivalent> {
         self.equivalent.iter().find(|entry| entry.is(mutant))

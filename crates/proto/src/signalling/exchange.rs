@@ -93,7 +93,13 @@ impl Signalling {
         }
     }
 
-    fn on_message(&mut self, link: LinkId, message: Message, now: Instant, resources: &mut dyn Resources) {
+    pub(super) fn on_message(
+        &mut self,
+        link: LinkId,
+        message: Message,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
         match message {
             Message::Create(create) => self.on_create(link, create, now, resources),
             Message::Probed { path, route, user, answer } => {
