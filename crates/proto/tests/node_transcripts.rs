@@ -78,6 +78,9 @@ fn senders_beyond_their_contracts() {
         s.run(30);
     }
     s.run(100);
+    // More than is taken out of a ring at once.
+    channels.iter().for_each(|channel| s.send(*channel, &[1_500; 40]));
+    s.run(400);
     s.status();
     s.is_as_written("policing");
 }
@@ -110,6 +113,8 @@ fn packets_that_are_lost_repeated_late_or_forged() {
                 s.world.inject(1, LinkId(0), Port::Data, &bytes);
                 s.world.inject(1, LinkId(1), Port::Data, &bytes);
                 s.world.inject(1, LinkId(0), Port::Data, &bytes[..40]);
+                bytes[0] ^= 1;
+                s.world.inject(1, LinkId(0), Port::Data, &bytes);
             }
         }
         s.flush();
@@ -187,10 +192,32 @@ fn best_effort_beside_a_channel() {
         }
         s.run(8);
         while inbox.recv(|bytes, info| {
-            let line = format!("  bulk reads {} B, {}", bytes.len(), common::script::trimmed(&info));
+            let line = format!("  bulk reads {} B, {}", bytes.len(), common::written::trimmed(&info));
             s.text += &(line + "\n");
         }) {}
     }
+    s.status();
+    // All that h1 has sent comes once more, at once.
+    let kept: std::rc::Rc<std::cell::RefCell<Vec<Vec<u8>>>> = std::rc::Rc::default();
+    let copies = kept.clone();
+    s.world.tap = Some(Box::new(move |node, port, bytes| {
+        if node == 1 && port == Port::Data {
+            copies.borrow_mut().push(bytes.clone());
+        }
+        true
+    }));
+    s.run(20);
+    s.world.tap = None;
+    let packets: Vec<Vec<u8>> = kept.borrow().iter().cycle().take(900).cloned().collect();
+    for bytes in packets {
+        let (frame, now) = (s.world.pool.frame(&bytes), s.world.now);
+        s.world.nodes[2].handle_frame(LinkId(0), Port::Data, now, frame, now);
+        let room = s.world.nodes[2].has_best_effort_room(LinkId(0));
+        s.text += if room { "." } else { "-" };
+    }
+    s.say("");
+    s.status();
+    s.run(2);
     s.status();
     let now = s.world.now;
     flows.iter().for_each(|(flow, _)| s.world.nodes[0].close(*flow, now).expect("it is open"));
@@ -230,6 +257,32 @@ fn grants_and_refusals_of_each_policy() {
         s.status();
         s.is_as_written(&format!("grants_{}_{}", cpu.name, link.name));
     }
+}
+
+/// Three hosts whose links have 40, 10 and 40 Mbit/s: what the way refuses and offers, to who asks and to who only wants to know.
+#[test]
+fn offers_of_a_way() {
+    let mut s = script(4, |index, config| {
+        config.cpu.quantum_packets = 1 + index as u32;
+        let slow = config.links.iter_mut().filter(|link| (index, &*link.name) == (1, "right"));
+        slow.for_each(|link| (link.rate, link.propagation_max) = (BitRate(10_000_000), MS(2)));
+    });
+    let _ = s.world.nodes[3].listen_with(name("in"), Nanos::from_micros(300));
+    for round in 0..3 {
+        for (number, wanted) in
+            [contract(9_000, 40, 2, 10), contract(1_000, 400, 1, 6), contract(30_000, 10, 1, 100)]
+                .into_iter()
+                .enumerate()
+        {
+            s.ask(0, "in@h4", wanted, (round + number) % 2 == 0);
+            s.run(130);
+        }
+    }
+    s.ask(0, "in@h4", contract(9_000, 120, 1, 200), false);
+    s.ask(0, "in@h4", contract(9_000, 120, 1, 200), true);
+    s.run(300);
+    s.status();
+    s.is_as_written("offers");
 }
 
 /// Who is not there, does not want, does not answer, asks for itself, goes away, or stops.

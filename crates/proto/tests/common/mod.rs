@@ -7,6 +7,7 @@ pub mod hops;
 mod line;
 pub mod rate;
 pub mod script;
+pub mod written;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -392,7 +393,7 @@ impl World {
             let mut active = false;
             while let Some(work) = self.nodes[index].begin_work(self.now) {
                 if let Some(tape) = &mut self.tape {
-                    tape.push(script::work(self.now, index, &work));
+                    tape.push(script::work(self.now, index, &work, self.nodes[index].costs()));
                 }
                 self.nodes[index].finish_work(work, self.now);
                 // A processor's turn may end here.

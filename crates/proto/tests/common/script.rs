@@ -1,23 +1,24 @@
 //! What a world does, written down: every unit of work, every packet, every word to an application, and what hosts say of
 //! themselves in the end. Tests compare it with what was written when somebody had read it.
 
-use std::fmt::Debug;
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use punctual_proto::api::{Event, OpenRequest, Port, UserId, Work};
+use punctual_proto::config::CpuCosts;
 use punctual_proto::ids::{Address, ChannelId, LinkId};
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{Contract, Instant, Nanos};
 
+use super::written::{self, trimmed};
 use super::{TestInbox, TestOutbox, World, name};
 
 /// When worlds begin.
 const START: Instant = Instant(1_000_000_000);
 
 /// A unit of work, as a line.
-pub fn work(now: Instant, node: usize, work: &Work) -> String {
-    format!("{} h{} {}", now.since(START).0, node + 1, trimmed(work))
+pub fn work(now: Instant, node: usize, work: &Work, costs: &CpuCosts) -> String {
+    let declared = work.declared_cost(costs).0;
+    format!("{} h{} {}, {declared} ns", now.since(START).0, node + 1, trimmed(work))
 }
 
 /// A packet that a driver was given, as a line.
@@ -39,17 +40,6 @@ pub fn packet(now: Instant, node: usize, link: LinkId, port: Port, bytes: &[u8])
         line += if is { word } else { "" };
     }
     line
-}
-
-/// `Debug` without fields that are nothing.
-pub fn trimmed(value: &impl Debug) -> String {
-    let text = format!("{value:?}");
-    let is_nothing = |field: &&str| {
-        let (_, value) = field.split_once(": ").unwrap_or(("", field));
-        let plain = !field.contains(['{', '}', '[', ']', '(', ')']);
-        plain && matches!(value, "0" | "false" | "None")
-    };
-    text.split(", ").filter(|field| !is_nothing(field)).collect::<Vec<_>>().join(", ")
 }
 
 /// A channel of a script.
@@ -267,25 +257,8 @@ impl Script {
         }
     }
 
-    /// Compares what was written with `transcripts/NAME.txt`; `PUNCTUAL_PIN=1` writes that anew.
+    /// Compares what was written with `transcripts/NAME.txt`.
     pub fn is_as_written(&self, name: &str) {
-        let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/transcripts/{name}.txt"));
-        if std::env::var_os("PUNCTUAL_PIN").is_some() {
-            std::fs::write(&file, &self.text).expect("it can be written");
-        }
-        let before = std::fs::read_to_string(&file).expect("it was written");
-        for (number, (before, now)) in before.lines().zip(self.text.lines()).enumerate() {
-            assert_eq!(
-                before,
-                now,
-                "{name}.txt:{}: if that is meant, look at the whole difference after PUNCTUAL_PIN=1",
-                number + 1
-            );
-        }
-        assert_eq!(
-            before.lines().count(),
-            self.text.lines().count(),
-            "{name}.txt: one ends before the other"
-        );
+        written::is_as_written(name, &self.text);
     }
 }
