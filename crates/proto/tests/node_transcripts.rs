@@ -8,10 +8,11 @@ use common::rate::TRIED;
 use common::script::Script;
 use common::{Slow, TestInbox, TestOutbox, World, line_config, name};
 use punctual_analysis::{Activation, Horizon, Ppb, Statistical};
-use punctual_proto::api::{CloseReason, Port, UserId};
-use punctual_proto::config::{Admission, Interference, NodeConfig, RunPolicy};
+use punctual_proto::api::{CloseReason, Port, UserId, WorkKind};
+use punctual_proto::config::{Admission, Interference, NodeConfig, Pacing, RunPolicy};
 use punctual_proto::ids::LinkId;
-use punctual_proto::{BitRate, Contract, Delivery, Late, Nanos, Policing, Ppm, Rate};
+use punctual_proto::signalling::SplitMix64;
+use punctual_proto::{BitRate, Contract, Delivery, Instant, Late, Nanos, Policing, Ppm, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -482,4 +483,118 @@ fn a_receiver_that_does_not_read_and_a_host_that_restarts() {
     s.run(2_500);
     s.status();
     s.is_as_written("restart");
+}
+
+/// Links whose adapters say what has left, one packet a millisecond, with windows of one packet and of three.
+#[test]
+fn links_that_are_paced_by_completions() {
+    let mut s = script(3, |index, config| {
+        for link in &mut config.links {
+            (link.pace, link.pipeline_depth) = (Pacing::Completion, if index == 1 { 1 } else { 3 });
+            link.rate = BitRate(12_000_000);
+        }
+    });
+    s.completions = Some(vec![vec![0], vec![0, 0], vec![0]]);
+    s.run(50);
+    let channels = [s.open(0, 2, contract(3_000, 50, 2, 80)), s.open(0, 2, contract(300, 100, 1, 40))];
+    for _ in 0..4 {
+        channels.iter().zip([3_000, 300]).for_each(|(channel, bytes)| s.send(*channel, &[bytes, bytes]));
+        let now = s.world.now;
+        s.world.nodes[0].handle_full(LinkId(0), now);
+        s.run(15);
+    }
+    s.run(30);
+    s.status();
+    s.is_as_written("completions");
+}
+
+/// Admission is decided by somebody else: each question is taken, answered later, and given back; one is closed meanwhile.
+#[test]
+fn decisions_that_are_made_elsewhere() {
+    let mut s = script(2, |_, _| {});
+    s.world.nodes[0].decide_elsewhere();
+    let _ = s.world.nodes[1].listen(name("in"));
+    for number in 0..6 {
+        let wanted = [contract(9_000, 100, 2, 12), contract(1_000, 100, 1, 4), contract(20_000, 20, 1, 40)]
+            [number % 3];
+        s.ask(0, "in@h2", wanted, number == 3);
+    }
+    let (closing, now) = (s.source(2), s.world.now);
+    let closed = s.world.nodes[0].close(closing, now);
+    s.say(&format!("closed: {closed:?}"));
+    for _ in 0..60 {
+        s.run(4);
+        let deciding = s.world.nodes[0].is_deciding();
+        let Some(decision) = s.world.nodes[0].poll_decision() else { continue };
+        let more = s.world.nodes[0].poll_decision().is_some();
+        s.say(&format!("deciding {deciding}, more {more}"));
+        s.run(2);
+        let mut clock = 0;
+        let decided = decision.decide(|| {
+            clock += 7;
+            Instant(clock)
+        });
+        let now = s.world.now;
+        s.world.nodes[0].handle_decided(decided, now);
+    }
+    s.status();
+    s.is_as_written("elsewhere");
+}
+
+/// What the host says of its processor: units that took longer than assumed, rest, late wake-ups, standstills; and what a
+/// program beside us sends by the link.
+#[test]
+fn a_processor_that_is_watched() {
+    let mut s = script(2, |_, _| {});
+    let channel = s.open(0, 1, contract(1_000, 100, 1, 20));
+    let mut random = SplitMix64::new(3);
+    let kinds =
+        [WorkKind::Send, WorkKind::Forward, WorkKind::Receive, WorkKind::BestEffort, WorkKind::Signalling];
+    for round in 0..40 {
+        s.send(channel, &[1_000]);
+        for _ in 0..12 {
+            let (kind, assumed) = (kinds[random.below(5) as usize], Nanos(5_000 + random.below(30_000)));
+            let times = if random.below(9) == 0 { 3 } else { 1 };
+            let took = Nanos(random.below(assumed.0 * times));
+            let now = s.world.now;
+            s.world.nodes[0].record_unit(random.below(6) as u32, kind, took, assumed, now);
+            match random.below(4) {
+                0 => s.world.nodes[0].record_idle(Nanos(random.below(2_000_000))),
+                1 => s.world.nodes[0].record_wake(Nanos(random.below(300_000)), now),
+                _ => {}
+            }
+        }
+        if round > 25 {
+            let now = s.world.now;
+            s.world.nodes[0].record_wake(MS(3), now);
+            s.world.nodes[0].record_standstill(MS(round), now);
+            s.world.nodes[0].handle_foreign_traffic(LinkId(0), BitRate(7_000_000));
+        }
+        s.run(10);
+        if round % 13 == 12 {
+            s.status();
+        }
+    }
+    s.run(3_000);
+    s.status();
+    s.is_as_written("watched");
+}
+
+/// The source, the forwarder and the sink stand still in turn, for as long as half a deadline and for longer.
+#[test]
+fn hosts_that_stand_still_beside_a_hard_channel() {
+    let mut s = script(3, |_, _| {});
+    let channel = s.open(0, 2, contract(2_000, 100, 2, 30));
+    for host in 0..3 {
+        for span in [14, 45] {
+            s.world.still = Some((host, s.world.now + MS(span)));
+            for _ in 0..7 {
+                s.send(channel, &[2_000]);
+                s.run(10);
+            }
+        }
+    }
+    s.run(1_000);
+    s.status();
+    s.is_as_written("still");
 }
