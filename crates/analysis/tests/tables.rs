@@ -502,3 +502,58 @@ fn shares_of_the_kernel_that_follow() {
     }
     table.is_as_written("following");
 }
+
+#[test]
+fn what_contracts_may_say() {
+    type Change = fn(&mut Contract, u64);
+    const KEYS: &[(&str, Change)] = &[
+        ("bytes", |c, n| c.message_bytes_max = n as u32),
+        ("burst", |c, n| c.burst_messages_max = n as u32),
+        ("deadline", |c, n| c.deadline = Nanos(n)),
+        ("interval", |c, n| c.rate_max = Rate::every(Nanos(n)).unwrap_or(c.rate_max)),
+        ("jitter", |c, n| c.jitter = Some(Nanos(n))),
+        ("low latency", |c, n| {
+            c.activation = Activation::LowLatency { interarrival: Nanos(n), packets: (n % 3) as u32 };
+        }),
+        ("periodic", |c, n| {
+            c.activation = Activation::Periodic { period: Nanos(n), packets: (n % 3) as u32 };
+        }),
+        ("mean", |c, n| {
+            let Some(mean_rate) = Rate::every(Nanos(n)) else { return };
+            let miss_ratio = Ppb::new(5).expect("a ratio");
+            c.statistical = Some(Statistical { mean_rate, mean_over: MS(900), miss_ratio });
+        }),
+        ("mean over", |c, n| {
+            let (mean_rate, miss_ratio) =
+                (Rate::every(MS(30)).expect("a rate"), Ppb::new(7).expect("a ratio"));
+            c.statistical = Some(Statistical { mean_rate, mean_over: Nanos(n), miss_ratio });
+        }),
+    ];
+    let mut table = Table::default();
+    for (key, change) in KEYS {
+        for base in [
+            1,
+            2,
+            99,
+            1_000,
+            9_999,
+            10_000,
+            65_535,
+            1_000_000,
+            10_000_000,
+            50_000_000,
+            1 << 24,
+            3_600_000_000_000,
+        ] {
+            for number in [base - 1, base, base + 1] {
+                let mut contract = contract(2_000, MS(10), 2, MS(50));
+                change(&mut contract, number);
+                let answer = contract.validate().map_err(|error| error.to_string());
+                let spans =
+                    (contract.policed_interval(), contract.jitter_allowance(), contract.early_service());
+                table.row(&format!("{key} = {number}"), &(answer, spans, contract.guarantee()));
+            }
+        }
+    }
+    table.is_as_written("validity");
+}
