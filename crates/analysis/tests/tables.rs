@@ -65,8 +65,11 @@ impl Table {
 
 fn model(dice: &mut Dice, walk: u64) -> StageModel {
     let unit = dice.between(1_000, 400_000);
-    let blocking =
-        if walk % 2 == 0 { Blocking::Pipeline(unit) } else { Blocking::LargestUnit { best_effort: unit } };
+    let blocking = if walk.is_multiple_of(2) {
+        Blocking::Pipeline(unit)
+    } else {
+        Blocking::LargestUnit { best_effort: unit }
+    };
     let interference = Interference { sigma: dice.between(0, 300_000), rho: Ppm(dice.below(80_000) as u32) };
     StageModel { blocking, interference, utilisation_limit: Ppm(600_000 + dice.below(350_000) as u32) }
 }
@@ -262,7 +265,7 @@ fn plans_and_what_would_mend_them() {
         let processor = Processor { model, release_latency: US(100), beside: &beside[..seed as usize % 2] };
         let planned = plan::plan(&flows, processor);
         table.row(&format!("{seed}"), &planned);
-        if let Ok(planned) = planned.as_ref().map(|plan| plan.clone()) {
+        if let Ok(planned) = planned.clone() {
             table.row("  remedy", &plan::remedy(&flows, &planned, processor));
         }
     }

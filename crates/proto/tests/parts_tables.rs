@@ -39,9 +39,9 @@ fn link_parameters(number: u64) -> LinkParameters {
     LinkParameters {
         rate: BitRate(80_000_000),
         mtu_wire_bytes: 1_500,
-        best_effort_wire_bytes: if number % 3 == 0 { 700 } else { 1_500 },
+        best_effort_wire_bytes: if number.is_multiple_of(3) { 700 } else { 1_500 },
         pipeline_depth: 1 + (number % 4) as u32,
-        pace: if number % 2 == 0 { Pacing::Clock } else { Pacing::Completion },
+        pace: if number.is_multiple_of(2) { Pacing::Clock } else { Pacing::Completion },
         interference: Interference { sigma: Nanos(40 * US), rho: Ppm(30_000 * (number % 3) as u32) },
         best_effort_flow_cap: [Ppm::ONE, Ppm(300_000)][number as usize / 2 % 2],
         best_effort_cap: [Ppm::ONE, Ppm(500_000)][number as usize / 4 % 2],
