@@ -7,6 +7,7 @@ pub mod hops;
 mod line;
 pub mod rate;
 pub mod script;
+pub mod story;
 pub mod written;
 
 use std::cell::RefCell;
