@@ -398,6 +398,31 @@ mod tests {
         }
     }
 
+    /// What a later packet tells again is as young as that packet: a worse one does not take its place before its time.
+    #[test]
+    fn what_is_told_again_is_young_again() {
+        let age = CLOCK_BOUND_AGE_MAX.0;
+        for lower in [true, false] {
+            let mut filter = ClockFilter::new(Nanos::ZERO, Ppm(0));
+            let tell = |filter: &mut ClockFilter, at: u64, late: u64| match lower {
+                true => filter.heard(Instant(at), Instant(at + late)),
+                false => filter.echoed(Instant(at), Instant(at + late)),
+            };
+            let known = |filter: &ClockFilter| match lower {
+                true => filter.lower.map(|bound| bound.offset_ns),
+                false => filter.upper.map(|bound| -bound.offset_ns),
+            };
+            tell(&mut filter, age, 0);
+            let quick = known(&filter);
+            tell(&mut filter, age + age / 2, 0);
+            // Told half an age ago, though first told more than an age ago.
+            tell(&mut filter, 2 * age + 1_000, 500);
+            assert_eq!(known(&filter), quick, "{lower}");
+            tell(&mut filter, 2 * age + age / 2 + 1_000, 500);
+            assert!(known(&filter) < quick, "{lower}: its time is over");
+        }
+    }
+
     /// A queue stands in one direction from then on: what the last quick packet told is believed so long and no longer.
     #[test]
     fn what_one_packet_told_is_forgotten_in_time() {

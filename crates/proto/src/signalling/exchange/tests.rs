@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
+use super::super::fair::Source;
 use super::super::message::{Create, Message, Request, Route, StageReport, Witness};
 use super::super::resources::{Answer, CommitTerms, LocalChannel, Resources};
 use super::Signalling;
@@ -214,4 +215,39 @@ fn what_makes_no_sense_is_counted_once_and_changes_nothing() {
         assert_eq!(says, before, "{what}");
     }
     assert_eq!(count, 7 * 7 + 12);
+}
+
+/// What waits is what waits for all links together: nobody is there yet who could be asked or told.
+#[test]
+fn what_waits_for_links_is_counted_over_all_of_them() {
+    let mut signalling = signalling();
+    let source = |user: u32| Source { node: NodeId(2), user: UserId(user) };
+    for (link, asks, answers) in [(LinkId(0), 300, 200), (LinkId(1), 100, 250)] {
+        for number in 0..asks {
+            let asked = create(route(&[2, 3], 0));
+            let path = PathId { channel: ChannelNumber(1_000 + number), ..path(2) };
+            signalling.ask_for(link, source(number % 60), &Message::Create(Create { path, ..asked }), NOW);
+        }
+        for number in 0..answers {
+            let path = PathId { channel: ChannelNumber(5_000 + number), ..path(1) };
+            signalling.answer(Some(link), source(number % 60), &Message::Refuse { path, refusal: refusal() });
+        }
+    }
+    // Some of it has its place in the streams already.
+    let of_link = |index: usize| signalling.links.peers[index].outbox().waiting();
+    let ([asks, answers], [more_asks, more_answers]) = (of_link(0), of_link(1));
+    assert!(
+        asks > 200 && more_asks > 50 && answers > 100 && more_answers > 200,
+        "{asks} {more_asks} {answers} {more_answers}"
+    );
+    let waiting = [
+        ("requests to others", 0),
+        ("requests of others", 0),
+        ("asks for a link", asks + more_asks),
+        ("answers for a link", answers + more_answers),
+        ("decisions", 0),
+        ("probes", 0),
+        ("channels that wait for a measurement", 0),
+    ];
+    assert_eq!(signalling.waiting(), waiting);
 }
