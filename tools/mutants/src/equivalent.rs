@@ -92,3 +92,20 @@ impl Equivalent {
             && self.nth == site.nth
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list that cannot be read ends every run before it begins.
+    #[test]
+    fn the_list_of_the_workspace_is_read_and_argues_each_entry() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../mutants/equivalent.toml");
+        let list = Equivalents::read(&path).expect("is a list");
+        assert!(!list.equivalent.is_empty(), "{} is there", path.display());
+        for (index, entry) in list.equivalent.iter().enumerate() {
+            assert!(!entry.reason.trim().is_empty(), "{entry:?}");
+            assert!(!list.equivalent[..index].contains(entry), "twice: {entry:?}");
+        }
+    }
+}

@@ -187,3 +187,6 @@ impl Signalling {
         SignallingCounters { unanswered: self.counters.unanswered + dropped, ..self.counters }
     }
 }
+
+#[cfg(test)]
+mod tests;
