@@ -1,4 +1,4 @@
-//! When a message counts as arrived: logically at its source, effectively at every stage later (ARCHITECTURE, Words).
+//! When a message counts as arrived: logically at its source, effectively at every stage later (ARCHITECTURE, Terms).
 //!
 //! Each value belongs to one channel: [`LogicalArrivals`] to its source, one [`EffectiveArrivals`] to each stage
 //! that takes packets from somebody else, one [`ArrivalsWithin`] to each behind a stage of the same host. Nothing

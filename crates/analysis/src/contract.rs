@@ -44,7 +44,7 @@ pub enum Delivery {
     AtDeadline,
 }
 
-/// How early a stage may serve ahead of the logical arrival (ARCHITECTURE, Words).
+/// How early a stage may serve ahead of the logical arrival (ARCHITECTURE, Terms).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Horizon {

@@ -222,5 +222,8 @@ mod tests {
         assert!((demand.messages_mean(MS(400)) - 400.0 / 39.687_5).abs() < 1e-9);
         let shared = demand.soft.unwrap().at_stage(5, MS(3));
         assert_eq!((shared.miss_ratio, shared.mean_over), (Ppb::new(200_000).unwrap(), MS(103)));
+        // What was on its way when the window began comes within it too.
+        let late = Demand { soft: Some(shared), ..demand };
+        assert!((late.messages_mean(MS(400)) - 403.0 / 39.687_5).abs() < 1e-9);
     }
 }

@@ -1,36 +1,21 @@
 //! Documents that name tests name tests that exist, and links lead somewhere.
 
+mod sources;
+
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use sources::{root, sources};
 
 /// Where promises and defences are listed with the tests that hold them.
 const DOCUMENTS: [&str; 2] = ["docs/GUARANTEES.md", "docs/SECURITY.md"];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// All Rust files below `folder`.
-fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources(&path, into);
-        } else if path.extension().is_some_and(|kind| kind == "rs") {
-            into.push(path);
-        }
-    }
-}
-
 /// Names of all functions.
 fn functions() -> BTreeSet<String> {
-    let mut files = Vec::new();
-    for folder in ["crates", "fuzz/src", "fuzz/tests", "fuzz/models", "tests"] {
-        sources(&root().join(folder), &mut files);
-    }
+    let folders = ["crates", "fuzz/src", "fuzz/tests", "fuzz/models", "tests"];
     let mut names = BTreeSet::new();
-    for file in files {
-        let text = std::fs::read_to_string(file).expect("a source");
+    for file in folders.iter().flat_map(|folder| sources(&root().join(folder))) {
+        let text = sources::text(&file);
         let of_line = |line: &str| {
             let (_, after) = line.split_once("fn ")?;
             Some(after.split(|c: char| !c.is_alphanumeric() && c != '_').next()?.to_owned())

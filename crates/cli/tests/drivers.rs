@@ -1,8 +1,10 @@
 //! What a driver of links is, its own file says; everybody else asks the table of drivers and names none.
 
-use std::path::{Path, PathBuf};
+mod sources;
 
 use punctual_host::config::Driver;
+
+use sources::{code, crates, sources};
 
 /// Where drivers are: the table with a file or a folder for each, and what carries packets.
 const DRIVERS: [&str; 2] = ["host/src/config/drivers/", "link/src/"];
@@ -19,27 +21,6 @@ const NAMED: &[(&str, &str)] = &[
     ("experiments/src/testbed/embedded.rs", "hosts of one process, joined by links that it makes"),
     ("os/src/calls/tables.rs", "the system calls of threads stand in one table, with what each is for"),
 ];
-
-fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace")
-}
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|kind| kind == "rs") {
-            found.push(path);
-        }
-    }
-}
-
-/// The code of a file, of which tests and comments are no part.
-fn code(text: &str) -> impl Iterator<Item = &str> {
-    let text = text.split("mod tests {").next().unwrap_or(text);
-    text.lines().filter(|line| !line.trim_start().starts_with("//"))
-}
 
 /// Whether a line names the driver: in quotes, as a constant of the table, or, unless its name is an ordinary word, as a word
 /// that is no part of a path.
@@ -67,10 +48,10 @@ fn lines_with_names(text: &str) -> Vec<String> {
 #[test]
 fn drivers_are_named_in_their_files_and_in_the_table_alone() {
     let root = crates();
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(&root).expect("the crates") {
-        sources(&entry.expect("an entry").path().join("src"), &mut files);
-    }
+    let folders = std::fs::read_dir(&root).expect("the crates");
+    let of_crate =
+        |entry: std::io::Result<std::fs::DirEntry>| sources(&entry.expect("an entry").path().join("src"));
+    let files: Vec<_> = folders.flat_map(of_crate).collect();
     assert!(files.len() > 300, "sources are found: {}", files.len());
     let mut used = Vec::new();
     for file in &files {
@@ -79,7 +60,7 @@ fn drivers_are_named_in_their_files_and_in_the_table_alone() {
         if is_test || DRIVERS.iter().any(|folder| path.starts_with(folder)) {
             continue;
         }
-        let lines = lines_with_names(&std::fs::read_to_string(file).expect("a source"));
+        let lines = lines_with_names(&sources::text(file));
         match NAMED.iter().find(|(known, _)| *known == path) {
             Some((known, _)) if !lines.is_empty() => used.push(*known),
             Some((known, _)) => panic!("{known} names no driver any more: take it out of NAMED"),

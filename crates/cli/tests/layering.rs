@@ -1,11 +1,15 @@
 //! The layers of docs/ARCHITECTURE.md hold: dependencies point one way, the pure crates stay pure, unsafe code lives only
 //! where it may, and the processor's thread has the system calls that docs/SECURITY.md says.
 
+mod sources;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+
+use sources::{root, sources};
 
 /// Crate folder -> crates of the workspace that it may depend on.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -75,10 +79,6 @@ const PURE_MAY_LINK: &[&str] = &[
 /// Where unsafe code may stand; each block with its `SAFETY` reason, which clippy asks for.
 const UNSAFE_MAY_STAND_IN: &[&str] = &["crates/link/src/", "crates/ipc/src/", "crates/os/src/"];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
-}
-
 fn cargo(arguments: &[&str]) -> String {
     let output =
         Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
@@ -117,18 +117,6 @@ fn a_client_needs_no_engine() {
     {
         assert!(embedded.contains(name), "an embedding program has no {name}: is it called so?");
         assert!(!alone.contains(name), "a client without an engine links {name}");
-    }
-}
-
-/// Every file of Rust under `folder`.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
     }
 }
 
@@ -199,11 +187,9 @@ fn pure_crates_link_nothing_impure() {
 #[test]
 fn unsafe_code_stays_where_it_may_be() {
     let root = root();
-    let mut files = Vec::new();
     let shipped = MAY_USE.iter().map(|(name, _)| root.join("crates").join(name).join("src"));
-    shipped.filter(|folder| folder.is_dir()).for_each(|folder| sources(&folder, &mut files));
-    for file in files {
-        let text = std::fs::read_to_string(&file).expect("a source file");
+    for file in shipped.filter(|folder| folder.is_dir()).flat_map(|folder| sources(&folder)) {
+        let text = sources::text(&file);
         let place = file.strip_prefix(&root).expect("inside the workspace").to_string_lossy().into_owned();
         let is_allowed = UNSAFE_MAY_STAND_IN.iter().any(|folder| place.starts_with(folder));
         let found = text.lines().position(has_unsafe);

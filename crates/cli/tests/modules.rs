@@ -1,8 +1,12 @@
-//! Modules depend one way: those of `proto` in the order of docs/ARCHITECTURE.md, in every other crate without circles
-//! across folders.
+//! Modules depend one way: those of `proto` and `experiments` in the order of docs/ARCHITECTURE.md, in every other crate
+//! without circles across folders but for those that the document gives a reason for.
+
+mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use sources::{code, crates, sources};
 
 /// The modules of `proto`: each uses those before it alone.
 const PROTO: &[&str] = &[
@@ -31,41 +35,22 @@ const PROTO: &[&str] = &[
     "node",
 ];
 
-/// Crates whose modules still form circles, and why.
-const CIRCLES: &[(&str, &str)] = &[
+/// The modules of `experiments`, in the same way.
+const EXPERIMENTS: &[&str] =
+    &["report", "excuse", "witness", "measure", "loads", "testbed", "demo", "experiments"];
+
+/// Modules that form a circle, crate by crate: all of them, and no other. docs/ARCHITECTURE.md says why under "Circles of
+/// modules".
+const CIRCLES: &[(&str, &[&str])] = &[
+    ("analysis", &["activation", "contract", "policies", "policy", "stage", "statistical"]),
     (
-        "analysis",
-        "a policy says what it is (`policies::kind`), and the interface of all policies (`policy`) names that",
+        "client",
+        &["agents", "channel", "connection", "events", "handler", "lead", "listener", "receiver", "state"],
     ),
-    ("client", "handles and the connection that serves them hold each other"),
-    ("experiments", "to be taken apart: loads, sessions and measurements name each other"),
 ];
 
 /// What a module uses of its crate: module of the crate's root -> such modules.
 type Uses = BTreeMap<String, BTreeSet<String>>;
-
-fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace")
-}
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|kind| kind == "rs") {
-            found.push(path);
-        }
-    }
-}
-
-/// The code of a file without its comments and its tests.
-fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
-    text.lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .fold(String::new(), |all, line| all + line + "\n")
-}
 
 fn word(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
@@ -101,8 +86,7 @@ fn names_behind<'a>(code: &'a str, prefix: &str) -> BTreeSet<&'a str> {
 /// Who uses whom, of the modules at the root of a crate.
 fn uses(of: &str) -> Uses {
     let root = crates().join(of).join("src");
-    let mut files = Vec::new();
-    sources(&root, &mut files);
+    let files = sources(&root);
     let module_of = |file: &PathBuf| {
         let inside = file.strip_prefix(&root).expect("below the root").with_extension("");
         let parts: Vec<String> = inside.iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -112,7 +96,8 @@ fn uses(of: &str) -> Uses {
     let mut uses = Uses::new();
     for file in &files {
         let Some((module, depth)) = module_of(file) else { continue };
-        let code = code(&std::fs::read_to_string(file).expect("a source"));
+        let text = sources::text(file);
+        let code: String = code(&text).map(|line| format!("{line}\n")).collect();
         let mut names = names_behind(&code, "crate::");
         if depth == 1 && module != "lib" && module != "main" {
             names.extend(names_behind(&code, "super::"));
@@ -139,33 +124,50 @@ fn reaches(uses: &Uses, from: &str, to: &str) -> bool {
     false
 }
 
-#[test]
-fn the_modules_of_proto_depend_one_way() {
-    let place = |module: &str| PROTO.iter().position(|known| *known == module);
-    let uses = uses("proto");
-    assert!(uses.values().map(BTreeSet::len).sum::<usize>() > 30, "uses are found");
+/// The modules of `of` use those before them in `order` alone.
+fn one_way(of: &str, order: &[&str]) {
+    let place = |module: &str| order.iter().position(|known| *known == module);
+    let uses = uses(of);
+    assert!(uses.values().map(BTreeSet::len).sum::<usize>() > order.len(), "uses are found");
     for (module, used) in uses.iter().filter(|(module, _)| *module != "lib") {
         let own = place(module).unwrap_or_else(|| panic!("{module} is new: give it its place"));
         for used in used {
             assert!(
                 place(used).is_some_and(|place| place < own),
-                "proto: {module} uses {used}, which stands above it"
+                "{of}: {module} uses {used}, which stands above it"
             );
         }
     }
 }
 
 #[test]
+fn the_modules_of_proto_depend_one_way() {
+    assert!(uses("proto").values().map(BTreeSet::len).sum::<usize>() > 30, "uses are found");
+    one_way("proto", PROTO);
+}
+
+#[test]
+fn the_modules_of_experiments_depend_one_way() {
+    one_way("experiments", EXPERIMENTS);
+}
+
+#[test]
 fn modules_form_circles_only_where_it_is_said() {
+    let document = sources::text(&sources::root().join("docs/ARCHITECTURE.md"));
+    let (_, reasons) = document.split_once("### Circles of modules").expect("the reasons");
+    let reasons = reasons.split("\n#").next().unwrap_or_default();
     for entry in std::fs::read_dir(crates()).expect("the crates") {
         let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
         let uses = uses(&name);
-        let circle: Vec<&String> = uses.keys().filter(|module| reaches(&uses, module, module)).collect();
-        let said = CIRCLES.iter().any(|(known, _)| *known == name);
+        let circle: Vec<&str> =
+            uses.keys().filter(|module| reaches(&uses, module, module)).map(String::as_str).collect();
+        let said = CIRCLES.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, modules)| modules);
+        assert_eq!(circle, said, "{name}: a circle of modules; is it said in CIRCLES?");
+        let has_reason = reasons.contains(&format!("\n- `{name}`:"));
         assert_eq!(
-            !circle.is_empty(),
-            said,
-            "{name}: a circle of modules: {circle:?}; is it said in CIRCLES?"
+            has_reason,
+            !said.is_empty(),
+            "{name}: say in docs/ARCHITECTURE.md why, where there is one"
         );
     }
 }

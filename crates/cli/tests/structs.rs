@@ -4,7 +4,9 @@
 //! A struct that derives `Copy` or `PartialEq` is a value, which is made, compared and passed on: configuration, wire formats,
 //! reports, identifiers. Every other one is taken to have state. Tests are not looked at.
 
-use std::path::{Path, PathBuf};
+mod sources;
+
+use sources::{crates, without_tests};
 
 /// More is several things in one.
 const FIELDS_MAX: usize = 15;
@@ -24,18 +26,6 @@ struct Found {
     fields: usize,
     public: usize,
     is_value: bool,
-}
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let is_test = path.file_stem().is_some_and(|name| name == "tests");
-        if path.is_dir() && !is_test {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|kind| kind == "rs") && !is_test {
-            found.push(path);
-        }
-    }
 }
 
 /// The name in `line`, where a struct begins there, and what follows it.
@@ -59,7 +49,7 @@ fn named<'a>(lines: &mut impl Iterator<Item = &'a str>) -> (usize, usize) {
 
 /// Structs with fields at the outer level of a file that rustfmt has laid out.
 fn structs(text: &str) -> Vec<Found> {
-    let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let text = without_tests(text);
     let (mut found, mut derives) = (Vec::new(), String::new());
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -86,11 +76,14 @@ fn structs(text: &str) -> Vec<Found> {
 }
 
 fn of_crate(name: &str) -> Vec<Found> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
-    let mut files = Vec::new();
-    sources(&root, &mut files);
+    let root = crates().join(name).join("src");
+    let mut files = sources::sources(&root);
+    files.retain(|file| {
+        let inside = file.strip_prefix(&root).expect("below the root").with_extension("");
+        !inside.iter().any(|part| part == "tests")
+    });
     files.sort();
-    files.iter().flat_map(|file| structs(&std::fs::read_to_string(file).expect("a source"))).collect()
+    files.iter().flat_map(|file| structs(&sources::text(file))).collect()
 }
 
 #[test]

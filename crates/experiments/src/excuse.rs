@@ -7,8 +7,6 @@
 use punctual_analysis::{Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-use crate::witness::Testimony;
-
 /// Most of a run's time that holes may take before it proves nothing.
 pub const HOLE_SHARE_MAX: Ppm = Ppm(20_000);
 /// Most of the samples that holes may excuse before the run proves nothing.
@@ -32,6 +30,26 @@ impl Hole {
     /// How long.
     pub const fn length(&self) -> Nanos {
         self.end.since(self.start)
+    }
+}
+
+/// What the watchers of the CPUs saw (`witness`).
+#[derive(Clone, Debug, Default)]
+pub struct Testimony {
+    /// Holes of all CPUs, merged, ascending.
+    pub holes: Vec<Hole>,
+    /// The CPUs' time that they watched: their number times the run's length.
+    pub cpu_time: Nanos,
+    /// What of it the holes took, each CPU counted.
+    pub taken: Nanos,
+}
+
+impl Testimony {
+    /// Both together: runs one after the other.
+    pub fn add(&mut self, other: Self) {
+        self.holes.extend(other.holes);
+        self.cpu_time += other.cpu_time;
+        self.taken += other.taken;
     }
 }
 

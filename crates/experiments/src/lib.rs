@@ -10,7 +10,6 @@ pub mod excuse;
 pub mod experiments;
 pub mod loads;
 pub mod measure;
-pub mod peer;
 pub mod report;
 pub mod testbed;
 pub mod witness;

@@ -18,7 +18,7 @@ use punctual_analysis::{Instant, Nanos};
 use punctual_os::clock::{now, sleep_until};
 use punctual_os::{cpus, realtime};
 
-use crate::excuse::{Hole, merge};
+use crate::excuse::{Hole, Testimony, merge};
 
 /// Between two looks.
 const PERIOD: Nanos = Nanos::from_millis(1);
@@ -35,26 +35,6 @@ pub struct Witness {
     seen: Vec<Hole>,
     since: Instant,
     cpus: u64,
-}
-
-/// What they saw.
-#[derive(Clone, Debug, Default)]
-pub struct Testimony {
-    /// Holes of all CPUs, merged, ascending.
-    pub holes: Vec<Hole>,
-    /// The CPUs' time that they watched: their number times the run's length.
-    pub cpu_time: Nanos,
-    /// What of it the holes took, each CPU counted.
-    pub taken: Nanos,
-}
-
-impl Testimony {
-    /// Both together: runs one after the other.
-    pub fn add(&mut self, other: Self) {
-        self.holes.extend(other.holes);
-        self.cpu_time += other.cpu_time;
-        self.taken += other.taken;
-    }
 }
 
 impl Witness {

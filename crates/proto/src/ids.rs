@@ -244,6 +244,12 @@ mod tests {
         assert_eq!(slip_of("kamera"), Some("camera"));
         assert_eq!(slip_of("b"), None, "too short to tell");
         assert_eq!(slip_of("somewhere"), None);
+        let long = [name("observatory")];
+        let slip_of = |text: &str| name(text).slip_of(long.iter()).is_some();
+        assert!(
+            slip_of("observatxxy") && !slip_of("observaxxxy"),
+            "two letters at most, however long the name is"
+        );
         assert_eq!((slips("kitten", "sitting"), slips("", "abc"), slips("abc", "")), (3, 3, 3));
     }
 }

@@ -76,4 +76,40 @@ mod tests {
         assert_eq!(rate_of(3, Nanos(1)), BitRate(24_000_000_000));
         assert_eq!(rate_of(u128::MAX, Nanos(0)), BitRate(u64::MAX));
     }
+
+    const SAMPLE: RateSample = RateSample {
+        packets: 1_000,
+        span: Nanos::from_secs(1),
+        jitter: Nanos(333),
+        offered: 1_100,
+        offered_span: Nanos::from_secs(1),
+        others: 7_777,
+    };
+
+    /// 7,777 B of others were sent among 1,100 packets; of 1,000 packets 7,070 B came with them.
+    #[test]
+    fn others_count_in_proportion_and_never_more_than_they_were() {
+        assert_eq!(SAMPLE.rate(1_000), BitRate((1_000_000 + 7_070) * 8));
+        assert_eq!(SAMPLE.offered_rate(1_000), BitRate((1_100_000 + 7_777) * 8));
+        let more = RateSample { packets: 1_200, ..SAMPLE };
+        assert_eq!(more.rate(1_000), BitRate((1_200_000 + 7_777) * 8));
+        assert_eq!(RateSample { offered: 0, ..SAMPLE }.rate(1_000), BitRate(8_000_000));
+    }
+
+    /// What may be wrong is rounded up: two ends of the window, a packet more or less, and others' bytes that were lost.
+    #[test]
+    fn an_error_is_never_said_to_be_smaller_than_it_is() {
+        for (jitter, ends) in [(0, 0), (333, 1), (500, 1), (501, 2), (1_000, 2)] {
+            let sample = RateSample { jitter: Nanos(jitter), ..SAMPLE };
+            assert_eq!(sample.unevenness(), Ppm(ends + 1_000), "{jitter}");
+        }
+        assert_eq!(RateSample { packets: 999, ..SAMPLE }.unevenness(), Ppm(1 + 1_002));
+        // Of 7,777 B 707 may have been lost: of 1,000,000 B, and of 999,000.
+        assert_eq!(SAMPLE.error(1_000), Ppm(1_001 + 707));
+        assert_eq!(SAMPLE.error(999), Ppm(1_001 + 708));
+        assert_eq!(RateSample { packets: 1_200, ..SAMPLE }.error(1_000), Ppm(1 + 834), "nothing was lost");
+        for all in [RateSample { packets: 0, ..SAMPLE }, RateSample { span: Nanos(0), ..SAMPLE }] {
+            assert_eq!((all.unevenness(), all.error(1_000)), (Ppm::ONE, Ppm::ONE));
+        }
+    }
 }

@@ -55,6 +55,11 @@ impl Equivalents {
         toml::from_str(&text).map_err(|cause| Error::Equivalent { path: path.into(), cause })
     }
 
+    /// All of them, as listed.
+    pub fn entries(&self) -> &[Equivalent] {
+        &self.equivalent
+    }
+
     /// What the list says of `mutant`.
     pub fn of(&self, mutant: &Mutant) -> Option<&Equivalent> {
         self.equivalent.iter().find(|entry| entry.is(mutant))
@@ -85,5 +90,22 @@ impl Equivalent {
             && self.original == site.original
             && self.mutated == site.mutated
             && self.nth == site.nth
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list that cannot be read ends every run before it begins.
+    #[test]
+    fn the_list_of_the_workspace_is_read_and_argues_each_entry() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../mutants/equivalent.toml");
+        let list = Equivalents::read(&path).expect("is a list");
+        assert!(!list.equivalent.is_empty(), "{} is there", path.display());
+        for (index, entry) in list.equivalent.iter().enumerate() {
+            assert!(!entry.reason.trim().is_empty(), "{entry:?}");
+            assert!(!list.equivalent[..index].contains(entry), "twice: {entry:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use punctual::BitRate;
 use punctual_experiments::experiments::{EXPERIMENTS, Experiment, Peer, Wanted, find, worker};
-use punctual_experiments::peer;
+use punctual_experiments::testbed::peer;
 use punctual_host::config::Driver;
 use punctual_host::config::quantity::Quantity;
 

@@ -96,17 +96,15 @@ fn perform(options: &DemoOptions, privilege: Privilege) -> anyhow::Result<Outcom
 /// All slices of all systems in turns, then the stretch of the channel too many where nobody refuses it.
 fn run_all(
     tracks: &mut [Track; 3],
-    mut show: impl FnMut([&Track; 3], usize),
+    mut show: impl FnMut(&[Track; 3], usize),
 ) -> anyhow::Result<[Timetable; 3]> {
     let mut timetables = <[Timetable; 3]>::default();
     let mut run = |tracks: &mut [Track; 3], turn: usize, stretch: Stretch| -> anyhow::Result<()> {
-        let (running, others) = split(tracks, turn);
-        let slice = running.slice(
-            scenario::SLICE,
-            |spec| stretch.sends(spec),
-            |running| show(beside(running, others, turn), turn),
-        )?;
-        timetables[turn].push(stretch, slice);
+        let mut running = tracks[turn].begin(scenario::SLICE, |spec| stretch.sends(spec))?;
+        while running.goes_on() {
+            show(tracks, turn);
+        }
+        timetables[turn].push(stretch, tracks[turn].end(running)?);
         Ok(())
     };
     for number in 0..scenario::SLICES {
@@ -116,7 +114,7 @@ fn run_all(
     }
     // What the last slice has left in the queues is not this stretch's.
     wait_until(now() + stretch::SETTLE)?;
-    let by_hand = column(System::KernelPriority);
+    let by_hand = System::KernelPriority as usize;
     tracks[by_hand].set_arrivals(scenario::INTRUDER, scenario::FRAMES);
     run(tracks, by_hand, Stretch::ChannelTooMany)?;
     Ok(timetables)
@@ -155,34 +153,6 @@ fn ask_too_much(world: &World) -> anyhow::Result<Refused> {
         Ok(_) => Ok(Refused::granted(contract)),
         Err(OpenError::Refused { refusal, .. }) => Ok(Refused::new(contract, &refusal)),
         Err(error) => Err(error).context("asking for one channel too many"),
-    }
-}
-
-/// The track whose turn it is, and the others in order.
-fn split(tracks: &mut [Track; 3], turn: usize) -> (&mut Track, [&Track; 2]) {
-    let [punctual, kernel, by_hand] = tracks;
-    match turn {
-        0 => (punctual, [kernel, by_hand]),
-        1 => (kernel, [punctual, by_hand]),
-        _ => (by_hand, [punctual, kernel]),
-    }
-}
-
-/// All tracks in order again.
-const fn beside<'a>(running: &'a Track, [one, other]: [&'a Track; 2], turn: usize) -> [&'a Track; 3] {
-    match turn {
-        0 => [running, one, other],
-        1 => [one, running, other],
-        _ => [one, other, running],
-    }
-}
-
-/// Which place among the systems one has.
-pub const fn column(system: System) -> usize {
-    match system {
-        System::Punctual => 0,
-        System::Kernel => 1,
-        System::KernelPriority => 2,
     }
 }
 

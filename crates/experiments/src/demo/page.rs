@@ -4,13 +4,13 @@ use std::path::Path;
 
 use punctual::counted;
 
-use super::by_hand::{self, Better, WorldOutcome};
+use super::by_hand::{self, Better, Promise, WorldOutcome};
 use super::outcome::{Outcome, StreamOutcome, Verdict};
 use super::scenario;
 use super::stretch::Stretch;
-use super::table::{COLUMNS, head, latency_cells};
+use super::table::{COLUMNS, head};
 use crate::measure::{LatencySummary, StreamSummary};
-use crate::report::{Axis, Legend, Mark, Page, Plot, Series, Table, save};
+use crate::report::{Mark, Page, Plot, Series, Table, save};
 use crate::testbed::System;
 
 const PLOT_SIZE: (u32, u32) = (540, 330);
@@ -87,7 +87,7 @@ pub fn figures(outcome: &Outcome) -> Table {
     }
     for (system, latency) in SYSTEMS.into_iter().zip(&outcome.round_trip) {
         let mut row = head("control, there and back", None, system).to_vec();
-        row.extend(latency_cells(latency));
+        row.extend(latency.cells());
         table.rows.push(row);
     }
     table
@@ -101,7 +101,7 @@ fn row(stream: &StreamOutcome, system: System) -> Vec<String> {
     let counted = |count: u64| if guaranteed { count.to_string() } else { "-".into() };
     let missed = if guaranteed { marked(system, figures) } else { "-".into() };
     let mut row = head(stream.name, stream.promised_ms, system).to_vec();
-    row.extend(latency_cells(latency(system, figures)));
+    row.extend(latency(system, figures).cells());
     row.extend([missed, counted(figures.excused), counted(figures.refused)]);
     row.push(format!("{:.2}", figures.delivered_mbit_s));
     row
@@ -123,20 +123,9 @@ fn marked(system: System, figures: &StreamSummary) -> String {
 
 /// What each stretch did to those with contracts, system by system.
 pub fn by_stretch(outcome: &Outcome) -> Table {
-    let mut table = Table::new(&[
-        "stretch",
-        "through",
-        "control p50 ms",
-        "p99",
-        "max",
-        "missed: control",
-        "answer",
-        "video",
-        scenario::INTRUDER,
-        scenario::EXTRA,
-        "bulk Mbit/s",
-    ])
-    .with_words(2);
+    let missed = format!("missed: control, answer, video, {}, {}", scenario::INTRUDER, scenario::EXTRA);
+    let columns = format!("stretch, through, control p50 ms, p99, max, {missed}, bulk Mbit/s");
+    let mut table = Table::with_columns(&columns).with_words(2);
     for one in &outcome.stretches {
         let mut name = one.stretch.name();
         for system in SYSTEMS {
@@ -153,7 +142,7 @@ pub fn by_stretch(outcome: &Outcome) -> Table {
 }
 
 fn stretch_cells(world: &WorldOutcome) -> Vec<String> {
-    let control = world.stream("control").map(|control| latency_cells(&control.from_sending));
+    let control = world.stream("control").map(|control| control.from_sending.cells());
     let missed = ["control", "answer", scenario::FILM, scenario::INTRUDER, scenario::EXTRA].map(|name| {
         let cell =
             |figures: &StreamSummary| format!("{} of {}", marked(world.world, figures), figures.judged());
@@ -164,20 +153,10 @@ fn stretch_cells(world: &WorldOutcome) -> Vec<String> {
 }
 
 fn promises(outcome: &Outcome) -> Table {
-    let mut table = Table::new(&[
-        "through",
-        "a message that keeps its contract",
-        "a sender that breaks it",
-        "one channel more",
-    ])
-    .with_words(4);
-    table.rows.extend(
-        outcome
-            .promises
-            .iter()
-            .map(|one| [one.world.name(), one.message, one.breach, one.admission].map(String::from).to_vec()),
-    );
-    table
+    let head =
+        ["through", "a message that keeps its contract", "a sender that breaks it", "one channel more"];
+    let row = |one: &Promise| [one.world.name(), one.message, one.breach, one.admission].map(String::from);
+    Table::of(head, &outcome.promises, row).with_words(4)
 }
 
 fn filled(outcome: &Outcome) -> String {
@@ -210,41 +189,33 @@ fn comparison(outcome: &Outcome) -> Table {
 }
 
 fn contracts(outcome: &Outcome) -> Table {
-    let mut table =
-        Table::new(&["stream", "contract", "offered Mbit/s", "reserved", "messages"]).with_words(2);
-    for stream in &outcome.streams {
+    let head = ["stream", "contract", "offered Mbit/s", "reserved", "messages"];
+    let row = |stream: &StreamOutcome| {
         let figures = &stream.punctual;
-        table.rows.push(vec![
+        [
             stream.name.into(),
             stream.contract.clone().unwrap_or("best effort".into()),
             format!("{:.2}", figures.offered_mbit_s),
             figures.reserved_mbit_s.map_or("-".into(), |mbit_s| format!("{mbit_s:.2}")),
             figures.offered.to_string(),
-        ]);
-    }
-    table
+        ]
+    };
+    Table::of(head, &outcome.streams, row).with_words(2)
 }
 
 fn latency_plots(outcome: &Outcome) -> anyhow::Result<Vec<String>> {
     let guaranteed = outcome.streams.iter().filter_map(|stream| Some((stream, stream.promised_ms?)));
-    guaranteed
-        .map(|(stream, promised)| {
-            let series = SYSTEMS.map(|system| {
-                Series::new(system.name(), super::column(system), exceedance(stream, system))
-                    .dashed(system == System::Kernel)
-                    .without_dots()
-            });
-            let plot = Plot::new(
-                format!("{}: share of messages later than", stream.name),
-                Axis::logarithmic("latency, ms"),
-                Axis::logarithmic("share of messages"),
-                series,
-            )
+    let plot = |(stream, promised): (&StreamOutcome, f64)| {
+        let series = SYSTEMS.map(|system| {
+            Series::new(system.name(), system as usize, exceedance(stream, system))
+                .dashed(system == System::Kernel)
+        });
+        let title = format!("{}: share of messages later than", stream.name);
+        Plot::tails(&title, "latency, ms", "share of messages", series)
             .with_marks(vec![Mark { x: promised, label: "bound".into(), colour: 3 }])
-            .with_legend(Legend::LowerLeft);
-            plot.svg(PLOT_SIZE)
-        })
-        .collect()
+            .svg(PLOT_SIZE)
+    };
+    guaranteed.map(plot).collect()
 }
 
 fn exceedance(stream: &StreamOutcome, system: System) -> Vec<(f64, f64)> {
@@ -255,38 +226,25 @@ fn exceedance(stream: &StreamOutcome, system: System) -> Vec<(f64, f64)> {
 }
 
 fn throughput_plots(outcome: &Outcome) -> anyhow::Result<Vec<String>> {
-    SYSTEMS
-        .map(|system| {
-            let series = outcome.streams.iter().enumerate().map(|(colour, stream)| {
-                Series::new(
-                    stream.name,
-                    colour,
-                    stream.of(system).throughput.series(outcome.loaded[super::column(system)]),
-                )
-                .dashed(stream.promised_ms.is_none())
-                .without_dots()
-            });
-            let half = scenario::SLICE.as_secs_f64() * (scenario::SLICES / 2) as f64;
-            let plot = Plot::new(
-                format!("{}: delivered payload", system.name()),
-                Axis::linear("time under load, s"),
-                Axis::linear("Mbit/s"),
-                series,
-            )
-            .with_marks(vec![Mark { x: half, label: "second video joins".into(), colour: 3 }]);
-            plot.svg(PLOT_SIZE)
-        })
-        .into_iter()
-        .collect()
+    let plot = |system: System| {
+        let series = outcome.streams.iter().enumerate().map(|(colour, stream)| {
+            let points = stream.of(system).throughput.series(outcome.loaded[system as usize]);
+            Series::new(stream.name, colour, points).dashed(stream.promised_ms.is_none()).without_dots()
+        });
+        let half = scenario::SLICE.as_secs_f64() * (scenario::SLICES / 2) as f64;
+        let title = format!("{}: delivered payload", system.name());
+        Plot::linear(&title, "time under load, s", "Mbit/s", series)
+            .with_marks(vec![Mark { x: half, label: "second video joins".into(), colour: 3 }])
+            .svg(PLOT_SIZE)
+    };
+    SYSTEMS.into_iter().map(plot).collect()
 }
 
 fn checks(outcome: &Outcome) -> Table {
-    let mut table = Table::new(&["check", "found", "limit", ""]);
-    for check in &outcome.checks {
-        let number =
-            |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") };
+    let number =
+        |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") };
+    Table::of(["check", "found", "limit", ""], &outcome.checks, |check| {
         let word = if check.ok { "+ok" } else { "!not ok" };
-        table.rows.push(vec![check.name.clone(), number(check.value), number(check.limit), word.into()]);
-    }
-    table
+        [check.name.clone(), number(check.value), number(check.limit), word.into()]
+    })
 }

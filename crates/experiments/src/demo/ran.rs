@@ -3,8 +3,7 @@
 use super::scenario;
 use super::stretch::{Spans, Timetable};
 use crate::excuse::Excuses;
-use crate::loads::{SendLog, Sent};
-use crate::measure::{Latencies, LatencySummary, Question, StreamSummary};
+use crate::measure::{Latencies, LatencySummary, Question, SendLog, Sent, StreamSummary};
 use crate::testbed::{Finished, System};
 
 /// A system that has run.

@@ -37,7 +37,7 @@ impl LiveTable {
     }
 
     /// Draws the figures of all tracks; it is the turn of one of them.
-    pub fn show(&mut self, tracks: [&Track; 3], turn: usize, excuses: &Excuses) {
+    pub fn show(&mut self, tracks: &[Track; 3], turn: usize, excuses: &Excuses) {
         if !self.show {
             return;
         }
@@ -57,7 +57,7 @@ impl LiveTable {
         }
     }
 
-    fn draw(&mut self, tracks: [&Track; 3], turn: usize, excuses: &Excuses) {
+    fn draw(&mut self, tracks: &[Track; 3], turn: usize, excuses: &Excuses) {
         let seconds = now().since(self.begun).as_secs_f64();
         let mut text = format!("{seconds:5.1} s   now: {}\n", tracks[turn].system().name());
         text += &rows(tracks, excuses).text();
@@ -79,16 +79,16 @@ impl LiveTable {
 pub const COLUMNS: [&str; 10] =
     ["stream", "bound", "through", "p50 ms", "p99", "max", "missed", "in holes", "policed", "Mbit/s"];
 
-fn rows(tracks: [&Track; 3], excuses: &Excuses) -> Table {
+fn rows(tracks: &[Track; 3], excuses: &Excuses) -> Table {
     let mut table = Table::new(&COLUMNS).with_words(3);
-    let views = tracks.map(|track| track.views(excuses));
+    let views = tracks.each_ref().map(|track| track.views(excuses));
     for (index, (spec, _)) in views[0].iter().enumerate() {
         let promised = spec.deadline();
         for (track, views) in tracks.iter().zip(&views) {
             let view = &views[index].1;
             let counted = |count: u64| promised.map_or("-".into(), |_| count.to_string());
             let mut row = head(spec.name, promised.map(Nanos::as_millis_f64), track.system()).to_vec();
-            row.extend(latency_cells(&view.latencies));
+            row.extend(view.latencies.cells());
             row.extend([counted(view.late + view.excused), counted(view.excused), counted(view.refused)]);
             row.push(format!("{:.1}", mbit_per_s(view.delivered_bytes, track.loaded_so_far())));
             table.rows.push(row);
@@ -103,12 +103,4 @@ pub fn head(stream: &str, bound_ms: Option<f64>, system: System) -> [String; 3] 
     let bound = bound_ms.map_or("-".into(), |ms| format!("{ms:.0} ms"));
     let once = |text: String| if first { text } else { String::new() };
     [once(stream.into()), once(bound), system.name().into()]
-}
-
-/// p50, p99, max.
-pub fn latency_cells(latency: &crate::measure::LatencySummary) -> [String; 3] {
-    if latency.samples == 0 {
-        return ["-", "-", "-"].map(Into::into);
-    }
-    [latency.p50_ms, latency.p99_ms, latency.max_ms].map(|ms| format!("{ms:.2}"))
 }

@@ -1,14 +1,12 @@
 //! What an experiment over streams found.
 
-use punctual::{BitRate, Ppm};
+use punctual::BitRate;
 use serde::Serialize;
 
-use super::measured::Measured;
-use crate::demo::outcome::Check;
+use super::{Compared, Measured};
 use crate::measure::StreamSummary;
 use crate::report::{Plot, Series, Table};
 use crate::testbed::System;
-use crate::witness::Testimony;
 
 /// One stream through one system at one point of a sweep.
 #[derive(Clone, Debug, Serialize)]
@@ -30,54 +28,21 @@ pub struct Figure {
     pub figures: StreamSummary,
 }
 
-/// A row of what the paper measured beside what we did.
-#[derive(Clone, Debug, Serialize)]
-pub struct Compared {
-    /// What.
-    pub what: String,
-    /// In the paper.
-    pub paper: String,
-    /// Through Punctual.
-    pub punctual: String,
-    /// Through plain kernel sockets.
-    pub kernel: String,
-}
-
-impl Compared {
-    /// Of what `show` says of each system.
-    pub fn of(what: impl Into<String>, paper: &str, show: impl Fn(System) -> String) -> Self {
-        let (punctual, kernel) = (show(System::Punctual), show(System::Kernel));
-        Self { what: what.into(), paper: paper.into(), punctual, kernel }
-    }
-}
-
 /// Everything that an experiment found.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// What was varied, for tables.
-    pub x: &'static str,
     /// Every stream at every point.
     pub figures: Vec<Figure>,
-    /// What had to hold.
-    pub checks: Vec<Check>,
-    /// The paper beside us.
-    pub compared: Vec<Compared>,
-    /// The figure, redrawn.
-    pub plot: Option<Plot>,
-    /// Platform holes of all its sweeps.
-    pub testimony: Testimony,
-    /// g.
-    pub guaranteed_load: Ppm,
+    /// What follows from them: checks, rows beside the paper's, the figure; and the platform holes of all sweeps.
+    pub measured: Measured,
 }
 
 impl Findings {
     /// Adds what another sweep of the same experiment found.
     pub fn add(&mut self, other: Self) {
         self.figures.extend(other.figures);
-        self.checks.extend(other.checks);
-        self.compared.extend(other.compared);
-        self.testimony.add(other.testimony);
-        self.guaranteed_load = self.guaranteed_load.max(other.guaranteed_load);
+        self.measured.checks.extend(other.measured.checks);
+        self.measured.testimony.add(other.measured.testimony);
     }
 
     /// A curve for each stream and system of a part: `value` over what was varied.
@@ -87,20 +52,14 @@ impl Findings {
         streams: &[&str],
         value: impl Fn(&StreamSummary) -> f64,
     ) -> Vec<Series> {
-        let mut series = Vec::new();
-        for (colour, stream) in streams.iter().enumerate() {
-            for system in [System::Punctual, System::Kernel] {
-                series.push(
-                    Series::new(
-                        format!("{stream}, {}", system.name()),
-                        colour,
-                        self.of(part, system, stream).map(|one| (one.x, value(&one.figures))),
-                    )
-                    .dashed(system == System::Kernel),
-                );
-            }
-        }
-        series
+        let curve = |colour, stream: &str, system: System| {
+            let points = self.of(part, system, stream).map(|one| (one.x, value(&one.figures)));
+            Series::new(format!("{stream}, {}", system.name()), colour, points)
+                .dashed(system == System::Kernel)
+        };
+        let both =
+            |(colour, stream): (usize, &&str)| System::COMPARED.map(|system| curve(colour, stream, system));
+        streams.iter().enumerate().flat_map(both).collect()
     }
 
     /// The figures of one stream through one system, by x.
@@ -114,26 +73,24 @@ impl Findings {
         self.figures.iter().filter(wanted)
     }
 
+    /// Ours under a contract.
+    fn guaranteed(&self) -> impl Iterator<Item = &StreamSummary> + Clone {
+        let ours = self.figures.iter().filter(|one| one.guaranteed && one.system == System::Punctual);
+        ours.map(|one| &one.figures)
+    }
+
     /// The checks that hold for every experiment: no conforming message late, every channel has its rate.
     pub fn check_guarantees(&mut self) {
         const DELIVERED_RATIO_MIN: f64 = 0.98;
-        let ours = || self.figures.iter().filter(|one| one.guaranteed && one.system == System::Punctual);
-        let missed: u64 = ours().map(|one| one.figures.unexcused()).sum();
-        let damaged: u64 = ours().map(|one| one.figures.damaged).sum();
-        let least = ours().map(|one| one.figures.delivered_ratio).fold(f64::INFINITY, f64::min);
-        self.checks.extend([
-            Check::at_most(
-                "conforming messages late, lost or refused outside platform holes".into(),
-                missed as f64,
-                0.0,
-            ),
-            Check::at_most("guaranteed messages that were not what was sent".into(), damaged as f64, 0.0),
-            Check::at_least(
-                "least delivered rate of a guaranteed channel against min(offered, reserved)".into(),
-                least,
-                DELIVERED_RATIO_MIN,
-            ),
-        ]);
+        let ours = self.guaranteed();
+        let missed: u64 = ours.clone().map(StreamSummary::unexcused).sum();
+        let damaged: u64 = ours.clone().map(|figures| figures.damaged).sum();
+        let least = ours.map(|figures| figures.delivered_ratio).fold(f64::INFINITY, f64::min);
+        let late = "conforming messages late, lost or refused outside platform holes";
+        let rate = "least delivered rate of a guaranteed channel against min(offered, reserved)";
+        self.measured.at_most(late, missed as f64, 0.0);
+        self.measured.at_most("guaranteed messages that were not what was sent", damaged as f64, 0.0);
+        self.measured.at_least(rate, least, DELIVERED_RATIO_MIN);
     }
 
     /// Best effort keeps its peak when over-offered, and all traffic together fills the link, headers counted.
@@ -149,70 +106,34 @@ impl Findings {
         let all: f64 =
             ours().filter(|one| one.x == load_max).map(|one| one.figures.delivered_wire_mbit_s).sum();
         let filled = all * 1e6 / link.0 as f64;
-        self.checks.extend([
-            Check::at_least(
-                format!("{part}: best effort at the largest load against its peak"),
-                kept,
-                PEAK_KEPT_MIN,
-            ),
-            Check::at_least(
-                format!("{part}: link filled by all traffic at the largest load"),
-                filled,
-                FILLED_MIN,
-            ),
-        ]);
+        let name = format!("{part}: best effort at the largest load against its peak");
+        self.measured.at_least(name, kept, PEAK_KEPT_MIN);
+        let name = format!("{part}: link filled by all traffic at the largest load");
+        self.measured.at_least(name, filled, FILLED_MIN);
     }
 
-    /// As every experiment is told.
-    pub fn measured(self) -> Measured {
-        let ours = || self.figures.iter().filter(|one| one.guaranteed && one.system == System::Punctual);
-        let samples = ours().map(|one| one.figures.judged()).sum();
-        let excused = ours().map(|one| one.figures.excused).sum();
-        let table = self.table();
-        Measured {
-            x: self.x,
-            points: self.figures.iter().map(|one| serde_json::json!(one)).collect(),
-            table,
-            checks: self.checks,
-            compared: self.compared,
-            plot: self.plot,
-            testimony: self.testimony,
-            samples,
-            excused,
-            ..Measured::default()
-        }
+    /// As every experiment is told, with `x` for what was varied, rows beside the paper's and the figure.
+    pub fn measured(self, x: &'static str, compared: Vec<Compared>, plot: Plot) -> Measured {
+        let samples = self.guaranteed().map(StreamSummary::judged).sum();
+        let excused = self.guaranteed().map(|figures| figures.excused).sum();
+        let points = self.figures.iter().map(|one| serde_json::json!(one)).collect();
+        let table = self.table(x);
+        Measured { x, points, table, samples, excused, compared, plot: Some(plot), ..self.measured }
     }
 
-    fn table(&self) -> Table {
-        let mut points = Table::new(&[
-            self.x,
-            "part",
-            "stream",
-            "system",
-            "offered Mbit/s",
-            "delivered",
-            "ratio",
-            "p50 ms",
-            "p99",
-            "max",
-            "misses",
-            "excused",
-            "refused conforming",
-            "refused",
-        ]);
-        for one in &self.figures {
-            let figures = &one.figures;
-            let mut row =
-                vec![format!("{:.0}", one.x), one.part.into(), one.stream.into(), one.system.name().into()];
-            row.extend(
-                [figures.offered_mbit_s, figures.delivered_mbit_s, figures.delivered_ratio]
-                    .map(|v| format!("{v:.3}")),
-            );
-            row.extend(crate::demo::table::latency_cells(&figures.latency));
+    fn table(&self, x: &str) -> Table {
+        let columns = format!(
+            "{x}, part, stream, system, offered Mbit/s, delivered, ratio, p50 ms, p99, max, misses, excused, \
+             refused conforming, refused"
+        );
+        let rows = self.figures.iter().map(|one| {
+            let Figure { x, part, stream, system, figures, .. } = one;
+            let rates = [figures.offered_mbit_s, figures.delivered_mbit_s, figures.delivered_ratio];
             let counts = [figures.misses, figures.excused, figures.refused_conforming, figures.refused];
-            row.extend(counts.map(|count| count.to_string()));
-            points.rows.push(row);
-        }
-        points
+            let first = [&format!("{x:.0}"), *part, *stream, system.name()].map(String::from).into_iter();
+            let numbers = rates.map(|rate| format!("{rate:.3}")).into_iter().chain(figures.latency.cells());
+            first.chain(numbers).chain(counts.map(|count| count.to_string())).collect()
+        });
+        Table { rows: rows.collect(), ..Table::with_columns(&columns) }
     }
 }

@@ -7,13 +7,12 @@
 
 use punctual::{BitRate, Contract, Horizon, Nanos, Rate, counted};
 
-use super::Conditions;
-use super::findings::{Compared, Findings};
+use super::findings::Findings;
 use super::sweep::{Point, Sweep};
-use crate::demo::outcome::Check;
+use super::{Compared, Conditions, Measured};
 use crate::loads::{Arrivals, Content};
 use crate::measure::StreamSummary;
-use crate::report::{Axis, Plot, Series};
+use crate::report::{Plot, Series};
 use crate::testbed::{LinkSpec, StreamSpec, System};
 
 /// Packets a second that the link carries.
@@ -33,6 +32,8 @@ const BEST_EFFORT: &str = "best-effort";
 /// Messages that a bursty source sends at once.
 const BURST: u32 = 5;
 const DEADLINE: Nanos = Nanos::from_millis(50);
+/// What figures 7 and 8 vary.
+const BEST_EFFORT_PPS: &str = "best effort pps";
 
 /// A link of [`CAPACITY_PPS`] full packets.
 fn link() -> LinkSpec {
@@ -148,21 +149,15 @@ fn compared(findings: &Findings, part: &str, paper: [&str; 4]) -> Vec<Compared> 
 fn plot(findings: &Findings, part: &'static str, title: &str) -> Plot {
     let mut series = findings.curves(part, &CHANNELS, |figures| figures.latency.max_ms);
     let xs = findings.of(part, System::Punctual, CHANNELS[0]).map(|one| (one.x, DEADLINE.as_millis_f64()));
-    let bound = Series::new("bound", 6, xs).without_dots();
-    series.push(bound);
-    Plot::new(
-        title,
-        Axis::linear("best-effort load, packets/s (capacity 500, guaranteed 240)"),
-        Axis::linear("largest latency from the logical arrival, ms"),
-        series,
-    )
+    series.push(Series::new("bound", 6, xs).without_dots());
+    let x = "best-effort load, packets/s (capacity 500, guaranteed 240)";
+    Plot::linear(title, x, "largest latency from the logical arrival, ms", series)
 }
 
 /// Figure 7: well-behaved channels, periodic and bursty, under growing best-effort load.
-pub fn isolation(conditions: &Conditions) -> anyhow::Result<Findings> {
+pub fn isolation(conditions: &Conditions) -> anyhow::Result<Measured> {
     const PART: &str = "7";
     let mut findings = sweep(PART, conditions).run(conditions)?;
-    findings.x = "best effort pps";
     findings.check_guarantees();
     findings.check_best_effort(PART, BEST_EFFORT, link().rate);
     let paper = [
@@ -171,13 +166,13 @@ pub fn isolation(conditions: &Conditions) -> anyhow::Result<Findings> {
         "independent of the load, none lost",
         "grows until saturation, then drops",
     ];
-    findings.compared = compared(&findings, PART, paper);
-    findings.plot = Some(plot(&findings, PART, "HARTS figure 7: well-behaved channels under best effort"));
-    Ok(findings)
+    let compared = compared(&findings, PART, paper);
+    let plot = plot(&findings, PART, "HARTS figure 7: well-behaved channels under best effort");
+    Ok(findings.measured(BEST_EFFORT_PPS, compared, plot))
 }
 
 /// Figure 8: the same while channel 3 sends at twice its rate, periodically or in bursts.
-pub fn misbehaving(conditions: &Conditions) -> anyhow::Result<Findings> {
+pub fn misbehaving(conditions: &Conditions) -> anyhow::Result<Measured> {
     const OFFENDER: &str = "channel-3";
     const PARTS: [&str; 2] = ["8 periodic", "8 bursty"];
     let interval = Nanos(interval(MESSAGE_PACKETS).as_u64() / 2);
@@ -193,26 +188,21 @@ pub fn misbehaving(conditions: &Conditions) -> anyhow::Result<Findings> {
         }
         findings.add(sweep.run(conditions)?);
     }
-    findings.x = "best effort pps";
     findings.check_guarantees();
-    for part in PARTS {
-        let paper = [
-            "as without the offender",
-            "as without the offender",
-            "excess dropped, the rest in time, long queueing",
-            "as without the offender",
-        ];
-        let rows = compared(&findings, part, paper);
-        findings.compared.extend(rows);
-    }
-    let title = "HARTS figure 8: channel 3 sends twice its rate";
-    findings.plot = Some(plot(&findings, PARTS[0], title));
-    Ok(findings)
+    let paper = [
+        "as without the offender",
+        "as without the offender",
+        "excess dropped, the rest in time, long queueing",
+        "as without the offender",
+    ];
+    let compared = PARTS.iter().flat_map(|part| compared(&findings, part, paper)).collect();
+    let plot = plot(&findings, PARTS[0], "HARTS figure 8: channel 3 sends twice its rate");
+    Ok(findings.measured(BEST_EFFORT_PPS, compared, plot))
 }
 
 /// 6.3: the same loads in messages of 4 to 32 KB; the paper's queues overflowed and lost packets of channels that kept their
 /// contracts.
-pub fn burst(conditions: &Conditions) -> anyhow::Result<Findings> {
+pub fn burst(conditions: &Conditions) -> anyhow::Result<Measured> {
     let mut findings = Findings::default();
     for packets in SIZES_PACKETS {
         let sweep = Sweep {
@@ -227,22 +217,23 @@ pub fn burst(conditions: &Conditions) -> anyhow::Result<Findings> {
         };
         findings.add(sweep.run(conditions)?);
     }
-    findings.x = "message KB";
     findings.check_guarantees();
     let lost = |system| -> u64 {
         let figures = CHANNELS.iter().flat_map(|stream| findings.of(BY_SIZE, system, stream));
         figures.map(|one| one.figures.never_came()).sum()
     };
-    let check =
-        Check::at_most("conforming messages lost or refused".into(), lost(System::Punctual) as f64, 0.0);
     let what = "loss of conforming messages, 4 to 32 KB";
     let paper = "some, by the burstiness of the source";
     let row = Compared::of(what, paper, |system| counted(lost(system), "message"));
+    let lost = lost(System::Punctual) as f64;
     let by_size = SIZES_PACKETS.map(|packets| latency_row(&findings, packets));
-    findings.compared = [row].into_iter().chain(by_size).collect();
-    findings.checks.push(check);
-    findings.plot = Some(plot_lost(&findings));
-    Ok(findings)
+    let compared = [row].into_iter().chain(by_size).collect();
+    findings.measured.at_most("conforming messages lost or refused", lost, 0.0);
+    let percent =
+        |figures: &StreamSummary| figures.never_came() as f64 * 100.0 / figures.judged().max(1) as f64;
+    let curves = findings.curves(BY_SIZE, &CHANNELS, percent);
+    let title = "HARTS 6.3: loss of conforming messages by their size";
+    Ok(findings.measured("message KB", compared, Plot::linear(title, "message, KB", "lost, %", curves)))
 }
 
 /// Part of the sweeps over sizes.
@@ -266,15 +257,4 @@ fn latency_row(findings: &Findings, packets: usize) -> Compared {
             format!("p50 {:.1}, max {:.1} ms, {lost} lost", latency.p50_ms, latency.max_ms)
         })
     })
-}
-
-fn plot_lost(findings: &Findings) -> Plot {
-    let percent =
-        |figures: &StreamSummary| figures.never_came() as f64 * 100.0 / figures.judged().max(1) as f64;
-    Plot::new(
-        "HARTS 6.3: loss of conforming messages by their size",
-        Axis::linear("message, KB"),
-        Axis::linear("lost, %"),
-        findings.curves(BY_SIZE, &CHANNELS, percent),
-    )
 }

@@ -3,17 +3,17 @@
 //! The adapter is the driver with the emulated link behind it, which completes a packet when it is on the wire; a
 //! packet's access latency is the time from handing it over to its completion. No node, no scheduler.
 
+use anyhow::Context;
 use punctual::{BitRate, Nanos};
 use punctual_link::Link;
-use serde::Serialize;
+use serde_json::json;
 
 use super::{Conditions, Measured, judged};
-use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::measure::laps::rate_of;
-use crate::measure::{Figures, Side, Statistic, compare_rounds};
-use crate::report::{Axis, Plot, Series};
+use crate::measure::{Side, Statistic, compare_rounds};
+use crate::report::{Plot, Series};
 use crate::testbed::adapter::{self, LAP_BYTES};
 use crate::testbed::{Bed, LinkSpec, Options, Pair};
 
@@ -32,17 +32,8 @@ const LONG_MTU: u32 = 9_000;
 /// Of one size and depth in a round.
 const SLICE: Nanos = Nanos::from_millis(60);
 
-#[derive(Serialize)]
-struct Point {
-    bytes: usize,
-    depth: usize,
-    mbyte_s: f64,
-    lost: u64,
-    #[serde(flatten)]
-    access: Figures,
-}
-
 /// What was found at one size and depth.
+#[derive(Default)]
 struct Found {
     bytes: usize,
     depth: usize,
@@ -87,40 +78,32 @@ fn sweep(
 ) -> anyhow::Result<Vec<Found>> {
     let longest = sizes.iter().copied().max().unwrap_or_default();
     let points = sizes.iter().flat_map(|&bytes| DEPTHS.map(|depth| (bytes, depth))).chain([(longest, DEPTH)]);
-    let mut found: Vec<Found> = points
-        .map(|(bytes, depth)| Found { bytes, depth, access: Side::default(), laps: Side::default(), lost: 0 })
-        .collect();
+    let mut found: Vec<Found> =
+        points.map(|(bytes, depth)| Found { bytes, depth, ..Found::default() }).collect();
     let rounds = conditions.rounds((10, 0), (60, 0)).0;
-    for round in 0..rounds {
-        conditions.progress(format_args!("round {} of {rounds}", round + 1));
-        for turn in 0..found.len() {
-            let at = (round + turn) % found.len();
-            let one = &mut found[at];
-            let flow = adapter::drive(source, sink, one.bytes, one.depth, SLICE)?;
-            one.access.push(flow.access);
-            one.laps.push(flow.laps);
-            one.lost += flow.lost;
-        }
-    }
+    conditions.in_turns("", rounds, &mut found, |_, one| {
+        let flow = adapter::drive(source, sink, one.bytes, one.depth, SLICE)?;
+        one.access.push(flow.access);
+        one.laps.push(flow.laps);
+        one.lost += flow.lost;
+        Ok(())
+    })?;
     Ok(found)
 }
 
 fn judge(found: &[Found], excuses: &Excuses) -> anyhow::Result<Measured> {
-    let (again, found) = found.split_last().ok_or_else(|| anyhow::anyhow!("nothing was measured"))?;
-    let mut measured = Measured::new(
-        "packet, B",
-        "bytes, depth, mbyte_s, lost, samples, p50_us, mean_us, p99_us, max_us, excused",
-    );
+    let (again, found) = found.split_last().context("nothing was measured")?;
+    let columns = "bytes, depth, mbyte_s, lost, samples, p50_us, mean_us, p99_us, max_us, excused";
+    let mut measured = Measured::new("packet, B", columns);
     for one in found {
-        let access = one.access.figures(excuses);
-        measured.samples += access.with_holes.samples as u64;
-        measured.excused += access.excused;
+        let Found { bytes, depth, lost, .. } = *one;
         let mbyte_s = one.mbyte_s(excuses);
-        measured.add(&Point { bytes: one.bytes, depth: one.depth, mbyte_s, lost: one.lost, access });
+        let first = json!({ "bytes": bytes, "depth": depth, "mbyte_s": mbyte_s, "lost": lost });
+        measured.add_side(first, &one.access, excuses, |_| json!({}));
     }
     let longest: Vec<&Found> = found.iter().filter(|one| one.bytes == again.bytes).collect();
     let at = |depth| longest.iter().find(|one| one.depth == depth);
-    let default = at(DEPTH).ok_or_else(|| anyhow::anyhow!("depth {DEPTH} was not measured"))?;
+    let default = at(DEPTH).with_context(|| format!("depth {DEPTH} was not measured"))?;
     for deeper in longest.iter().filter(|one| one.depth > DEPTH) {
         let ratio = compare_rounds(&default.laps, &deeper.laps, &again.laps, Statistic::Mean, excuses);
         let name = format!(
@@ -128,46 +111,25 @@ fn judge(found: &[Found], excuses: &Excuses) -> anyhow::Result<Measured> {
              {:.4})",
             deeper.depth, ratio.half_width
         );
-        measured.checks.push(Check::at_least(name, ratio.ratio, 1.0 - ratio.half_width));
+        measured.at_least(name, ratio.ratio, 1.0 - ratio.half_width);
     }
     let access: Vec<f64> = longest.iter().map(|one| one.access.figures(excuses).clean.p50_us).collect();
-    let steps = access.windows(2).map(|pair| pair[1] / pair[0]);
-    measured.checks.push(Check::at_least(
-        "access latency of the longest packets grows with each depth: least step".into(),
-        steps.fold(f64::INFINITY, f64::min),
-        1.0,
-    ));
+    let steps = access.windows(2).map(|pair| pair[1] / pair[0]).fold(f64::INFINITY, f64::min);
+    let name = "access latency of the longest packets grows with each depth: least step";
+    measured.at_least(name, steps, 1.0);
     let carries = LINK.0 as f64 / 8e6 * again.bytes as f64 / (again.bytes + adapter::OVERHEAD_BYTES) as f64;
     let shown = format!("{:.2} of {carries:.2} MB/s", default.mbyte_s(excuses));
-    measured.compare(
-        "longest packets at depth 2, of what the link carries",
-        "2.7 MB/s (16 KB)",
-        shown,
-        "-".into(),
-    );
+    let what = "longest packets at depth 2, of what the link carries";
+    measured.compare(what, "2.7 MB/s (16 KB)", shown, "-");
     let shown = access.iter().map(|us| format!("{us:.0}")).collect::<Vec<_>>().join(", ");
-    measured.compare(
-        "access latency of the longest packets by depth, us (median)",
-        "grows with both",
-        shown,
-        "-".into(),
-    );
-    measured.plot = Some(plot(found, excuses));
-    Ok(measured)
-}
-
-fn plot(found: &[Found], excuses: &Excuses) -> Plot {
+    let what = "access latency of the longest packets by depth, us (median)";
+    measured.compare(what, "grows with both", shown, "-");
     let series = DEPTHS.into_iter().enumerate().map(|(colour, depth)| {
-        Series::new(
-            format!("pipeline depth {depth}"),
-            colour,
-            found.iter().filter(|one| one.depth == depth).map(|one| (one.bytes as f64, one.mbyte_s(excuses))),
-        )
+        let of_depth = found.iter().filter(|one| one.depth == depth);
+        let points = of_depth.map(|one| (one.bytes as f64, one.mbyte_s(excuses)));
+        Series::new(format!("pipeline depth {depth}"), colour, points)
     });
-    Plot::new(
-        "HARTS figure 4: throughput of the bare adapter",
-        Axis::logarithmic("packet, B"),
-        Axis::linear("MB/s"),
-        series,
-    )
+    let title = "HARTS figure 4: throughput of the bare adapter";
+    measured.plot = Some(Plot::log_x(title, "packet, B", "MB/s", series));
+    Ok(measured)
 }

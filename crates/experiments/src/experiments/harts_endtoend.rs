@@ -4,24 +4,23 @@
 //! itself can do, before and after each measurement that is checked. Over AF_XDP, whose frames are pages, the longest
 //! fragments are what a frame holds.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::Context;
 use punctual::{BitRate, Channel, Nanos, Receiver, RecvError};
+use punctual_host::config::Driver;
 use punctual_link::Link;
 use punctual_os::clock::{duration, now, wait_until};
-use serde::Serialize;
+use serde_json::json;
 
 use super::{Conditions, Measured, judged};
-use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
-use crate::loads::Class;
+use crate::loads::{Class, beside};
 use crate::measure::laps::rate_of;
-use crate::measure::{Figures, Laps, Sample, Side, Statistic, compare_rounds};
-use crate::report::{Axis, Plot, Series};
+use crate::measure::{Laps, Sample, Side, Statistic, compare_rounds};
+use crate::report::{Plot, Series};
 use crate::testbed::adapter::{self, LAP_BYTES};
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place};
-use punctual_host::config::Driver;
 
 const LINK: BitRate = BitRate(400_000_000);
 const QUEUE: Nanos = Nanos::from_millis(50);
@@ -43,17 +42,6 @@ const PATIENCE: Nanos = Nanos::from_millis(500);
 const ROUNDS: u64 = 8;
 /// Packets that the bare driver holds: enough for every driver here (`harts-adapter`).
 const OWN_DEPTH: usize = 8;
-
-#[derive(Serialize)]
-struct Point {
-    fragment_bytes: u32,
-    message_kb: u32,
-    mbyte_s: f64,
-    /// The same without leaving out what holes explain.
-    mbyte_s_with_holes: f64,
-    #[serde(flatten)]
-    latency: Figures,
-}
 
 /// What was found at one size of fragments and messages.
 struct Found {
@@ -89,30 +77,26 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let mut found = Vec::new();
     for fragment in fragments {
         let options = Options {
-            driver: conditions.driver,
-            real_time: conditions.real_time,
             node: format!("fragment = \"{fragment}B\""),
             link: format!("best_effort_flow_queue = \"1MiB\"\npacket = \"{}B\"\n", own.packet),
-            ..Options::default()
+            ..conditions.options()
         };
         let mut pair = Pair::create(&bed, conditions)?;
         let engine = pair.start_engines(&options, Hosting::Embedded)?;
-        let class = if conditions.real_time { Class::RealTime } else { Class::Ordinary };
         for kb in SIZES_KB {
             conditions.progress(format_args!("fragments of {fragment} B, messages of {kb} KB"));
             let name = format!("size-{kb}");
             let bytes = kb * 1_024;
             let receiver = pair.far_endsystem(engine)?.bind_best_effort(&name, bytes)?;
             let channel = pair.endsystem(engine)?.best_effort(&format!("{name}@b"), bytes)?;
-            let mut way = Way { channel, receiver, bytes: bytes as usize, place: pair.place.clone(), class };
-            let mut one = Found { fragment, kb, laps: Side::default(), latency: Side::default() };
-            one.latency.push(way.latencies(singles)?);
-            if (fragment, kb) == (fragments[2], CHECKED_KB) {
-                own.beside(&mut way, length, &mut one.laps)?;
-            } else {
-                one.laps.push(way.throughput(length)?);
-            }
-            found.push(one);
+            let (place, class) = (pair.place.clone(), conditions.class());
+            let mut way = Way { channel, receiver, bytes: bytes as usize, place, class };
+            let latency = Side::of(way.latencies(singles)?);
+            let laps = match (fragment, kb) == (fragments[2], CHECKED_KB) {
+                true => own.beside(&mut way, length)?,
+                false => Side::of(way.throughput(length)?),
+            };
+            found.push(Found { fragment, kb, laps, latency });
         }
     }
     judged(witness, |excuses| judge(&found, &own, excuses))
@@ -128,7 +112,8 @@ impl Own {
     }
 
     /// The checked point in rounds, the adapter before and after each.
-    fn beside(&mut self, way: &mut Way, length: Nanos, laps: &mut Side) -> anyhow::Result<()> {
+    fn beside(&mut self, way: &mut Way, length: Nanos) -> anyhow::Result<Side> {
+        let mut laps = Side::default();
         for _ in 0..ROUNDS {
             let piece = Nanos((length * 4).0 / ROUNDS);
             let before = self.laps(&way.place, piece)?;
@@ -137,7 +122,7 @@ impl Own {
             self.before.push(before);
             self.after.push(after);
         }
-        Ok(())
+        Ok(laps)
     }
 
     /// The most that the bare driver carries: a pipeline that is never empty.
@@ -179,29 +164,18 @@ impl Way {
 
     /// As many messages as are taken, for `length`, in laps; the first fifth left out.
     fn throughput(&mut self, length: Nanos) -> anyhow::Result<Vec<Sample>> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (channel, receiver) = (&mut self.channel, &mut self.receiver);
-        let (bytes, place, class) = (self.bytes, Place { namespace: None, cpu: self.place.cpu }, self.class);
+        let Self { channel, receiver, bytes, place, class } = self;
         channel.set_send_timeout(Some(duration(PATIENCE)));
-        std::thread::scope(|scope| {
-            let stopped = Arc::clone(&stop);
-            let sender = scope.spawn(move || -> anyhow::Result<()> {
-                place.settle(Class::Ordinary)?;
-                let message = vec![7; bytes];
-                while !stopped.load(Ordering::Relaxed) {
-                    channel.send(&message)?;
-                }
-                Ok(())
-            });
-            let taker = scope.spawn(move || {
-                class.enter()?;
-                take(receiver, length)
-            });
-            let laps = taker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a receiver panicked")));
-            stop.store(true, Ordering::Relaxed);
-            sender.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a sender panicked")))?;
-            laps
-        })
+        let send = |stop: &AtomicBool| {
+            Place { namespace: None, cpu: place.cpu }.settle(Class::Ordinary)?;
+            let message = vec![7; *bytes];
+            while !stop.load(Ordering::Relaxed) {
+                channel.send(&message)?;
+            }
+            Ok(())
+        };
+        let class = *class;
+        beside(send, || Place::default().on_cpu(class, || take(receiver, length)))
     }
 }
 
@@ -232,73 +206,48 @@ fn judge(found: &[Found], own: &Own, excuses: &Excuses) -> anyhow::Result<Measur
         [figures.clean, figures.with_holes].map(|laps| rate_of(LAP_BYTES, laps.mean_us) / 1e6)
     };
     for one in found {
-        let latency = one.latency.figures(excuses);
-        let laps = one.laps.figures(excuses);
-        measured.samples += (latency.with_holes.samples + laps.with_holes.samples) as u64;
-        measured.excused += latency.excused + laps.excused;
-        let [mbyte_s, mbyte_s_with_holes] = rates(&one.laps);
-        let (fragment_bytes, message_kb) = (one.fragment, one.kb);
-        measured.add(&Point { fragment_bytes, message_kb, mbyte_s, mbyte_s_with_holes, latency });
+        let [mbyte_s, with_holes] = rates(&one.laps);
+        measured.count(&one.laps, excuses);
+        let first = json!({
+            "fragment_bytes": one.fragment, "message_kb": one.kb, "mbyte_s": mbyte_s,
+            // The same without leaving out what holes explain.
+            "mbyte_s_with_holes": with_holes,
+        });
+        measured.add_side(first, &one.latency, excuses, |_| json!({}));
     }
     let at = |fragment: u32| found.iter().find(|one| (one.fragment, one.kb) == (fragment, CHECKED_KB));
     let longest = own.packet - HEADER_BYTES;
-    let checked = at(longest).ok_or_else(|| anyhow::anyhow!("the checked point was not measured"))?;
+    let checked = at(longest).context("the checked point was not measured")?;
     // Of times: the less, the faster.
     let ratio = compare_rounds(&own.before, &checked.laps, &own.after, Statistic::Mean, excuses);
-    measured.checks.push(Check::at_least(
-        format!(
-            "fragments of {longest} B, messages of 16 KB: throughput against the adapter's own (A/A half-width {:.4})",
-            ratio.half_width
-        ),
-        1.0 / ratio.ratio,
-        RATE_MIN,
-    ));
+    let name = format!(
+        "fragments of {longest} B, messages of 16 KB: throughput against the adapter's own (A/A half-width {:.4})",
+        ratio.half_width
+    );
+    measured.at_least(name, 1.0 / ratio.ratio, RATE_MIN);
     let [adapter, adapter_with_holes] = rates(&own.before);
     let [rate, with_holes] = rates(&checked.laps);
-    measured.compare(
-        &format!("16 KB in fragments of {longest} B, of the adapter's own rate"),
-        "1.2 of 2.7 MB/s (0.44)",
-        format!("{rate:.1} of {adapter:.1} MB/s ({:.3})", 1.0 / ratio.ratio),
-        "-".into(),
-    );
-    measured.compare(
-        "the same with holes",
-        "-",
-        format!("{with_holes:.1} of {adapter_with_holes:.1} MB/s ({:.3})", with_holes / adapter_with_holes),
-        "-".into(),
-    );
+    let what = format!("16 KB in fragments of {longest} B, of the adapter's own rate");
+    let shown = format!("{rate:.1} of {adapter:.1} MB/s ({:.3})", 1.0 / ratio.ratio);
+    measured.compare(what, "1.2 of 2.7 MB/s (0.44)", shown, "-");
+    let share = with_holes / adapter_with_holes;
+    let shown = format!("{with_holes:.1} of {adapter_with_holes:.1} MB/s ({share:.3})");
+    measured.compare("the same with holes", "-", shown, "-");
     let fragments = found.iter().filter(|one| one.kb == CHECKED_KB);
     for (one, paper) in fragments.zip(["least", "1 MB/s", "1.2 MB/s"]) {
-        let what = format!("16 KB in fragments of {} B", one.fragment);
-        measured.compare(&what, paper, format!("{:.1} MB/s", rates(&one.laps)[0]), "-".into());
+        let shown = format!("{:.1} MB/s", rates(&one.laps)[0]);
+        measured.compare(format!("16 KB in fragments of {} B", one.fragment), paper, shown, "-");
     }
-    measured.plot = Some(plot(found, adapter, excuses));
-    Ok(measured)
-}
-
-fn plot(found: &[Found], adapter_mbyte_s: f64, excuses: &Excuses) -> Plot {
-    let rate = |one: &Found| rate_of(LAP_BYTES, one.laps.figures(excuses).clean.mean_us) / 1e6;
-    let mut series: Vec<Series> = found
-        .chunks(SIZES_KB.len())
-        .enumerate()
+    let sizes = found.chunks(SIZES_KB.len()).enumerate();
+    let mut series: Vec<Series> = sizes
         .map(|(colour, of_fragment)| {
-            Series::new(
-                format!("fragments of {} B", of_fragment[0].fragment),
-                colour,
-                of_fragment.iter().map(|one| (f64::from(one.kb), rate(one))),
-            )
+            let points = of_fragment.iter().map(|one| (f64::from(one.kb), rates(&one.laps)[0]));
+            Series::new(format!("fragments of {} B", of_fragment[0].fragment), colour, points)
         })
         .collect();
-    let ends = [SIZES_KB[0], SIZES_KB[SIZES_KB.len() - 1]];
-    series.push(
-        Series::new("the adapter itself", 6, ends.map(|kb| (f64::from(kb), adapter_mbyte_s)).to_vec())
-            .dashed(true)
-            .without_dots(),
-    );
-    Plot::new(
-        "HARTS figure 6: throughput end to end",
-        Axis::logarithmic("message, KB"),
-        Axis::linear("MB/s"),
-        series,
-    )
+    let ends = [SIZES_KB[0], SIZES_KB[SIZES_KB.len() - 1]].map(|kb| (f64::from(kb), adapter));
+    series.push(Series::new("the adapter itself", 6, ends).dashed(true).without_dots());
+    let title = "HARTS figure 6: throughput end to end";
+    measured.plot = Some(Plot::log_x(title, "message, KB", "MB/s", series));
+    Ok(measured)
 }

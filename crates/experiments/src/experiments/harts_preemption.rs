@@ -2,16 +2,16 @@
 //! handler finishes before it yields. How long an urgent handler waits for the CPU against what looking costs, on a node
 //! above a driver; the objective that selects the default is declared in docs/PERFORMANCE.md.
 
+use anyhow::Context;
 use punctual_link::Link;
-use serde::Serialize;
+use serde_json::json;
 
 use super::rio_cost::MEAN_MAX;
 use super::{Conditions, Measured, judged};
-use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::Class;
-use crate::measure::{Moments, Ratio, Side, Statistic, compare_rounds};
-use crate::report::{Axis, Plot, Series};
+use crate::measure::{Ratio, Side, Statistic, compare_rounds};
+use crate::report::{Check, Plot, Series};
 use crate::testbed::nodes::Nodes;
 use crate::testbed::{Bed, LinkSpec, Options, Pair};
 
@@ -28,24 +28,13 @@ const RECEIVE_BATCH: usize = 64;
 /// Messages of a block before any counts: another quantum's nodes have displaced the caches.
 const WARM_UP: usize = 3;
 
-#[derive(Serialize)]
-struct Point {
-    quantum: u32,
-    /// From the begin of the unit in which the urgent handler becomes ready until its own begins.
-    #[serde(flatten)]
-    access: Moments,
-    /// Whole processing of a packet at its source.
-    us_per_packet: f64,
-    /// Against the longest quantum.
-    cost: f64,
-    half_width: f64,
-    units_per_message: u32,
-}
-
 /// What was found at one quantum.
+#[derive(Default)]
 struct Swept {
     quantum: u32,
+    /// From the begin of the unit in which the urgent handler becomes ready until its own begins.
     access: Side,
+    /// Whole processing of a message at its source.
     cost: Side,
     units: u32,
 }
@@ -64,23 +53,18 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
 /// All quanta in turns; the longest once more at the end: A/A.
 fn sweep(source: &mut dyn Link, sink: &mut dyn Link, conditions: &Conditions) -> anyhow::Result<Vec<Swept>> {
     let quanta = QUANTA.into_iter().chain([LONGEST]);
-    let mut swept: Vec<Swept> = quanta
-        .map(|quantum| Swept { quantum, access: Side::default(), cost: Side::default(), units: 0 })
-        .collect();
+    let mut swept: Vec<Swept> = quanta.map(|quantum| Swept { quantum, ..Swept::default() }).collect();
     let nodes = swept.iter().map(|one| Nodes::with_quantum(one.quantum, PACKETS, FRAGMENT_BYTES));
     let mut nodes = nodes.collect::<anyhow::Result<Vec<_>>>()?;
     let (rounds, messages) = if conditions.quick { (400, 12) } else { (2_000, 12) };
     let mut received = Vec::with_capacity(RECEIVE_BATCH);
-    for round in 0..rounds {
-        conditions.progress(format_args!("round {} of {rounds}", round + 1));
-        for turn in 0..swept.len() {
-            let at = (round + turn) % swept.len();
-            swept[at].block(&mut nodes[at], source, messages)?;
-            while sink.receive(&mut received, RECEIVE_BATCH)? > 0 {
-                received.clear();
-            }
+    conditions.in_turns("", rounds, &mut swept, |at, one| {
+        one.block(&mut nodes[at], source, messages)?;
+        while sink.receive(&mut received, RECEIVE_BATCH)? > 0 {
+            received.clear();
         }
-    }
+        Ok(())
+    })?;
     Ok(swept)
 }
 
@@ -121,28 +105,25 @@ fn selected(costs: &[Cost]) -> Option<u32> {
 }
 
 fn judge(swept: &[Swept], excuses: &Excuses) -> anyhow::Result<Measured> {
-    let (again, swept) = swept.split_last().ok_or_else(|| anyhow::anyhow!("nothing was swept"))?;
+    let (again, swept) = swept.split_last().context("nothing was swept")?;
     let longest = &swept[swept.len() - 1];
     let columns = "quantum, samples, p50_us, mean_us, p99_us, max_us, us_per_packet, cost, half_width, \
              units_per_message";
     let mut measured = Measured::new("quantum, packets", columns);
     let (mut costs, mut curves) = (Vec::new(), [Vec::new(), Vec::new()]);
     for one in swept {
-        let access = one.access.figures(excuses);
         let per_packet = one.cost.figures(excuses).clean.p50_us / f64::from(PACKETS);
         let ratio = compare_rounds(&longest.cost, &one.cost, &again.cost, Statistic::Median, excuses);
-        measured.samples += access.with_holes.samples as u64;
-        measured.excused += access.excused;
-        curves[0].push((f64::from(one.quantum), access.clean.p50_us));
+        let access = measured.count(&one.access, excuses).clean;
+        measured.add([
+            json!({ "quantum": one.quantum }),
+            json!(access),
+            // Against the longest quantum.
+            json!({ "us_per_packet": per_packet, "cost": ratio.ratio, "half_width": ratio.half_width }),
+            json!({ "units_per_message": one.units }),
+        ]);
+        curves[0].push((f64::from(one.quantum), access.p50_us));
         curves[1].push((f64::from(one.quantum), per_packet));
-        measured.add(&Point {
-            quantum: one.quantum,
-            access: access.clean,
-            us_per_packet: per_packet,
-            cost: ratio.ratio,
-            half_width: ratio.half_width,
-            units_per_message: one.units,
-        });
         costs.push(Cost { quantum: one.quantum, ratio });
     }
     let default = punctual_engine::profile::QUANTUM_MAX;
@@ -155,20 +136,25 @@ fn judge(swept: &[Swept], excuses: &Excuses) -> anyhow::Result<Measured> {
              half-width {:.4})",
             found.half_width
         );
-        measured.checks.push(Check::at_most(name, found.ratio, 1.0 - found.half_width));
+        measured.at_most(name, found.ratio, 1.0 - found.half_width);
     }
     let found = selected(&costs).map_or("none".into(), |quantum| quantum.to_string());
-    measured.compare("quantum that the objective selects", "left open", found, "-".into());
+    measured.compare("quantum that the objective selects", "left open", found, "-");
     for (curve, what) in curves.iter().zip(["wait for the CPU", "processing of a packet"]) {
         let shown = format!("{:.2} and {:.2} us", curve[0].1, curve[curve.len() - 1].1);
-        measured.compare(&format!("{what}, quantum 1 and {LONGEST}"), "left open", shown, "-".into());
+        measured.compare(format!("{what}, quantum 1 and {LONGEST}"), "left open", shown, "-");
     }
-    measured.notes.push(
+    measured.note(
         "an application on another thread is heard when the processor looks at its descriptors, after at most 50 us \
-         of work at any quantum"
-            .into(),
+         of work at any quantum",
     );
-    measured.plot = Some(plot(curves));
+    let [access, cost] = curves;
+    let series = [
+        Series::new("an urgent handler waits for the CPU (median)", 0, access),
+        Series::new("whole processing of a packet (median)", 1, cost).dashed(true),
+    ];
+    let title = "HARTS 5.2.2: how often a handler looks for a more urgent one";
+    measured.plot = Some(Plot::log_log(title, "quantum, packets", "us", series));
     Ok(measured)
 }
 
@@ -180,35 +166,20 @@ fn checks(costs: &[Cost], default: u32) -> Vec<Check> {
              {width:.4})"
         )
     };
-    let mut checks = Vec::new();
-    match costs.iter().find(|one| one.quantum == default) {
-        Some(Cost { ratio, .. }) => checks.push(Check::at_most(
-            name(default, ratio.half_width, "and"),
-            ratio.ratio,
-            COST_MAX + ratio.half_width,
-        )),
-        None => checks.push(Check::at_least(format!("quantum {default}, the default, is swept"), 0.0, 1.0)),
-    }
+    let swept = costs.iter().find(|one| one.quantum == default).map(|one| one.ratio);
+    let check = swept.map_or_else(
+        || Check::at_least(format!("quantum {default}, the default, is swept"), 0.0, 1.0),
+        |ratio| {
+            let name = name(default, ratio.half_width, "and");
+            Check::at_most(name, ratio.ratio, COST_MAX + ratio.half_width)
+        },
+    );
+    let mut checks = vec![check];
     if let Some(Cost { quantum, ratio }) = costs.iter().rfind(|one| one.quantum < default) {
         let limit = COST_MAX - ratio.half_width;
         checks.push(Check::at_least(name(*quantum, ratio.half_width, "less"), ratio.ratio, limit));
     }
     checks
-}
-
-/// Both medians over the quantum.
-fn plot(curves: [Vec<(f64, f64)>; 2]) -> Plot {
-    let [access, cost] = curves;
-    let curve = |name: &str, colour, points| Series::new(name, colour, points).dashed(colour == 1);
-    Plot::new(
-        "HARTS 5.2.2: how often a handler looks for a more urgent one",
-        Axis::logarithmic("quantum, packets"),
-        Axis::logarithmic("us"),
-        vec![
-            curve("an urgent handler waits for the CPU (median)", 0, access),
-            curve("whole processing of a packet (median)", 1, cost),
-        ],
-    )
 }
 
 #[cfg(test)]

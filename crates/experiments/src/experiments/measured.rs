@@ -2,47 +2,73 @@
 
 use std::path::PathBuf;
 
-use punctual::counted;
+use punctual::{Ppm, counted};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::findings::Compared;
 use super::{Experiment, Wanted};
-use crate::demo::outcome::Check;
-use crate::excuse::{HoleSummary, summarise};
-use crate::report::{Plot, Row, Table, save};
-use crate::testbed::{Contender, Pair};
-use crate::witness::Testimony;
+use crate::excuse::{Excuses, HoleSummary, Testimony, summarise};
+use crate::measure::{Figures, Side};
+use crate::report::{Check, Plot, Row, Table, save};
+use crate::testbed::{Contender, Pair, System};
+use crate::witness::Witness;
 
 const PLOT_SIZE: (u32, u32) = (860, 460);
 
 /// What an experiment measured.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Measured {
     /// What was varied.
     pub x: &'static str,
     /// One for each thing measured.
     pub points: Vec<Value>,
     /// The same for people.
+    #[serde(skip)]
     pub table: Table,
     /// What had to hold.
     pub checks: Vec<Check>,
     /// The paper beside us.
     pub compared: Vec<Compared>,
     /// The figure, redrawn.
+    #[serde(skip)]
     pub plot: Option<Plot>,
     /// Below it.
+    #[serde(skip)]
     pub rows: Vec<Row>,
     /// Platform holes.
+    #[serde(skip)]
     pub testimony: Testimony,
     /// Samples that count.
+    #[serde(skip)]
     pub samples: u64,
     /// Of these excused by holes.
+    #[serde(skip)]
     pub excused: u64,
     /// What a reader must know besides.
     pub notes: Vec<String>,
     /// Why the run proves nothing, besides holes.
     pub doubts: Vec<String>,
+}
+
+/// A row of what the paper measured beside what we did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// What.
+    pub what: String,
+    /// In the paper.
+    pub paper: String,
+    /// Through Punctual.
+    pub punctual: String,
+    /// Through plain kernel sockets.
+    pub kernel: String,
+}
+
+impl Compared {
+    /// Of what `show` says of each system.
+    pub fn of(what: impl Into<String>, paper: &str, show: impl Fn(System) -> String) -> Self {
+        let (punctual, kernel) = (show(System::Punctual), show(System::Kernel));
+        Self { what: what.into(), paper: paper.into(), punctual, kernel }
+    }
 }
 
 /// What `punctual bench` prints.
@@ -59,22 +85,11 @@ pub struct Report {
     pub ground: Option<Ground>,
     /// Platform holes.
     pub holes: HoleSummary,
-    /// What was varied.
-    pub x: &'static str,
-    /// One for each thing measured.
-    pub points: Vec<Value>,
-    /// What had to hold.
-    pub checks: Vec<Check>,
-    /// The paper beside us.
-    pub compared: Vec<Compared>,
-    /// What a reader must know besides.
-    pub notes: Vec<String>,
-    /// Why the run proves nothing, besides holes.
-    pub doubts: Vec<String>,
+    /// What it found.
+    #[serde(flatten)]
+    pub measured: Measured,
     /// Where the plot is.
     pub plot: PathBuf,
-    #[serde(skip)]
-    table: Table,
 }
 
 /// What hosts ran on.
@@ -88,23 +103,89 @@ pub struct Ground {
     pub peer: Option<String>,
 }
 
+/// What `judge` finds, with the holes that excuse what was measured until now.
+pub(super) fn judged(
+    witness: Option<Witness>,
+    judge: impl FnOnce(&Excuses) -> anyhow::Result<Measured>,
+) -> anyhow::Result<Measured> {
+    judged_under(Ppm(0), witness, judge)
+}
+
+/// The same where the guaranteed load `load` drains beside what a hole left undone.
+pub(super) fn judged_under(
+    load: Ppm,
+    witness: Option<Witness>,
+    judge: impl FnOnce(&Excuses) -> anyhow::Result<Measured>,
+) -> anyhow::Result<Measured> {
+    let testimony = witness.map(Witness::stop).unwrap_or_default();
+    let measured = judge(&Excuses::new(&testimony.holes, load))?;
+    Ok(Measured { testimony, ..measured })
+}
+
 impl Measured {
     /// Of `x`, with a table of these columns, a comma and a blank between them.
     pub fn new(x: &'static str, columns: &str) -> Self {
-        Self { x, table: Table::new(&columns.split(", ").collect::<Vec<_>>()), ..Self::default() }
+        Self { x, table: Table::with_columns(columns), ..Self::default() }
     }
 
-    /// Adds a point; its table cells are the values of the columns' names in it, flattened.
-    pub fn add(&mut self, point: &impl Serialize) {
-        let value = serde_json::json!(point);
+    /// Adds a point of these parts, each an object; its table cells are the values of the columns' names in it.
+    pub fn add(&mut self, parts: impl IntoIterator<Item = Value>) {
+        let objects = parts.into_iter().filter_map(|part| match part {
+            Value::Object(object) => Some(object),
+            _ => None,
+        });
+        let value = Value::Object(objects.flatten().collect());
         let cell = |column: &String| value.get(column).map_or("-".into(), shown);
         self.table.rows.push(self.table.head.iter().map(cell).collect());
         self.points.push(value);
     }
 
+    /// Adds a point of what a side measured, between `first` and what `last` says of it; its samples count.
+    pub fn add_side(
+        &mut self,
+        first: Value,
+        side: &Side,
+        excuses: &Excuses,
+        last: impl FnOnce(&Figures) -> Value,
+    ) -> Figures {
+        let figures = self.count(side, excuses);
+        self.add([first, serde_json::json!(figures), last(&figures)]);
+        figures
+    }
+
+    /// Counts the samples of a side; its figures.
+    pub fn count(&mut self, side: &Side, excuses: &Excuses) -> Figures {
+        let figures = side.figures(excuses);
+        self.samples += figures.with_holes.samples as u64;
+        self.excused += figures.excused;
+        figures
+    }
+
     /// Adds a row of what the paper measured beside what we did.
-    pub fn compare(&mut self, what: &str, paper: &str, punctual: String, kernel: String) {
+    pub fn compare(
+        &mut self,
+        what: impl Into<String>,
+        paper: &str,
+        punctual: impl Into<String>,
+        kernel: impl Into<String>,
+    ) {
+        let (punctual, kernel) = (punctual.into(), kernel.into());
         self.compared.push(Compared { what: what.into(), paper: paper.into(), punctual, kernel });
+    }
+
+    /// `value` may be `limit` at most.
+    pub fn at_most(&mut self, name: impl Into<String>, value: f64, limit: f64) {
+        self.checks.push(Check::at_most(name, value, limit));
+    }
+
+    /// `value` must be `limit` at least.
+    pub fn at_least(&mut self, name: impl Into<String>, value: f64, limit: f64) {
+        self.checks.push(Check::at_least(name, value, limit));
+    }
+
+    /// Says what a reader must know besides.
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
     }
 
     /// Doubts the run where clients led their engines no more or handlers were demoted: some messages were waited for in
@@ -142,23 +223,12 @@ impl Measured {
         if let Some(drawn) = &self.plot {
             save(&plot, &drawn.svg_above(&self.rows, PLOT_SIZE)?)?;
         }
-        let report = Report {
-            experiment: experiment.name,
-            paper: experiment.paper,
-            quick: wanted.quick,
-            ground,
-            holes: summarise(&self.testimony, self.samples, self.excused),
-            x: self.x,
-            points: self.points,
-            checks: self.checks,
-            compared: self.compared,
-            notes: self.notes,
-            doubts: self.doubts,
-            plot,
-            table: self.table,
-        };
+        let holes = summarise(&self.testimony, self.samples, self.excused);
+        let Experiment { name, paper, .. } = *experiment;
+        let report =
+            Report { experiment: name, paper, quick: wanted.quick, ground, holes, measured: self, plot };
         let json = serde_json::to_string_pretty(&report)?;
-        save(&wanted.directory.join(format!("{}.json", experiment.name)), &json)?;
+        save(&wanted.directory.join(format!("{name}.json")), &json)?;
         Ok(report)
     }
 }
@@ -178,11 +248,12 @@ fn shown(value: &Value) -> String {
 impl Report {
     /// 0 where everything held, 1 where something did not, 3 where the run proves nothing.
     pub fn exit_status(&self) -> i32 {
-        let proves_nothing = self.is_degraded() || self.holes.inconclusive || !self.doubts.is_empty();
+        let proves_nothing =
+            self.is_degraded() || self.holes.inconclusive || !self.measured.doubts.is_empty();
         match proves_nothing {
             true => 3,
-            false if self.checks.iter().any(Check::has_failed) => 1,
-            false if self.checks.iter().any(|check| check.inconclusive) => 3,
+            false if self.measured.checks.iter().any(Check::has_failed) => 1,
+            false if self.measured.checks.iter().any(|check| check.inconclusive) => 3,
             false => 0,
         }
     }
@@ -194,31 +265,20 @@ impl Report {
 
     /// For people.
     pub fn text(&self) -> String {
-        let mut compared = Table::new(&["", "paper", "Punctual", "kernel UDP"]);
-        for row in &self.compared {
-            compared.rows.push(vec![
-                row.what.clone(),
-                row.paper.clone(),
-                row.punctual.clone(),
-                row.kernel.clone(),
-            ]);
-        }
-        let mut checks = Table::new(&["check", "found", "limit", ""]);
-        for check in &self.checks {
-            checks.rows.push(vec![
-                check.name.clone(),
-                format!("{:.3}", check.value),
-                format!("{:.3}", check.limit),
-                check.word(),
-            ]);
-        }
-        let doubts = self.doubts.iter().map(|doubt| format!("doubt: {doubt}\n"));
-        let notes: String = self.notes.iter().map(|note| format!("note: {note}\n")).chain(doubts).collect();
+        let Measured { compared, checks, notes, doubts, table, .. } = &self.measured;
+        let compared = Table::of(["", "paper", "Punctual", "kernel UDP"], compared, |row| {
+            [&row.what, &row.paper, &row.punctual, &row.kernel].map(String::clone)
+        });
+        let checks = Table::of(["check", "found", "limit", ""], checks, |check| {
+            [check.name.clone(), format!("{:.3}", check.value), format!("{:.3}", check.limit), check.word()]
+        });
+        let doubts = doubts.iter().map(|doubt| format!("doubt: {doubt}\n"));
+        let notes: String = notes.iter().map(|note| format!("note: {note}\n")).chain(doubts).collect();
         format!(
             "{} ({})\n\n{}\n{}\n{}\n{notes}{} of {:.1} ms in all ({:.2} % of the CPUs' time), {} of {} excused\nplot: {}\n{}",
             self.experiment,
             self.paper,
-            self.table.text(),
+            table.text(),
             compared.text(),
             checks.text(),
             counted(self.holes.count, "platform hole"),
@@ -236,7 +296,7 @@ impl Report {
             0 => "everything held",
             1 => "something did not hold",
             _ if self.is_degraded() => "degraded: no real-time class, nothing is guaranteed",
-            _ if !self.doubts.is_empty() => {
+            _ if !self.measured.doubts.is_empty() => {
                 "inconclusive: not everything was done as it is named; run it again"
             }
             _ if !self.holes.inconclusive => {
@@ -249,23 +309,14 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-
-    #[derive(Serialize)]
-    struct Row {
-        x: u32,
-        inner: Inner,
-    }
-
-    #[derive(Serialize)]
-    struct Inner {
-        mean: f64,
-    }
 
     #[test]
     fn columns_pick_their_values() {
         let mut measured = Measured::new("x", "x, missing");
-        measured.add(&Row { x: 3, inner: Inner { mean: 1.5 } });
+        measured.add([json!({ "x": 3 }), json!({ "inner": { "mean": 1.5 } })]);
         assert_eq!(measured.table.rows, [["3", "-"]]);
         assert_eq!(measured.points[0]["inner"]["mean"], 1.5);
     }

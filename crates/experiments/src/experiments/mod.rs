@@ -4,6 +4,7 @@
 
 mod acceptance;
 mod clips;
+mod contest;
 mod findings;
 mod harts;
 mod harts_adapter;
@@ -28,112 +29,25 @@ mod tail;
 mod video_traces;
 pub mod worker;
 
-use std::path::PathBuf;
-
 use anyhow::{Context, bail};
-use punctual::{BitRate, Nanos, Ppm};
+use punctual_host::config::Driver;
+use punctual_os::interrupt;
 use serde::Serialize;
 
 use crate::excuse::Excuses;
 use crate::measure::{Latencies, Side};
 use crate::report::ensure_writable;
-use crate::testbed::{Options, Privilege, driver, privilege};
-use crate::witness::Witness;
+use crate::testbed::{Conditions, Privilege, driver, privilege};
+pub use crate::testbed::{Peer, Wanted};
 pub use findings::Findings;
 pub use list::EXPERIMENTS;
+use measured::{Compared, judged, judged_under};
 pub use measured::{Ground, Measured, Report};
-use punctual_host::config::Driver;
-use punctual_os::interrupt;
-
-/// How an experiment is to be run.
-#[derive(Clone, Debug)]
-pub struct Conditions {
-    /// Fewer points and shorter slices: done within 60 s.
-    pub quick: bool,
-    /// As short as it runs at all: its figures say nothing. `quick` is set with it.
-    pub smoke: bool,
-    /// Where plots and daemon logs go.
-    pub directory: PathBuf,
-    /// Whether processors run in the real-time class.
-    pub real_time: bool,
-    /// Whether to say on stderr how far it is.
-    pub progress: bool,
-    /// What carries Punctual's links, for experiments that leave it open.
-    pub driver: Driver,
-    /// The other machine; without one both hosts are namespaces of this one.
-    pub peer: Option<Peer>,
-}
-
-impl Conditions {
-    /// Says on stderr how far it is.
-    pub fn progress(&self, what: std::fmt::Arguments<'_>) {
-        show_progress(self.progress, what);
-    }
-
-    /// How many rounds of which length, told as milliseconds.
-    fn rounds(&self, quick: (usize, u64), full: (usize, u64)) -> (usize, Nanos) {
-        let (count, length_ms) = if self.quick { quick } else { full };
-        (if self.smoke { count.min(2) } else { count }, self.brief(Nanos::from_millis(length_ms)))
-    }
-
-    /// How many of something.
-    fn amount(&self, quick: u32, full: u32) -> u32 {
-        match self.smoke {
-            true => (quick / SMOKE_PART).max(1),
-            false if self.quick => quick,
-            false => full,
-        }
-    }
-
-    /// A span, or a part of it where only the experiment itself is tried.
-    fn brief(&self, span: Nanos) -> Nanos {
-        if self.smoke { span / u64::from(SMOKE_PART) } else { span }
-    }
-
-    /// Watches for platform holes, where that is permitted.
-    ///
-    /// # Errors
-    /// If a thread cannot start.
-    pub fn witness(&self) -> anyhow::Result<Option<Witness>> {
-        let watch = || Witness::start().context("witness");
-        self.real_time.then(watch).transpose()
-    }
-}
-
-/// What `judge` finds, with the holes that excuse what was measured until now.
-fn judged(
-    witness: Option<Witness>,
-    judge: impl FnOnce(&Excuses) -> anyhow::Result<Measured>,
-) -> anyhow::Result<Measured> {
-    let testimony = witness.map(Witness::stop).unwrap_or_default();
-    let measured = judge(&Excuses::new(&testimony.holes, Ppm(0)))?;
-    Ok(Measured { testimony, ..measured })
-}
-
-/// What of a quick run's spans a smoke test keeps: one part in so many.
-const SMOKE_PART: u32 = 16;
-
-fn show_progress(is_wanted: bool, what: std::fmt::Arguments<'_>) {
-    if is_wanted {
-        eprint!("\r\x1b[K{what} ");
-    }
-}
-
-/// A machine that runs `punctual bench --serve`.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// HOST or HOST:PORT.
-    pub address: String,
-    /// Rate of the link to it; else what the network interface says.
-    pub rate: Option<BitRate>,
-}
 
 /// What finds out. It fails where the test bed fails, a stream breaks or the run is interrupted.
 #[derive(Clone, Copy)]
 enum Run {
-    /// Both systems over streams.
-    Streams(fn(&Conditions) -> anyhow::Result<Findings>),
-    /// Something else.
+    /// Something on hosts.
     Measured(fn(&Conditions) -> anyhow::Result<Measured>),
     /// Something in virtual time: no test bed, no privilege, no driver; what it takes is CPU time, which holes do not touch.
     Simulated(fn(&Wanted) -> anyhow::Result<Measured>),
@@ -163,33 +77,10 @@ impl Carrier {
     }
 }
 
-/// How an experiment was asked for.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    /// See [`Conditions`].
-    pub quick: bool,
-    /// See [`Conditions`].
-    pub smoke: bool,
-    /// See [`Conditions`].
-    pub directory: PathBuf,
-    /// See [`Conditions`].
-    pub progress: bool,
-    /// `None`: the best that there is.
-    pub driver: Option<Driver>,
-    /// See [`Conditions`].
-    pub peer: Option<Peer>,
-}
-
-impl Wanted {
-    /// Says on stderr how far it is.
-    pub fn progress(&self, what: std::fmt::Arguments<'_>) {
-        show_progress(self.progress, what);
-    }
-}
-
 /// Why an experiment needs both hosts on one machine.
 const ONE_CLOCK: &str =
     "it subtracts times of both hosts, and clocks of two machines differ by more than what is measured";
+const NO_HOST: &str = "no host takes part in it";
 
 /// One of them.
 #[derive(Clone, Copy, Serialize)]
@@ -218,23 +109,10 @@ const FAST_COSTS: &str = "[processor.costs]\nsend_message = \"100ns\"\nsend_pack
                           send_packet_later = \"100ns\"\nforward_packet = \"100ns\"\n\
                           receive_packet = \"100ns\"\ndeliver_message = \"100ns\"\ncopy_kib = \"100ns\"\n";
 
-/// Options of the engines of world number `world`: between two machines all worlds share the link, so each has ports of
-/// its own.
-fn on_ports(world: usize, conditions: &Conditions) -> Options {
-    let first = 7_411 + 2 * world;
-    let link = match conditions.peer {
-        Some(_) => format!("data_port = {first}\nsignalling_port = {}\n", first + 1),
-        None => String::new(),
-    };
-    Options { link, ..Options::default() }
-}
-
 /// (latency in us, share of samples above it), without what holes explain.
 fn exceedance(side: &Side, excuses: &Excuses) -> Vec<(f64, f64)> {
     let mut latencies = Latencies::default();
-    side.samples()
-        .filter(|sample| !sample.is_excused(excuses))
-        .for_each(|sample| latencies.record(sample.span));
+    side.clean_spans(excuses).for_each(|span| latencies.record(span));
     latencies.exceedance(0).into_iter().map(|(ms, share)| (ms * 1e3, share)).collect()
 }
 
@@ -259,13 +137,13 @@ impl Experiment {
     }
 
     /// Streams through both systems, on one machine and over `udp`.
-    const fn of_streams(
-        name: &'static str,
-        paper: &'static str,
-        about: &'static str,
-        run: fn(&Conditions) -> anyhow::Result<Findings>,
-    ) -> Self {
-        Self::new(name, paper, about, Run::Streams(run)).alone(ONE_CLOCK).over(Carrier::Always(Driver::UDP))
+    const fn of_streams(self) -> Self {
+        self.alone(ONE_CLOCK).over(Carrier::Always(Driver::UDP))
+    }
+
+    /// One in which no host takes part.
+    const fn computed(self) -> Self {
+        self.alone(NO_HOST).over(Carrier::Nothing)
     }
 
     /// The same on one machine only, for this reason.
@@ -310,9 +188,6 @@ impl Experiment {
         }
         let run = match self.run {
             Run::Simulated(run) => Ok((run(&wanted)?, None)),
-            Run::Streams(run) => {
-                on_hosts(&wanted, self.carrier, |conditions| Ok(run(conditions)?.measured()))?
-            }
             Run::Measured(run) => on_hosts(&wanted, self.carrier, run)?,
         };
         let (measured, ground) = match run {
@@ -348,13 +223,12 @@ fn on_hosts(
         ),
     }
     let real_time = privilege == Privilege::Root;
-    let Wanted { quick, smoke, directory, progress, driver, peer } = wanted.clone();
     // Between machines all worlds share an interface, and that holds one XDP program.
-    let best = || if peer.is_some() { Driver::default() } else { driver::default(real_time) };
-    let driver = driver.unwrap_or_else(best);
-    let told = carrier.name(driver);
-    let ground = Ground { real_time, driver: told, peer: peer.as_ref().map(|peer| peer.address.clone()) };
-    let measured = run(&Conditions { quick, smoke, directory, real_time, progress, driver, peer })?;
+    let best = || if wanted.peer.is_some() { Driver::default() } else { driver::default(real_time) };
+    let driver = wanted.driver.unwrap_or_else(best);
+    let peer = wanted.peer.as_ref().map(|peer| peer.address.clone());
+    let ground = Ground { real_time, driver: carrier.name(driver), peer };
+    let measured = run(&Conditions { wanted: wanted.clone(), real_time, driver })?;
     Ok(Ok((measured, Some(ground))))
 }
 

@@ -5,19 +5,16 @@
 //! class). In these, receive work of the devices is done where the packet is sent, in soft interrupts. In two more worlds
 //! it is done in kernel threads (threaded NAPI) on the receiving host's CPU: of real-time priority, and ordinary ones.
 
-use punctual::Ppm;
-use serde::Serialize;
+use serde_json::json;
 
+use super::contest::{Contest, block};
 use super::rio_latency::{BYTES, INTERVAL, promise};
-use super::{Conditions, Measured, instructions};
-use crate::demo::outcome::Check;
+use super::{Conditions, Measured, instructions, judged};
 use crate::excuse::Excuses;
-use crate::loads::Class;
-use crate::measure::{Figures, Side, Statistic, compare_rounds};
-use crate::report::{Axis, Bars, Plot, Row, Series};
+use crate::measure::{Side, Statistic, compare_rounds};
+use crate::report::{Bars, Check, Plot, Row, Series};
 use crate::testbed::receive::{self, ReceiveClass, ReceiveThreads};
-use crate::testbed::{Bed, Block, Contender, Hosting, LinkSpec, Options, Pair, Wait, rounds};
-use crate::witness::Witness;
+use crate::testbed::{Bed, Contender, Hosting, LinkSpec, Options, Wait};
 
 /// What the hosts are told of a direct link.
 const TOLD: punctual::BitRate = punctual::BitRate(1_000_000_000);
@@ -64,81 +61,59 @@ const THREADED: [(usize, &str); 2] = [(4, "real-time NAPI threads"), (5, "low-pr
 /// Beyond this all round trips are in the last bar.
 const LAST_BAR_US: f64 = 400.0;
 
-#[derive(Serialize)]
-struct Point {
-    world: &'static str,
-    #[serde(flatten)]
-    figures: Figures,
-    lost: u64,
-    instructions_per_message: Option<f64>,
-}
-
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let mut hosts = Hosts::create(conditions)?;
+    let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
+    let mut contest = Contest::new(bed, 1, conditions);
+    let worlds = WORLDS.iter().enumerate();
+    let _threads: Vec<_> = worlds
+        .map(|(number, world)| join(&mut contest, number, world, conditions))
+        .collect::<anyhow::Result<_>>()?;
     let witness = conditions.witness()?;
     let (count, length) = conditions.rounds((10, 330), (40, 1_000));
-    let block = Block { length, interval: INTERVAL, bytes: BYTES as usize, bulk: None };
-    rounds(&mut hosts.contenders, count, 0, &block, |round| {
-        conditions.progress(format_args!("round {} of {count}", round + 1));
-    })?;
-    let testimony = witness.map(Witness::stop).unwrap_or_default();
-    let excuses = Excuses::new(&testimony.holes, Ppm(0));
-    conditions.progress(format_args!("counting instructions"));
-    let counted = match conditions.smoke {
-        true => Err("left out".into()),
-        false => instructions::of_policies(conditions.quick),
-    };
-    let mut measured = judge(&hosts.contenders, &counted, &excuses);
-    measured.testimony = testimony;
-    if conditions.peer.is_some() {
-        measured.notes.push(
-            "NAPI threads: on one machine only, where the class of both hosts' kernel threads is ours to set"
-                .into(),
-        );
-    }
-    Ok(measured)
-}
-
-/// The contenders and what they run on, in the order in which it goes.
-#[derive(Default)]
-struct Hosts {
-    contenders: Vec<Contender>,
-    _threads: Vec<ReceiveThreads>,
-    _pairs: Vec<Pair>,
-}
-
-impl Hosts {
-    fn create(conditions: &Conditions) -> anyhow::Result<Self> {
-        let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
-        let mut hosts = Self::default();
-        let class = if conditions.real_time { Class::RealTime } else { Class::Ordinary };
-        for (number, world) in WORLDS.iter().enumerate() {
-            if world.receive.is_some() && (conditions.peer.is_some() || !conditions.real_time) {
-                continue;
-            }
-            let mut pair = Pair::create(&bed, conditions)?;
-            let ports = super::on_ports(number, conditions);
-            let over_xdp = conditions.driver.bypasses_kernel() && world.receive.is_some();
-            let options = Options {
-                driver: conditions.driver,
-                real_time: world.real_time && conditions.real_time,
-                processor: format!("policy = \"{}\"\n", world.policy),
-                link: format!("{}{}", ports.link, if over_xdp { receive::LINK_OPTION } else { "" }),
-                ..ports
-            };
-            let engine = pair.start_engines(&options, Hosting::Embedded)?;
-            let threads = world
-                .receive
-                .map(|class| ReceiveThreads::start(&pair, conditions.driver, class))
-                .transpose()?;
-            hosts._threads.extend(threads);
-            let caller = pair.call_channels(engine, promise(), [Wait::Block; 2], class)?;
-            hosts.contenders.push(Contender::new(world.name, class, &pair.place, caller, 1));
-            hosts._pairs.push(pair);
+    contest.rounds("", count, 0, &block(length, INTERVAL, BYTES))?;
+    let contenders = &contest.contenders;
+    judged(witness, |excuses| {
+        conditions.progress(format_args!("counting instructions"));
+        let counted = match conditions.smoke {
+            true => Err("left out".into()),
+            false => instructions::of_policies(conditions.quick),
+        };
+        let mut measured = judge(contenders, &counted, excuses);
+        if conditions.peer.is_some() {
+            measured.note(
+                "NAPI threads: on one machine only, where the class of both hosts' kernel threads is ours to set",
+            );
         }
-        Ok(hosts)
+        Ok(measured)
+    })
+}
+
+/// Lets a world join, where it can be: with the kernel threads of its devices, which go before its hosts.
+fn join(
+    contest: &mut Contest<'_>,
+    number: usize,
+    world: &World,
+    conditions: &Conditions,
+) -> anyhow::Result<Option<ReceiveThreads>> {
+    if world.receive.is_some() && (conditions.peer.is_some() || !conditions.real_time) {
+        return Ok(None);
     }
+    let mut pair = contest.pair()?;
+    let ports = conditions.options_of(number);
+    let over_xdp = conditions.driver.bypasses_kernel() && world.receive.is_some();
+    let options = Options {
+        real_time: world.real_time && conditions.real_time,
+        processor: format!("policy = \"{}\"\n", world.policy),
+        link: format!("{}{}", ports.link, if over_xdp { receive::LINK_OPTION } else { "" }),
+        ..ports
+    };
+    let engine = pair.start_engines(&options, Hosting::Embedded)?;
+    let start = |class| ReceiveThreads::start(&pair, conditions.driver, class);
+    let threads = world.receive.map(start).transpose()?;
+    let caller = pair.call_channels(engine, promise(), [Wait::Block; 2], conditions.class())?;
+    contest.join(world.name, conditions.class(), caller, pair);
+    Ok(threads)
 }
 
 fn judge(contenders: &[Contender], counted: &Result<[f64; 2], String>, excuses: &Excuses) -> Measured {
@@ -146,17 +121,15 @@ fn judge(contenders: &[Contender], counted: &Result<[f64; 2], String>, excuses: 
              instructions_per_message";
     let mut measured = Measured::new("world", columns);
     for (contender, world) in contenders.iter().zip(&WORLDS) {
-        let figures = contender.sides[0].figures(excuses);
-        measured.samples += figures.with_holes.samples as u64;
-        measured.excused += figures.excused;
         let of_policy = usize::from(world.policy == "edf");
-        let instructions_per_message = counted.as_ref().ok().map(|counts| counts[of_policy]);
-        measured.add(&Point {
-            world: contender.name,
-            figures,
-            lost: contender.lost[0],
-            instructions_per_message,
-        });
+        let instructions = counted.as_ref().ok().map(|counts| counts[of_policy]);
+        let (name, lost) = (contender.name, contender.lost[0]);
+        measured.add_side(
+            json!({ "world": name }),
+            &contender.sides[0],
+            excuses,
+            |_| json!({ "lost": lost, "instructions_per_message": instructions }),
+        );
     }
     let side = |index: usize| -> &Side { &contenders[index].sides[0] };
     for (statistic, limit) in [(Statistic::Mean, MEAN_MAX), (Statistic::Max, 1.0), (Statistic::Jitter, 1.0)] {
@@ -170,9 +143,9 @@ fn judge(contenders: &[Contender], counted: &Result<[f64; 2], String>, excuses: 
         measured.checks.push(Check::ratio_at_most(name, found.ratio, limit, found.half_width));
     }
     let lost: u64 = contenders.iter().map(|contender| contender.lost[0]).sum();
-    measured.checks.push(Check::at_most("round trips without an answer".into(), lost as f64, 0.0));
+    measured.at_most("round trips without an answer", lost as f64, 0.0);
     if let Err(why) = counted {
-        measured.notes.push(format!("instructions were not counted: {why}"));
+        measured.note(format!("instructions were not counted: {why}"));
     }
     compared(&mut measured, contenders, excuses);
     measured.plot = Some(plot(contenders, excuses));
@@ -201,16 +174,19 @@ fn compared(measured: &mut Measured, contenders: &[Contender], excuses: &Excuses
             "{:.0}, {:.0}, {:.0}, {:.1}; mean {:.3} of the first",
             found.mean_us, found.max_us, found.min_us, found.std_us, mean.ratio
         );
-        let what = format!("{}: mean, max, min, jitter in us", contender.name);
-        measured.compare(&what, paper, shown, "-".into());
+        measured.compare(format!("{}: mean, max, min, jitter in us", contender.name), paper, shown, "-");
     }
+}
+
+/// What no hole touches, in us.
+fn micros<'a>(side: &'a Side, excuses: &'a Excuses) -> impl Iterator<Item = f64> + 'a {
+    side.clean_spans(excuses).map(|span| span.0 as f64 / 1e3)
 }
 
 /// Figure 7 as bars: how many round trips at which latency, world by world.
 fn bars(contenders: &[Contender], excuses: &Excuses) -> Vec<Vec<Bars>> {
     let panel = |(world, title): (usize, &str), colour: usize| {
-        let samples = contenders.get(world)?.sides[0].samples();
-        let spans = samples.filter(|one| !one.is_excused(excuses)).map(|one| one.span.0 as f64 / 1e3);
+        let spans = micros(&contenders.get(world)?.sides[0], excuses);
         Some(Bars::histogram(title, "round trip, us", spans, (BAR_US, LAST_BAR_US, colour)))
     };
     let soft =
@@ -224,12 +200,8 @@ fn bars(contenders: &[Contender], excuses: &Excuses) -> Vec<Vec<Bars>> {
 /// Figure 7: how many samples at which latency.
 fn plot(contenders: &[Contender], excuses: &Excuses) -> Plot {
     let counts = |side: &Side| {
-        let mut counts = std::collections::BTreeMap::new();
-        for sample in side.samples().filter(|sample| !sample.is_excused(excuses)) {
-            let bar = (sample.span.as_u64() as f64 / 1e3 / BAR_US) as u64;
-            *counts.entry(bar).or_insert(0u32) += 1;
-        }
-        counts.into_iter().map(|(bar, count)| ((bar as f64 + 0.5) * BAR_US, f64::from(count)))
+        let bars = Bars::histogram("", "", micros(side, excuses), (BAR_US, f64::MAX, 0)).bars;
+        bars.into_iter().map(|bar| ((bar.span.0 + bar.span.1) / 2.0, bar.height))
     };
     let worlds = contenders.iter().enumerate().filter(|(world, _)| *world != AGAIN);
     let series = worlds.enumerate().map(|(colour, (world, contender))| {
@@ -237,10 +209,6 @@ fn plot(contenders: &[Contender], excuses: &Excuses) -> Plot {
             .dashed(world == DEFAULT)
             .without_dots()
     });
-    Plot::new(
-        "RIO figure 7: round trips of 64 B by latency",
-        Axis::logarithmic("round trip, us"),
-        Axis::logarithmic("samples in 5 us"),
-        series,
-    )
+    let title = "RIO figure 7: round trips of 64 B by latency";
+    Plot::log_log(title, "round trip, us", "samples in 5 us", series)
 }

@@ -5,16 +5,16 @@
 //! round trip over guaranteed channels and bulk as best effort. Plain sockets run twice (A/A).
 
 use punctual::{BitRate, Contract, Nanos, Rate};
-use serde::Serialize;
+use serde_json::json;
 
+use super::contest::{Contest, block};
 use super::{Conditions, Measured, judged, tail};
-use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
+use crate::loads::Class;
 use crate::loads::hogs::Hogs;
-use crate::loads::{Bulk, Class};
-use crate::measure::{Figures, Ratio, Statistic, compare};
-use crate::report::{Axis, Bars, Legend, Plot, Row, Series};
-use crate::testbed::{Bed, Block, Contender, Hosting, LinkSpec, Options, Pair, Wait, rounds};
+use crate::measure::{Ratio, Statistic, compare};
+use crate::report::{Bars, Plot, Row, Series};
+use crate::testbed::{Bed, Block, Contender, LinkSpec, Wait};
 
 /// Of RIO's link it is the order of magnitude; it keeps both emulated hosts busy.
 const LINK: BitRate = BitRate(400_000_000);
@@ -34,15 +34,8 @@ const HOGS: usize = 4;
 const BAR_MS: f64 = 0.1;
 const LAST_BAR_MS: f64 = 8.0;
 
-#[derive(Serialize)]
-struct Point {
-    load: &'static str,
-    world: &'static str,
-    #[serde(flatten)]
-    figures: Figures,
-    lost: u64,
-    bulk_mbit_s: Option<f64>,
-}
+/// Mbit/s of bulk under each load in each world; none where there is no bulk.
+type BulkRates = Vec<Vec<Option<f64>>>;
 
 /// What a round trip is promised; twice as often as it is made, so that a late call is not held for an early one.
 ///
@@ -56,99 +49,35 @@ pub fn promise() -> Contract {
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::new(LINK, QUEUE), pinned: true };
-    let mut worlds = Worlds::create(&bed, conditions)?;
+    let mut contest = Contest::new(bed, LOADS.len(), conditions);
+    for name in ["plain", "plain again"] {
+        contest.sockets(name, Wait::Block, Class::Ordinary, BULK_BYTES)?;
+    }
+    let port = contest.sockets("tuned", Wait::SpinThenBlock, conditions.class(), BULK_BYTES)?;
+    contest.pairs[TUNED].prioritise(port)?;
+    contest.punctual(promise(), BULK_BYTES)?;
     let witness = conditions.witness()?;
-    let mut bulk = vec![[None; 4]; LOADS.len()];
+    let mut bulk = BulkRates::new();
     for (load, name) in LOADS.iter().enumerate() {
         let _hogs = (load == 2).then(|| Hogs::start(HOGS)).transpose()?;
-        let before = worlds.bulk_bytes()?;
+        let before = contest.bulk_bytes()?;
         let (count, length) = match load {
             0 => conditions.rounds((2, 300), (10, 500)),
             _ => conditions.rounds((4, 1_150), (20, 2_000)),
         };
-        let block = Block {
-            length,
-            interval: INTERVAL,
-            bytes: BYTES as usize,
-            bulk: (load > 0).then_some(Nanos::ZERO),
-        };
-        rounds(&mut worlds.contenders, count, load, &block, |round| {
-            conditions.progress(format_args!("{name}: round {} of {count}", round + 1));
-        })?;
-        let after = worlds.bulk_bytes()?;
-        for (slot, (contender, (from, to))) in
-            bulk[load].iter_mut().zip(worlds.contenders.iter().zip(before.iter().zip(&after)))
-        {
+        let bulk_interval = (load > 0).then_some(Nanos::ZERO);
+        let block = Block { bulk: bulk_interval, ..block(length, INTERVAL, BYTES) };
+        contest.rounds(&format!("{name}: "), count, load, &block)?;
+        let after = contest.bulk_bytes()?;
+        let rate = |(contender, (from, to)): (&Contender, (&u64, &u64))| {
             let seconds = contender.windows[load].total().as_u64() as f64 / 1e9;
-            *slot = (load > 0).then(|| (to - from) as f64 * 8.0 / 1e6 / seconds);
-        }
+            (load > 0).then(|| (to - from) as f64 * 8.0 / 1e6 / seconds)
+        };
+        bulk.push(contest.contenders.iter().zip(before.iter().zip(&after)).map(rate).collect());
     }
-    let mut measured = judged(witness, |excuses| Ok(judge(&worlds.contenders, &bulk, excuses)))?;
-    measured.doubt_demoted(&worlds.contenders, &mut worlds.pairs)?;
+    let mut measured = judged(witness, |excuses| Ok(judge(&contest.contenders, &bulk, excuses)))?;
+    measured.doubt_demoted(&contest.contenders, &mut contest.pairs)?;
     Ok(measured)
-}
-
-/// The contenders and their hosts; the contenders go first.
-struct Worlds {
-    contenders: Vec<Contender>,
-    pairs: Vec<Pair>,
-}
-
-impl Worlds {
-    fn create(bed: &Bed, conditions: &Conditions) -> anyhow::Result<Self> {
-        let mut worlds = Self { contenders: Vec::new(), pairs: Vec::new() };
-        for name in ["plain", "plain again"] {
-            let mut pair = Pair::create(bed, conditions)?;
-            worlds.sockets(name, Wait::Block, Class::Ordinary, &mut pair)?;
-            worlds.pairs.push(pair);
-        }
-        let class = if conditions.real_time { Class::RealTime } else { Class::Ordinary };
-        let mut pair = Pair::create(bed, conditions)?;
-        let port = worlds.sockets("tuned", Wait::SpinThenBlock, class, &mut pair)?;
-        pair.prioritise(port)?;
-        worlds.pairs.push(pair);
-        let mut pair = Pair::create(bed, conditions)?;
-        worlds.punctual(class, &mut pair, conditions)?;
-        worlds.pairs.push(pair);
-        Ok(worlds)
-    }
-
-    fn sockets(
-        &mut self,
-        name: &'static str,
-        wait: Wait,
-        class: Class,
-        pair: &mut Pair,
-    ) -> anyhow::Result<u16> {
-        let (caller, port) = pair.call_sockets(wait, class)?;
-        let (outlet, sink) = pair.send_sockets(BULK_BYTES, Class::Ordinary)?;
-        let bulk = Bulk::start(outlet, BULK_BYTES as usize, &pair.place, Class::Ordinary)?;
-        let contender = Contender::new(name, class, &pair.place, caller, LOADS.len());
-        self.contenders.push(contender.with_bulk(bulk, sink));
-        Ok(port)
-    }
-
-    fn punctual(&mut self, class: Class, pair: &mut Pair, conditions: &Conditions) -> anyhow::Result<()> {
-        let options =
-            Options { driver: conditions.driver, real_time: conditions.real_time, ..Options::default() };
-        let engine = pair.start_engines(&options, Hosting::Embedded)?;
-        let caller = pair.call_channels(engine, promise(), [Wait::Block, Wait::Direct], class)?;
-        let (outlet, sink) = pair.send_engine(engine, None, BULK_BYTES, Class::Ordinary)?;
-        let bulk = Bulk::start(outlet, BULK_BYTES as usize, &pair.place, Class::Ordinary)?;
-        let contender = Contender::new("Punctual", class, &pair.place, caller, LOADS.len());
-        self.contenders.push(contender.with_bulk(bulk, sink));
-        Ok(())
-    }
-
-    /// Bytes of bulk that each world has delivered.
-    fn bulk_bytes(&mut self) -> anyhow::Result<Vec<u64>> {
-        let both = self.contenders.iter().zip(&mut self.pairs);
-        both.map(|(contender, pair)| match contender.sink() {
-            Some(sink) => Ok(pair.counted(sink)?.1),
-            None => Ok(0),
-        })
-        .collect()
-    }
 }
 
 // Which contender is which, in the order of making.
@@ -157,23 +86,20 @@ const AGAIN: usize = 1;
 const TUNED: usize = 2;
 const PUNCTUAL: usize = 3;
 
-fn judge(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses) -> Measured {
+fn judge(contenders: &[Contender], bulk: &BulkRates, excuses: &Excuses) -> Measured {
     let columns = "load, world, samples, mean_us, std_us, p50_us, p99_us, p999_us, max_us, excused, lost, \
              bulk_mbit_s";
     let mut measured = Measured::new("load", columns);
     for (load, name) in LOADS.iter().enumerate() {
         for (index, contender) in contenders.iter().enumerate() {
-            let figures = contender.sides[load].figures(excuses);
-            measured.samples += figures.with_holes.samples as u64;
-            measured.excused += figures.excused;
-            let lost = contender.lost[load];
-            measured.add(&Point {
-                load: name,
-                world: contender.name,
-                figures,
-                lost,
-                bulk_mbit_s: bulk[load][index],
-            });
+            let (world, lost) = (contender.name, contender.lost[load]);
+            let first = json!({ "load": name, "world": world });
+            measured.add_side(
+                first,
+                &contender.sides[load],
+                excuses,
+                |_| json!({ "lost": lost, "bulk_mbit_s": bulk[load][index] }),
+            );
         }
     }
     let ratio = |load: usize, against: usize, statistic| -> Ratio {
@@ -189,7 +115,7 @@ fn judge(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses)
         [(1, PLAIN, Mean, 0.88), (1, PLAIN, Jitter, 0.57), (2, PLAIN, Jitter, 0.3)]
     {
         let found = ratio(load, against, statistic).ratio;
-        measured.checks.push(Check::at_most(named(load, against, statistic), found, limit));
+        measured.at_most(named(load, against, statistic), found, limit);
     }
     for (load, against, limit) in [(1, PLAIN, 0.5), (2, PLAIN, 0.1), (1, TUNED, 0.7), (2, TUNED, 0.7)] {
         let of = |statistic| ratio(load, against, statistic);
@@ -197,16 +123,12 @@ fn judge(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses)
     }
     // A lost answer is in no quantile.
     let lost: u64 = contenders[PUNCTUAL].lost.iter().sum();
-    measured.checks.push(Check::at_most(
-        "round trips over Punctual without an answer".into(),
-        lost as f64,
-        0.0,
-    ));
+    measured.at_most("round trips over Punctual without an answer", lost as f64, 0.0);
     let noise = [Mean, Jitter, P99, P999].map(|statistic| {
         let found = ratio(1, PLAIN, statistic);
         format!("{} {:.2} (half-width {:.2})", statistic.name(), found.identical, found.half_width)
     });
-    measured.notes.push(format!("two identical plain worlds under bulk differed by: {}", noise.join(", ")));
+    measured.note(format!("two identical plain worlds under bulk differed by: {}", noise.join(", ")));
     compared(&mut measured, contenders, excuses);
     measured.plot = Some(plot(contenders, excuses));
     measured.rows = bars(contenders, bulk, excuses).into_iter().map(Row::Bars).collect();
@@ -228,12 +150,12 @@ fn compared(measured: &mut Measured, contenders: &[Contender], excuses: &Excuses
 }
 
 /// Figure 9, how many round trips at which latency, and figure 10, what bulk had meanwhile.
-fn bars(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses) -> Vec<Vec<Bars>> {
+fn bars(contenders: &[Contender], bulk: &BulkRates, excuses: &Excuses) -> Vec<Vec<Bars>> {
     let worlds = || [PLAIN, TUNED, PUNCTUAL].into_iter().enumerate();
     let histograms = |load: usize| -> Vec<Bars> {
         let panel = |(colour, world): (usize, usize)| {
-            let samples = contenders[world].sides[load].samples();
-            let spans = samples.filter(|one| !one.is_excused(excuses)).map(|one| one.span.0 as f64 / 1e6);
+            let spans = contenders[world].sides[load].clean_spans(excuses);
+            let spans = spans.map(|span| span.0 as f64 / 1e6);
             let title = format!("{}, {}", contenders[world].name, LOADS[load]);
             Bars::histogram(&title, "round trip, ms", spans, (BAR_MS, LAST_BAR_MS, colour))
         };
@@ -250,26 +172,13 @@ fn bars(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses) 
 
 /// Share of round trips above a latency: what figure 9's histograms say about the tail.
 fn plot(contenders: &[Contender], excuses: &Excuses) -> Plot {
-    let mut series = Vec::new();
-    for (colour, world) in [PLAIN, TUNED, PUNCTUAL].into_iter().enumerate() {
-        for load in [1, 2] {
-            let contender = &contenders[world];
-            series.push(
-                Series::new(
-                    format!("{}, {}", contender.name, LOADS[load]),
-                    colour,
-                    super::exceedance(&contender.sides[load], excuses),
-                )
-                .dashed(load == 2)
-                .without_dots(),
-            );
-        }
-    }
-    Plot::new(
-        "RIO figure 9: share of round trips longer than",
-        Axis::logarithmic("round trip of 64 B, us"),
-        Axis::logarithmic("share"),
-        series,
-    )
-    .with_legend(Legend::LowerLeft)
+    let curve = |colour, contender: &Contender, load: usize| {
+        let name = format!("{}, {}", contender.name, LOADS[load]);
+        Series::new(name, colour, super::exceedance(&contender.sides[load], excuses)).dashed(load == 2)
+    };
+    let worlds = [PLAIN, TUNED, PUNCTUAL].into_iter().enumerate();
+    let series =
+        worlds.flat_map(|(colour, world)| [1, 2].map(|load| curve(colour, &contenders[world], load)));
+    let title = "RIO figure 9: share of round trips longer than";
+    Plot::tails(title, "round trip of 64 B, us", "share", series)
 }

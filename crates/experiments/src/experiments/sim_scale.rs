@@ -7,11 +7,10 @@ use anyhow::Context;
 use punctual_os::clock::thread_cpu;
 use punctual_os::interrupt;
 use punctual_sim::scale::{Found, Size, exponent, scheduler_ns};
-use serde::Serialize;
+use serde_json::json;
 
 use super::{Measured, Wanted, worker};
-use crate::demo::outcome::Check;
-use crate::report::{Axis, Plot, Series};
+use crate::report::{Check, Plot, Series};
 
 /// Channels that start at a node of the large networks.
 const CHANNELS_PER_NODE: usize = 100;
@@ -29,51 +28,50 @@ const PACKET_EXPONENT_MAX: f64 = 0.3;
 /// What depends on nothing but a node's own channels.
 const OWN_EXPONENT_MAX: f64 = 0.05;
 
-#[derive(Serialize)]
+/// A network.
 struct Point {
     series: &'static str,
     channels_per_node: usize,
-    establish_us: f64,
-    #[serde(flatten)]
     found: Found,
 }
 
-#[derive(Serialize)]
-struct Scheduler {
-    series: &'static str,
-    channels: usize,
-    packet_ns: f64,
+impl Point {
+    /// To establish a channel.
+    fn establish_us(&self) -> f64 {
+        self.found.establish_s * 1e6 / self.found.channels.max(1) as f64
+    }
 }
 
 /// Runs it.
 pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
-    let (nodes, own, flows): (&[usize], &[usize], &[usize]) = if conditions.smoke {
-        (&[10, 20], &[10, 20], &[100, 1_000])
-    } else if conditions.quick {
-        (&[10, 100, 1_000], &[10, 100, 1_000], &[100, 1_000, 10_000, 100_000])
-    } else {
-        (&[10, 100, 1_000, 10_000], &[10, 100, 1_000, 10_000], &[100, 1_000, 10_000, 100_000, 1_000_000])
-    };
+    let decades = |from: u32, len| (from..from + len).map(|power| 10_usize.pow(power)).collect::<Vec<_>>();
+    let sizes = conditions.pick(vec![10, 20], decades(1, 3), decades(1, 4));
+    let flows = decades(2, conditions.pick(2, 4, 5));
     let columns = "series, nodes, channels_per_node, channels, established_per_s, establish_us, \
              signals_per_hop, signals_per_node_s, bytes_per_hop, packet_ns";
     let mut measured = Measured::new("channels", columns);
-    let mut networks = Vec::new();
-    for &nodes in nodes {
-        networks.push(point("network", Size { nodes, channels_per_node: CHANNELS_PER_NODE }, conditions)?);
+    let of_network =
+        |&nodes: &usize| point("network", Size { nodes, channels_per_node: CHANNELS_PER_NODE }, conditions);
+    let of_node =
+        |&channels_per_node: &usize| point("node", Size { nodes: NODES, channels_per_node }, conditions);
+    let networks = sizes.iter().map(of_network).collect::<anyhow::Result<Vec<_>>>()?;
+    let owns = sizes.iter().map(of_node).collect::<anyhow::Result<Vec<_>>>()?;
+    for point in networks.iter().chain(&owns) {
+        let Point { series, channels_per_node, found } = point;
+        let establish_us = point.establish_us();
+        measured.add([
+            json!({ "series": series, "channels_per_node": channels_per_node, "establish_us": establish_us }),
+            json!(found),
+        ]);
     }
-    let mut owns = Vec::new();
-    for &channels_per_node in own {
-        owns.push(point("node", Size { nodes: NODES, channels_per_node }, conditions)?);
-    }
-    networks.iter().chain(&owns).for_each(|point| measured.add(point));
     let mut schedulers = Vec::new();
-    for &channels in flows {
+    for channels in flows {
         conditions.progress(format_args!("link scheduler, {channels} channels"));
         interrupt::check()?;
         let packet_ns =
             scheduler_ns(channels, if conditions.quick { 300_000 } else { 2_000_000 }, thread_cpu)?;
         schedulers.push((channels as f64, packet_ns));
-        measured.add(&Scheduler { series: "scheduler", channels, packet_ns });
+        measured.add([json!({ "series": "scheduler", "channels": channels, "packet_ns": packet_ns })]);
     }
     judge(&mut measured, &networks, &owns, &schedulers);
     measured.plot = Some(plot(&networks, &owns, schedulers));
@@ -86,35 +84,31 @@ fn point(series: &'static str, size: Size, conditions: &Wanted) -> anyhow::Resul
     interrupt::check()?;
     let found: Found = worker::outcome_of(&worker::Work::Network(size))
         .with_context(|| format!("{nodes} nodes with {channels_per_node} channels each"))?;
-    let establish_us = found.establish_s * 1e6 / found.channels.max(1) as f64;
-    Ok(Point { series, channels_per_node, establish_us, found })
+    Ok(Point { series, channels_per_node, found })
 }
 
 fn judge(measured: &mut Measured, networks: &[Point], owns: &[Point], schedulers: &[(f64, f64)]) {
     let most = |y: fn(&Found) -> f64| networks.iter().chain(owns).map(|p| y(&p.found)).fold(0.0, f64::max);
-    measured.checks.extend([
-        Check::at_most("channels refused".into(), most(|found| found.refused as f64), 0.0),
-        Check::at_most(
-            "memory of a channel at one host, B".into(),
-            networks.last().map_or(f64::INFINITY, |p| p.found.bytes_per_hop),
-            BYTES_PER_HOP_MAX,
-        ),
-        Check::at_most(
-            "signals of a node grow with the network by the power of".into(),
-            fit(networks, |found| found.signals_per_node_s),
+    let memory = networks.last().map_or(f64::INFINITY, |p| p.found.bytes_per_hop);
+    let (signals, to_establish) =
+        (fit(networks, |found| found.signals_per_node_s), fit(networks, |found| found.signals_per_hop));
+    for (name, value, limit) in [
+        ("channels refused", most(|found| found.refused as f64), 0.0),
+        ("memory of a channel at one host, B", memory, BYTES_PER_HOP_MAX),
+        ("signals of a node grow with the network by the power of", signals, OWN_EXPONENT_MAX),
+        (
+            "signals to establish a channel grow with the network by the power of",
+            to_establish,
             OWN_EXPONENT_MAX,
         ),
-        Check::at_most(
-            "signals to establish a channel grow with the network by the power of".into(),
-            fit(networks, |found| found.signals_per_hop),
-            OWN_EXPONENT_MAX,
-        ),
-        Check::at_most(
-            "the link scheduler's work for a packet grows with its channels by the power of".into(),
+        (
+            "the link scheduler's work for a packet grows with its channels by the power of",
             exponent(schedulers),
             PACKET_EXPONENT_MAX,
         ),
-    ]);
+    ] {
+        measured.at_most(name, value, limit);
+    }
     for (points, what) in [(networks, "the network"), (owns, "a node's own channels")] {
         measured.checks.extend(growth(points, what));
     }
@@ -123,25 +117,22 @@ fn judge(measured: &mut Measured, networks: &[Point], owns: &[Point], schedulers
 /// What must not grow with `what` by more than it should.
 fn growth(points: &[Point], what: &str) -> [Check; 4] {
     let establishing = by_n_log_n(points);
+    let packets = fit(points, |found| found.packet_ns);
+    let memory = fit(points, |found| found.bytes_per_hop);
+    let over = "establishing all channels, over n log n, grows";
+    let of_all = format!("{over} with {what} by the power of");
+    let of_decades = format!("{over} from a decade of {what} to the next by");
     [
-        Check::at_most(
-            format!("establishing all channels, over n log n, grows with {what} by the power of"),
-            exponent(&establishing),
-            BEYOND_N_LOG_N_MAX,
-        ),
-        Check::at_most(
-            format!("establishing all channels, over n log n, grows from a decade of {what} to the next by"),
-            growth_max(&establishing),
-            DECADE_GROWTH_MAX,
-        ),
+        Check::at_most(of_all, exponent(&establishing), BEYOND_N_LOG_N_MAX),
+        Check::at_most(of_decades, growth_max(&establishing), DECADE_GROWTH_MAX),
         Check::at_most(
             format!("serving a packet grows with {what} by the power of"),
-            fit(points, |found| found.packet_ns),
+            packets,
             PACKET_EXPONENT_MAX,
         ),
         Check::at_most(
             format!("memory of a channel grows with {what} by the power of"),
-            fit(points, |found| found.bytes_per_hop),
+            memory,
             OWN_EXPONENT_MAX,
         ),
     ]
@@ -167,25 +158,22 @@ fn growth_max(points: &[(f64, f64)]) -> f64 {
 }
 
 fn plot(networks: &[Point], owns: &[Point], schedulers: Vec<(f64, f64)>) -> Plot {
-    let line = |name: &str, colour, dashed, points: &[Point], y: fn(&Found) -> f64| {
-        Series::new(name, colour, points.iter().map(|p| (p.found.channels as f64, y(&p.found))))
-            .dashed(dashed)
+    let line = |name: &str, colour, dashed, points: &[Point], y: fn(&Point) -> f64| {
+        Series::new(name, colour, points.iter().map(|p| (p.found.channels as f64, y(p)))).dashed(dashed)
     };
-    let establish: fn(&Found) -> f64 = |found| found.establish_s * 1e6 / found.channels.max(1) as f64;
-    Plot::new(
-        "what a channel costs by the number of channels",
-        Axis::logarithmic("channels"),
-        Axis::logarithmic("see the legend"),
-        vec![
-            line("to establish, us (network grows)", 0, false, networks, establish),
-            line("to establish, us (five nodes)", 0, true, owns, establish),
-            line("memory at a host, B (network grows)", 1, false, networks, |found| found.bytes_per_hop),
-            line("a packet at a host, ns (network grows)", 2, false, networks, |found| found.packet_ns),
-            line("a packet at a host, ns (five nodes)", 2, true, owns, |found| found.packet_ns),
-            line("signals of a node a second (network grows)", 3, false, networks, |f| f.signals_per_node_s),
-            Series::new("the link scheduler alone, ns a packet", 4, schedulers),
-        ],
-    )
+    let bytes = |p: &Point| p.found.bytes_per_hop;
+    let packet = |p: &Point| p.found.packet_ns;
+    let signals = "signals of a node a second (network grows)";
+    let series = [
+        line("to establish, us (network grows)", 0, false, networks, Point::establish_us),
+        line("to establish, us (five nodes)", 0, true, owns, Point::establish_us),
+        line("memory at a host, B (network grows)", 1, false, networks, bytes),
+        line("a packet at a host, ns (network grows)", 2, false, networks, packet),
+        line("a packet at a host, ns (five nodes)", 2, true, owns, packet),
+        line(signals, 3, false, networks, |p| p.found.signals_per_node_s),
+        Series::new("the link scheduler alone, ns a packet", 4, schedulers),
+    ];
+    Plot::log_log("what a channel costs by the number of channels", "channels", "see the legend", series)
 }
 
 #[cfg(test)]
@@ -196,7 +184,6 @@ mod tests {
         let point = |n: f64| Point {
             series: "network",
             channels_per_node: 100,
-            establish_us: 0.0,
             found: Found {
                 channels: n as u64,
                 establish_s: establish_s(n),

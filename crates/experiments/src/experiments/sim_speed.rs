@@ -4,11 +4,10 @@ use punctual::Nanos;
 use punctual_os::clock::process_cpu;
 use punctual_os::interrupt;
 use punctual_sim::{FaultKinds, Options, SizeChoice, Traffic, run_many};
-use serde::Serialize;
+use serde_json::json;
 
 use super::{Measured, Wanted};
-use crate::demo::outcome::Check;
-use crate::report::{Axis, Plot, Series};
+use crate::report::{Plot, Series};
 
 /// At least so many packet-hops a second and core.
 const HOPS_PER_S_MIN: f64 = 300_000.0;
@@ -21,17 +20,12 @@ struct Load {
     faults: FaultKinds,
 }
 
-#[derive(Serialize)]
-struct Point {
-    load: &'static str,
-    traffic_ms: u64,
-    seeds: u64,
+/// What a turn over all seeds took.
+struct Turn {
     messages: u64,
     packet_hops: u64,
     /// CPU time.
     seconds: f64,
-    packet_hops_per_s: f64,
-    messages_per_s: f64,
 }
 
 /// Runs it: one core, networks of 2 to 7 hosts.
@@ -39,11 +33,7 @@ struct Point {
 /// # Errors
 /// If a run cannot be set up, or is interrupted.
 pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
-    let (seeds, turns) = match conditions.smoke {
-        true => (1, 1),
-        false if conditions.quick => (16, 3),
-        false => (64, 5),
-    };
+    let (seeds, turns) = conditions.pick((1, 1), (16, 3), (64, 5));
     let loads = [
         Load { name: "short runs", traffic: Nanos::from_millis(1_000), faults: FaultKinds::NONE },
         Load { name: "long runs", traffic: Nanos::from_secs(8), faults: FaultKinds::NONE },
@@ -53,54 +43,41 @@ pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
     let mut measured = Measured::new("traffic, ms", columns);
     let mut series = Vec::new();
     for (colour, load) in loads.into_iter().enumerate() {
-        let mut points = Vec::with_capacity(turns);
+        let mut found = Vec::with_capacity(turns);
         for turn in 0..turns {
             conditions.progress(format_args!("{}, turn {turn}", load.name));
             interrupt::check()?;
-            points.push(turn_of(load, seeds)?);
+            found.push(turn_of(load, seeds)?);
         }
-        points.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
-        let middle = points.swap_remove(turns / 2);
+        found.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
+        let Turn { messages, packet_hops, seconds } = found.swap_remove(turns / 2);
+        let [hops_per_s, messages_per_s] = [packet_hops, messages].map(|count| count as f64 / seconds);
         if load.faults == FaultKinds::NONE {
             let name = format!("packet-hops a second and core, {}", load.name);
-            measured.checks.push(Check::at_least(name, middle.packet_hops_per_s, HOPS_PER_S_MIN));
+            measured.at_least(name, hops_per_s, HOPS_PER_S_MIN);
         }
-        series.push(Series::new(
-            load.name,
-            colour,
-            vec![(middle.traffic_ms as f64, middle.packet_hops_per_s)],
-        ));
-        measured.add(&middle);
+        let traffic_ms = load.traffic.0 / 1_000_000;
+        series.push(Series::new(load.name, colour, [(traffic_ms as f64, hops_per_s)]));
+        measured.add([json!({
+            "load": load.name, "traffic_ms": traffic_ms, "seeds": seeds, "messages": messages,
+            "packet_hops": packet_hops, "seconds": seconds, "packet_hops_per_s": hops_per_s,
+            "messages_per_s": messages_per_s,
+        })]);
     }
-    measured.notes.push("CPU time of one core; the median of several turns over the same seeds".into());
-    measured.plot = Some(Plot::new(
-        "simulated packet-hops a second and core",
-        Axis::logarithmic("virtual time in which applications send, ms"),
-        Axis::linear("packet-hops/s"),
-        series,
-    ));
+    measured.note("CPU time of one core; the median of several turns over the same seeds");
+    let x = "virtual time in which applications send, ms";
+    measured.plot = Some(Plot::log_x("simulated packet-hops a second and core", x, "packet-hops/s", series));
     Ok(measured)
 }
 
-fn turn_of(load: Load, seeds: u64) -> anyhow::Result<Point> {
+fn turn_of(load: Load, seeds: u64) -> anyhow::Result<Turn> {
     let options =
         Options { traffic: Traffic::For(load.traffic), sizes: SizeChoice::Small, ..Options::default() };
     let options = options.with_faults(load.faults);
     let began = process_cpu();
     let outcomes = run_many(0..seeds, &options, 1, |_| {})?;
     let seconds = (process_cpu() - began).as_secs_f64();
-    let (messages, packet_hops) = (
-        outcomes.iter().map(|outcome| outcome.messages).sum::<u64>(),
-        outcomes.iter().map(|outcome| outcome.packets).sum::<u64>(),
-    );
-    Ok(Point {
-        load: load.name,
-        traffic_ms: load.traffic.0 / 1_000_000,
-        seeds,
-        messages,
-        packet_hops,
-        seconds,
-        packet_hops_per_s: packet_hops as f64 / seconds,
-        messages_per_s: messages as f64 / seconds,
-    })
+    let messages = outcomes.iter().map(|outcome| outcome.messages).sum();
+    let packet_hops = outcomes.iter().map(|outcome| outcome.packets).sum();
+    Ok(Turn { messages, packet_hops, seconds })
 }

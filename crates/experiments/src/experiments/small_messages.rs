@@ -5,19 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context;
 use punctual::{BitRate, Channel, DriverStatus, Endsystem, Nanos, Receiver, RecvError, SendError};
+use punctual_host::config::Driver;
 use punctual_link::{Link, Port, Received};
 use punctual_os::clock::{duration, now, wait_until};
 use rustix::event::{PollFd, PollFlags, poll};
-use serde::Serialize;
+use serde_json::json;
 
-use super::{Conditions, Measured};
-use crate::demo::outcome::Check;
-use crate::loads::Class;
+use super::{Conditions, Measured, judged};
+use crate::loads::{Class, beside};
 use crate::measure::cpu;
-use crate::report::{Axis, Plot, Series};
+use crate::report::{Plot, Series};
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place};
-use crate::witness::Witness;
-use punctual_host::config::Driver;
 
 /// Faster than the machine: nobody waits for the pace.
 const TOLD: BitRate = BitRate(100_000_000_000);
@@ -26,28 +24,22 @@ const BYTES: usize = 64;
 const BATCH: usize = 32;
 const RATIO_MIN: f64 = 1.5;
 const OURS: &str = "Punctual";
+const KERNEL: &str = "kernel";
 const PATIENCE: Nanos = Nanos::from_millis(50);
 const WARM_UP: Nanos = Nanos::from_millis(100);
 
-#[derive(Clone, Serialize)]
-struct Point {
-    round: usize,
-    world: &'static str,
-    sent_per_s: f64,
-    messages_per_s: f64,
-    cpu_share: f64,
-    messages_per_cpu_s: f64,
-    /// The time before and after what is measured included.
-    total_sent: u64,
-    total_received: u64,
-}
-
-/// What both ends of a world count.
+/// What the ends of a world have counted.
 #[derive(Default)]
 struct Counts {
     sent: AtomicU64,
     received: AtomicU64,
-    stop: AtomicBool,
+}
+
+impl Counts {
+    /// Sent, received.
+    fn read(&self) -> [u64; 2] {
+        [&self.sent, &self.received].map(|count| count.load(Ordering::Relaxed))
+    }
 }
 
 /// Runs it.
@@ -58,11 +50,9 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let (mut source, mut sink) = kernel.adapters(&sockets)?;
     let mut pair = Pair::create(&bed, conditions)?;
     let options = Options {
-        driver: conditions.driver,
-        real_time: conditions.real_time,
         processor: super::FAST_COSTS.into(),
         link: "best_effort_flow_queue = \"1MiB\"\n".into(),
-        ..Options::default()
+        ..conditions.options()
     };
     let engine = pair.start_engines(&options, Hosting::Embedded)?;
     let mut receiver = pair.far_endsystem(engine)?.bind_best_effort("small", BYTES as u32)?;
@@ -75,34 +65,37 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let (rounds, length) = conditions.rounds((5, 1_500), (20, 3_000));
     let ends = [pair.endsystem(engine)?, pair.far_endsystem(engine)?];
     let told_before = told_lost(ends)?;
-    let mut points = Vec::new();
+    let (mut of_kernel, mut ours) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         conditions.progress(format_args!("round {} of {rounds}", round + 1));
-        let found = measure(
+        of_kernel.push(measure(
             length,
-            |counts| near.settle(Class::Ordinary).and_then(|()| send_batches(source.as_mut(), counts)),
-            |counts| far.settle(Class::Ordinary).and_then(|()| take_batches(sink.as_mut(), counts)),
-        )?;
-        points.push(found.point(round, "kernel"));
-        let found = measure(
+            |counts, stop| {
+                near.settle(Class::Ordinary).and_then(|()| send_batches(source.as_mut(), counts, stop))
+            },
+            |counts, stop| {
+                far.settle(Class::Ordinary).and_then(|()| take_batches(sink.as_mut(), counts, stop))
+            },
+        )?);
+        ours.push(measure(
             length,
-            |counts| near.settle(Class::Ordinary).and_then(|()| send(&mut channel, counts)),
-            |counts| far.settle(Class::Ordinary).and_then(|()| take(&mut receiver, counts)),
-        )?;
-        points.push(found.point(round, OURS));
+            |counts, stop| near.settle(Class::Ordinary).and_then(|()| send(&mut channel, counts, stop)),
+            |counts, stop| far.settle(Class::Ordinary).and_then(|()| take(&mut receiver, counts, stop)),
+        )?);
     }
-    let totals = points.iter().filter(|point| point.world == OURS);
-    let sent: u64 = totals.clone().map(|point| point.total_sent).sum();
-    let lost = sent - totals.map(|point| point.total_received).sum::<u64>() - drain(&mut receiver)?;
+    let [sent, received] = [0, 1].map(|end| ours.iter().map(|turn| turn.total[end]).sum::<u64>());
+    let lost = sent - received - drain(&mut receiver)?;
     let told =
         told_lost(ends)?.checked_sub(told_before).context("a host counts less than before: it began anew")?;
-    let mut measured = judge(&points);
-    let name = "messages lost that no counter of the hosts tells of".into();
-    measured.checks.push(Check::at_most(name, lost.saturating_sub(told) as f64, 0.0));
-    measured.notes.push(format!("{lost} of {sent} messages were lost, the hosts' counters tell of {told}"));
-    measured.testimony = witness.map(Witness::stop).unwrap_or_default();
-    measured.samples = points.len() as u64;
-    Ok(measured)
+    judged(witness, |_| {
+        let mut measured = judge(&of_kernel, &ours);
+        let untold = lost.saturating_sub(told) as f64;
+        measured.at_most("messages lost that no counter of the hosts tells of", untold, 0.0);
+        measured
+            .notes
+            .push(format!("{lost} of {sent} messages were lost, the hosts' counters tell of {told}"));
+        Ok(measured)
+    })
 }
 
 /// What waits still at the receiver, once nobody sends.
@@ -134,62 +127,47 @@ fn told_lost_at(endsystem: &Endsystem) -> anyhow::Result<u64> {
 }
 
 /// What a turn found.
-struct Found {
-    sent: u64,
-    received: u64,
+struct Turn {
+    /// Sent, received.
+    counted: [u64; 2],
     seconds: f64,
     cpu_s: f64,
-    total: (u64, u64),
+    /// Sent, received; the time before and after what is measured included.
+    total: [u64; 2],
 }
 
-impl Found {
-    fn point(&self, round: usize, world: &'static str) -> Point {
-        Point {
-            round,
-            world,
-            sent_per_s: self.sent as f64 / self.seconds,
-            messages_per_s: self.received as f64 / self.seconds,
-            cpu_share: self.cpu_s / self.seconds,
-            messages_per_cpu_s: self.received as f64 / self.cpu_s,
-            total_sent: self.total.0,
-            total_received: self.total.1,
-        }
+impl Turn {
+    fn per_cpu_s(&self) -> f64 {
+        self.counted[1] as f64 / self.cpu_s
     }
 }
 
 /// Runs both ends; counts after they have warmed up.
 fn measure(
     length: Nanos,
-    send: impl FnOnce(&Counts) -> anyhow::Result<()> + Send,
-    take: impl FnOnce(&Counts) -> anyhow::Result<()> + Send,
-) -> anyhow::Result<Found> {
+    send: impl FnOnce(&Counts, &AtomicBool) -> anyhow::Result<()> + Send,
+    take: impl FnOnce(&Counts, &AtomicBool) -> anyhow::Result<()> + Send,
+) -> anyhow::Result<Turn> {
     let counts = Counts::default();
-    std::thread::scope(|scope| {
-        let taker = scope.spawn(|| take(&counts));
-        let sender = scope.spawn(|| send(&counts));
-        let count = || (counts.sent.load(Ordering::Relaxed), counts.received.load(Ordering::Relaxed));
-        let look = || (now(), cpu::Used::now(), count());
-        let waited = wait_until(now() + WARM_UP);
+    let watch = || {
+        let look = || (now(), cpu::Used::now(), counts.read());
+        wait_until(now() + WARM_UP)?;
         let from = look();
-        let waited = waited.and_then(|()| wait_until(now() + length));
-        let to = look();
-        counts.stop.store(true, Ordering::Relaxed);
-        for end in [sender, taker] {
-            end.join().unwrap_or_else(|_| Err(anyhow::anyhow!("an end panicked")))?;
-        }
-        waited?;
-        Ok(Found {
-            sent: to.2.0 - from.2.0,
-            received: to.2.1 - from.2.1,
-            seconds: to.0.since(from.0).as_u64() as f64 / 1e9,
-            cpu_s: to.1.since(&from.1).as_u64() as f64 / 1e9,
-            total: count(),
-        })
+        wait_until(now() + length)?;
+        Ok((from, look()))
+    };
+    let sending = || beside(|stop| send(&counts, stop), watch);
+    let (from, to) = beside(|stop| take(&counts, stop), sending)?;
+    Ok(Turn {
+        counted: [0, 1].map(|end| to.2[end] - from.2[end]),
+        seconds: to.0.since(from.0).as_u64() as f64 / 1e9,
+        cpu_s: to.1.since(&from.1).as_u64() as f64 / 1e9,
+        total: counts.read(),
     })
 }
 
-fn send_batches(link: &mut dyn Link, counts: &Counts) -> anyhow::Result<()> {
-    while !counts.stop.load(Ordering::Relaxed) {
+fn send_batches(link: &mut dyn Link, counts: &Counts, stop: &AtomicBool) -> anyhow::Result<()> {
+    while !stop.load(Ordering::Relaxed) {
         let mut queued = 0;
         while queued < BATCH && link.transmit_buffer().is_some() {
             link.transmit(Port::Data, BYTES, 0)?;
@@ -201,10 +179,10 @@ fn send_batches(link: &mut dyn Link, counts: &Counts) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn take_batches(link: &mut dyn Link, counts: &Counts) -> anyhow::Result<()> {
+fn take_batches(link: &mut dyn Link, counts: &Counts, stop: &AtomicBool) -> anyhow::Result<()> {
     let mut received: Vec<Received> = Vec::with_capacity(2 * BATCH);
     let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: PATIENCE.as_u64() as _ };
-    while !counts.stop.load(Ordering::Relaxed) {
+    while !stop.load(Ordering::Relaxed) {
         let count = link.receive(&mut received, 2 * BATCH)?;
         received.clear();
         counts.received.fetch_add(count as u64, Ordering::Relaxed);
@@ -218,9 +196,9 @@ fn take_batches(link: &mut dyn Link, counts: &Counts) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn send(channel: &mut Channel, counts: &Counts) -> anyhow::Result<()> {
+fn send(channel: &mut Channel, counts: &Counts, stop: &AtomicBool) -> anyhow::Result<()> {
     let message = [7; BYTES];
-    while !counts.stop.load(Ordering::Relaxed) {
+    while !stop.load(Ordering::Relaxed) {
         match channel.send(&message) {
             Ok(()) => {
                 counts.sent.fetch_add(1, Ordering::Relaxed);
@@ -232,8 +210,8 @@ fn send(channel: &mut Channel, counts: &Counts) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn take(receiver: &mut Receiver, counts: &Counts) -> anyhow::Result<()> {
-    while !counts.stop.load(Ordering::Relaxed) {
+fn take(receiver: &mut Receiver, counts: &Counts, stop: &AtomicBool) -> anyhow::Result<()> {
+    while !stop.load(Ordering::Relaxed) {
         match receiver.recv_in_place(|_, _| ()) {
             Ok(()) => {
                 counts.received.fetch_add(1, Ordering::Relaxed);
@@ -245,48 +223,39 @@ fn take(receiver: &mut Receiver, counts: &Counts) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn judge(points: &[Point]) -> Measured {
+fn judge(of_kernel: &[Turn], ours: &[Turn]) -> Measured {
     let columns = "round, world, sent_per_s, messages_per_s, cpu_share, messages_per_cpu_s";
     let mut measured = Measured::new("round", columns);
-    points.iter().for_each(|point| measured.add(point));
-    let of = |world: &str| {
-        let mut all: Vec<f64> = points
-            .iter()
-            .filter(|point| point.world == world)
-            .map(|point| point.messages_per_cpu_s)
-            .collect();
+    for (round, both) in of_kernel.iter().zip(ours).enumerate() {
+        for (world, turn) in [(KERNEL, both.0), (OURS, both.1)] {
+            let [sent_per_s, messages_per_s] = turn.counted.map(|count| count as f64 / turn.seconds);
+            measured.add([json!({
+                "round": round, "world": world, "sent_per_s": sent_per_s, "messages_per_s": messages_per_s,
+                "cpu_share": turn.cpu_s / turn.seconds, "messages_per_cpu_s": turn.per_cpu_s(),
+                "total_sent": turn.total[0], "total_received": turn.total[1],
+            })]);
+            measured.samples += 1;
+        }
+    }
+    let median = |turns: &[Turn]| {
+        let mut all: Vec<f64> = turns.iter().map(Turn::per_cpu_s).collect();
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied().unwrap_or_default()
     };
-    let (ours, kernel) = (of(OURS), of("kernel"));
-    let name = "messages of 64 B a second and core against sendmmsg and recvmmsg".into();
-    measured.checks.push(Check::at_least(name, ours / kernel, RATIO_MIN));
-    let shown = |value: f64| format!("{:.0} thousand", value / 1e3);
-    measured.compare("messages a second and core (median of rounds)", "-", shown(ours), shown(kernel));
-    measured.notes.push(
-        "CPU time of both ends, the kernel's network threads counted in; a message that does not arrive counts for nothing"
-            .into(),
+    let name = "messages of 64 B a second and core against sendmmsg and recvmmsg";
+    measured.at_least(name, median(ours) / median(of_kernel), RATIO_MIN);
+    let shown = |turns| format!("{:.0} thousand", median(turns) / 1e3);
+    let what = "messages a second and core (median of rounds)";
+    measured.compare(what, "-", shown(ours), shown(of_kernel));
+    measured.note(
+        "CPU time of both ends, the kernel's network threads counted in; a message that does not arrive counts for nothing",
     );
-    measured.plot = Some(plot(points));
+    let curve = |world, colour, turns: &[Turn]| {
+        let rates = turns.iter().map(|turn| turn.per_cpu_s() / 1e3).enumerate();
+        Series::new(world, colour, rates.map(|(round, rate)| (round as f64, rate)))
+    };
+    let series = [curve(KERNEL, 0, of_kernel).dashed(true), curve(OURS, 1, ours)];
+    let y = "thousand messages a second and core";
+    measured.plot = Some(Plot::linear("Messages of 64 B", "round", y, series));
     measured
-}
-
-fn plot(points: &[Point]) -> Plot {
-    let series = ["kernel", OURS].into_iter().enumerate().map(|(colour, world)| {
-        Series::new(
-            world,
-            colour,
-            points
-                .iter()
-                .filter(|point| point.world == world)
-                .map(|point| (point.round as f64, point.messages_per_cpu_s / 1e3)),
-        )
-        .dashed(world == "kernel")
-    });
-    Plot::new(
-        "Messages of 64 B",
-        Axis::linear("round"),
-        Axis::linear("thousand messages a second and core"),
-        series,
-    )
 }

@@ -3,15 +3,15 @@
 use anyhow::Context;
 use punctual::{Contract, Nanos, Ppm};
 
-use super::Conditions;
 use super::findings::{Figure, Findings};
-use crate::excuse::Excuses;
+use super::{Conditions, Measured};
+use crate::excuse::{Excuses, Testimony};
 use crate::loads::Arrivals;
 use crate::measure::{Question, StreamSummary, Windows};
 use crate::testbed::{
     Daemons, Finished, LinkSpec, Network, NetworkSpec, Options, StreamSpec, System, Track, World,
 };
-use crate::witness::{Testimony, Witness};
+use crate::witness::Witness;
 
 /// What is varied at one point.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl Worlds {
         let open = |world: &mut World| Track::open(world, &sweep.streams, conditions.real_time);
         let mut tracks = [open(punctual).context("guaranteed channels")?, open(kernel).context("baseline")?];
         let guaranteed_load = self.worlds[0].guaranteed_load(&["a"])?;
-        let witness = if conditions.real_time { Some(Witness::start().context("witness")?) } else { None };
+        let witness = conditions.witness()?;
         let mut windows: Vec<[Windows; 2]> = Vec::with_capacity(sweep.points.len());
         for (number, point) in sweep.points.iter().enumerate() {
             if conditions.progress {
@@ -98,7 +98,7 @@ impl Worlds {
                 for (name, arrivals) in &point.set {
                     track.set_arrivals(name, arrivals.clone());
                 }
-                let slice = track.slice(sweep.slice, |_| true, |_| ())?;
+                let slice = track.slice(sweep.slice, |_| true)?;
                 windows.push(slice.from, slice.until);
             }
             windows.push(of_point);
@@ -129,19 +129,18 @@ impl Judged<'_> {
         let excuses = Excuses::new(&testimony.holes, self.guaranteed_load);
         let mut figures = Vec::new();
         for (point, windows) in self.sweep.points.iter().zip(&self.windows) {
-            for (system, (finished, loaded)) in
-                [System::Punctual, System::Kernel].into_iter().zip(self.finished.iter().zip(windows))
+            for ((system, finished), loaded) in System::COMPARED.into_iter().zip(&self.finished).zip(windows)
             {
                 let steady = loaded.after(self.sweep.warm_up);
-                for one in finished {
+                figures.extend(finished.iter().map(|one| {
                     let contract = one.spec.contract.as_ref();
                     let question =
                         Question { contract, excuses: &excuses, judged: loaded, loaded, steady: &steady };
-                    figures.push(self.figure(point, system, one, &question));
-                }
+                    self.figure(point, system, one, &question)
+                }));
             }
         }
-        Findings { figures, testimony, guaranteed_load: self.guaranteed_load, ..Findings::default() }
+        Findings { figures, measured: Measured { testimony, ..Measured::default() } }
     }
 
     fn figure(&self, point: &Point, system: System, one: &Finished, question: &Question<'_>) -> Figure {

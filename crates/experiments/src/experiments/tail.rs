@@ -6,9 +6,9 @@
 use punctual::counted;
 
 use super::Measured;
-use crate::demo::outcome::Check;
 use crate::measure::latency::{SAMPLES_FOR_P99, SAMPLES_FOR_P999};
 use crate::measure::{Ratio, Statistic};
+use crate::report::Check;
 
 /// Checks by the ratio of the sides' p99.9, or where one of them has too few samples for that, of their p99; p99.9 is then only
 /// told. `named`: the check by that statistic.

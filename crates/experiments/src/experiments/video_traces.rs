@@ -8,13 +8,13 @@ use anyhow::Context;
 use punctual::{BitRate, Nanos, counted};
 use punctual_analysis::suggest::{Choice, Kind, Packets, Trace, choices};
 
-use super::Conditions;
-use super::findings::{Compared, Findings};
+use super::findings::Findings;
 use super::sweep::{Point, Sweep, Worlds};
+use super::{Compared, Conditions, Measured};
 use crate::loads::film::find;
 use crate::loads::hogs::Hogs;
 use crate::loads::{Arrivals, Content};
-use crate::report::{Axis, Legend, Mark, Plot, Series};
+use crate::report::{Mark, Plot, Series};
 use crate::testbed::{LinkSpec, StreamSpec, System};
 
 /// File of each trace below examples/traces and its stream's name.
@@ -32,17 +32,15 @@ const FLOOD_BYTES: usize = 1_400;
 const DEADLINE: Nanos = Nanos::from_millis(100);
 
 /// Runs it.
-pub fn run(conditions: &Conditions) -> anyhow::Result<Findings> {
+pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let traces = load()?;
     let mut findings = Findings::default();
     for (part, kind) in PARTS {
         findings.add(run_part(part, kind, &traces, conditions)?);
     }
-    findings.x = "-";
     findings.check_guarantees();
-    findings.compared = compared(&findings, &traces);
-    findings.plot = Some(plot(&findings));
-    Ok(findings)
+    let (compared, plot) = (compared(&findings, &traces), plot(&findings));
+    Ok(findings.measured("-", compared, plot))
 }
 
 fn load() -> anyhow::Result<Vec<(&'static str, Trace)>> {
@@ -142,23 +140,14 @@ fn compared(findings: &Findings, traces: &[(&'static str, Trace)]) -> Vec<Compar
 }
 
 fn plot(findings: &Findings) -> Plot {
-    let mut series = Vec::new();
-    for (colour, (_, name)) in TRACES.iter().enumerate() {
-        for system in [System::Punctual, System::Kernel] {
-            let latencies = findings.of("peak", system, name).next().map(|one| one.figures.exceedance());
-            series.push(
-                Series::new(format!("{name}, {}", system.name()), colour, latencies.unwrap_or_default())
-                    .dashed(system == System::Kernel)
-                    .without_dots(),
-            );
-        }
-    }
-    Plot::new(
-        "Video traces beside a flood: share of frames later than",
-        Axis::logarithmic("latency from the logical arrival, ms"),
-        Axis::logarithmic("share of frames"),
-        series,
-    )
-    .with_marks(vec![Mark { x: DEADLINE.as_millis_f64(), label: "bound".into(), colour: 6 }])
-    .with_legend(Legend::LowerLeft)
+    let curve = |colour, name: &str, system: System| {
+        let latencies = findings.of("peak", system, name).next().map(|one| one.figures.exceedance());
+        Series::new(format!("{name}, {}", system.name()), colour, latencies.unwrap_or_default())
+            .dashed(system == System::Kernel)
+    };
+    let both = |(colour, (_, name))| System::COMPARED.map(|system| curve(colour, name, system));
+    let title = "Video traces beside a flood: share of frames later than";
+    let series = TRACES.into_iter().enumerate().flat_map(both);
+    Plot::tails(title, "latency from the logical arrival, ms", "share of frames", series)
+        .with_marks(vec![Mark { x: DEADLINE.as_millis_f64(), label: "bound".into(), colour: 6 }])
 }

@@ -8,9 +8,9 @@ use punctual::{Channel, Instant, Lead, Nanos, Receiver, RecvError, SendError};
 use punctual_os::clock::{duration, now, sleep_until};
 use punctual_os::interrupt;
 
+use super::Wait;
 use super::datagram::Datagrams;
 use crate::measure::Sample;
-use crate::testbed::Wait;
 
 /// After this an answer counts as lost.
 pub const PATIENCE: Nanos = Nanos::from_millis(250);
@@ -143,20 +143,32 @@ impl ChannelCaller {
 
 impl Ask for ChannelCaller {
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool> {
-        let until = now() + PATIENCE;
-        if !is_sent(self.requests.send(message))? {
-            return Ok(false);
-        }
-        while now() < until {
-            match self.answers.recv_in_place(|bytes, _| is_answer(bytes, message)) {
-                Ok(true) => return Ok(true),
-                Ok(false) => {}
-                Err(RecvError::TimedOut | RecvError::WouldBlock) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(false)
+        let sent = self.requests.send(message);
+        awaited(sent, || self.answers.recv_in_place(|bytes, _| is_answer(bytes, message)))
     }
+}
+
+/// Whether an answer comes to what was sent: a full queue is a lost call, a closed one the end. `take` says of each message
+/// whether it is the answer.
+fn awaited(
+    sent: Result<(), SendError>,
+    mut take: impl FnMut() -> Result<bool, RecvError>,
+) -> anyhow::Result<bool> {
+    match sent {
+        Ok(()) => {}
+        Err(SendError::WouldBlock | SendError::TimedOut) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    let until = now() + PATIENCE;
+    while now() < until {
+        match take() {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            Err(RecvError::TimedOut | RecvError::WouldBlock) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
 }
 
 /// Over two guaranteed channels of an engine in this process, whose work the calling thread does while it waits.
@@ -193,32 +205,12 @@ struct Leading<'a> {
 
 impl Ask for Leading<'_> {
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool> {
-        let until = now() + PATIENCE;
-        if !is_sent(self.lead.send(self.requests, message))? {
-            return Ok(false);
-        }
-        while now() < until {
-            match self.lead.recv_in_place(|bytes, _| is_answer(bytes, message)) {
-                Ok(true) => return Ok(true),
-                Ok(false) => {}
-                Err(RecvError::TimedOut | RecvError::WouldBlock) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(false)
+        let sent = self.lead.send(self.requests, message);
+        awaited(sent, || self.lead.recv_in_place(|bytes, _| is_answer(bytes, message)))
     }
 
     fn rest(&mut self, until: Instant) {
         self.lead.rest(until);
-    }
-}
-
-/// A full queue is a lost call, a closed one the end.
-fn is_sent(sent: Result<(), SendError>) -> anyhow::Result<bool> {
-    match sent {
-        Ok(()) => Ok(true),
-        Err(SendError::WouldBlock | SendError::TimedOut) => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::stamp::STAMP_BYTES;
+use crate::measure::stamp::STAMP_BYTES;
 
 /// The bodies of a stream's messages; both ends know them, so the receiver checks every byte.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use punctual_analysis::{Instant, Nanos};
 use punctual_os::clock::{duration, now};
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, sendto};
 
-use crate::testbed::{SPIN, Wait};
+use super::{SPIN, Wait, is_passing};
 
 /// How long [`Wait::SpinThenBlock`] looks before it sleeps: the value that the kernel's documentation proposes for
 /// `net.core.busy_read`. In the program and not by `SO_BUSY_POLL`, since that polls no virtual device.
@@ -103,12 +103,9 @@ pub struct Received {
 
 /// What passes by itself is nothing received.
 fn passing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted | ConnectionRefused) => {
-            Ok(None)
-        }
+        Err(error) if is_passing(&error) || error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
         Err(error) => Err(error),
     }
 }

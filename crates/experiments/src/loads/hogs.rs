@@ -1,13 +1,12 @@
 //! Ordinary threads that take all the CPU they get.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+
+use super::{Background, Class, Place};
 
 /// Running hogs; they end when dropped.
 pub struct Hogs {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    _threads: Vec<Background<()>>,
 }
 
 impl Hogs {
@@ -16,32 +15,20 @@ impl Hogs {
     /// # Errors
     /// If a thread cannot start.
     pub fn start(count: usize) -> std::io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut hogs = Self { stop, threads: Vec::with_capacity(count) };
-        for number in 0..count {
-            let stop = Arc::clone(&hogs.stop);
-            let hog = std::thread::Builder::new().name(format!("hog-{number}")).spawn(move || burn(&stop))?;
-            hogs.threads.push(hog);
-        }
-        Ok(hogs)
+        let hog = |number| {
+            let name = format!("hog-{number}");
+            Background::start(&Place::default(), &name, Class::Ordinary, burn)
+        };
+        Ok(Self { _threads: (0..count).map(hog).collect::<Result<_, _>>()? })
     }
 }
 
-impl Drop for Hogs {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // A hog cannot panic.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn burn(stop: &AtomicBool) {
+fn burn(stop: &AtomicBool) -> anyhow::Result<()> {
     let sink = AtomicU64::new(0);
     while !stop.load(Ordering::Relaxed) {
         for round in 0..1_000 {
             sink.fetch_add(round, Ordering::Relaxed);
         }
     }
+    Ok(())
 }

@@ -12,8 +12,7 @@ use punctual_os::clock::{duration, now};
 use punctual_os::namespaces::Namespace;
 use rustix::net::sockopt::{set_ip_tos, set_socket_recv_buffer_size};
 
-use super::{Inlet, Offered, Outlet};
-use crate::testbed::priority::Precedence;
+use super::{Inlet, Offered, Outlet, is_passing};
 
 /// Payload of a datagram, as Punctual's default.
 pub const FRAGMENT_BYTES: usize = 1_400;
@@ -22,6 +21,25 @@ const HEADER_BYTES: usize = 64;
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// Messages put together at the same time; an older one that still lacks a packet is lost.
 const PARTIAL_MAX: usize = 16;
+
+/// Which queue a socket's packets join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precedence {
+    /// Before everything else.
+    High,
+    /// Behind everything else.
+    Low,
+}
+
+impl Precedence {
+    /// The type of service that the kernel maps to `pfifo_fast`'s first or last band: low delay, throughput.
+    pub const fn type_of_service(self) -> u8 {
+        match self {
+            Self::High => 0x10,
+            Self::Low => 0x08,
+        }
+    }
+}
 
 /// Sends messages.
 #[derive(Debug)]
@@ -183,9 +201,7 @@ impl Inlet for KernelInlet {
                         return Ok(true);
                     }
                 }
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error.into()),
             }
         }

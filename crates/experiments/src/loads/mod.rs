@@ -5,6 +5,7 @@
 //! the loads do not know which. Both ends keep a log per message; [`crate::measure`] joins the two.
 
 pub mod arrivals;
+pub mod background;
 pub mod bulk;
 pub mod call;
 pub mod channel;
@@ -16,22 +17,27 @@ pub mod h264;
 pub mod hogs;
 pub mod kernel;
 pub mod mortal;
+pub mod place;
 pub mod sink;
 pub mod source;
-pub mod stamp;
 pub mod stream;
+pub mod wait;
+
+use std::io;
 
 use punctual_analysis::Instant;
 use punctual_os::realtime::RealTimeError;
 use serde::{Deserialize, Serialize};
 
 pub use arrivals::Arrivals;
+pub use background::{Background, beside};
 pub use bulk::Bulk;
 pub use call::Caller;
 pub use content::Content;
-pub use sink::{ReceiveLog, Receiving, Sink};
-pub use source::{SendLog, Sending, Sent, Source};
-pub use stamp::Stamp;
+pub use place::Place;
+pub use sink::{Receiving, Sink};
+pub use source::{Sending, Source};
+pub use wait::{SPIN, Wait};
 
 /// What became of a message that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +64,11 @@ pub trait Inlet: Send {
     /// # Errors
     /// If the stream is broken for good.
     fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool>;
+}
+
+/// Whether an error of a socket passes by itself: nothing is there yet, or a signal came.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
 /// In which class a load's thread runs.

@@ -8,8 +8,8 @@ use punctual_analysis::{Contract, Instant, LogicalArrivals, Nanos, Policing};
 use punctual_os::clock::{now, sleep_until};
 use punctual_os::interrupt;
 
-use super::{Arrivals, Class, Content, Offered, Outlet, Stamp};
-use crate::measure::Live;
+use super::{Arrivals, Class, Content, Offered, Outlet};
+use crate::measure::{Live, SendLog, Sent, Stamp};
 
 /// How long a continuous source waits when its queue is full: short against any interval of the experiments.
 const FULL_WAIT: Nanos = Nanos::from_micros(500);
@@ -17,26 +17,6 @@ const FULL_WAIT: Nanos = Nanos::from_micros(500);
 const AHEAD_MAX: Nanos = Nanos::from_micros(250);
 /// How long a sleeper stays deaf to Ctrl-C.
 const DEAF: Nanos = Nanos::from_millis(100);
-
-/// What happened to one message at the sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
-    /// Its number.
-    pub sequence: u64,
-    /// t: when it was offered.
-    pub sent: Instant,
-    /// l: its logical arrival; t where the stream has no contract.
-    pub logical: Instant,
-    /// Length, the stamp included.
-    pub bytes: u32,
-    /// Whether it was taken; if not, it was policed or met a full queue, and is not sent.
-    pub taken: bool,
-    /// Whether its contract allows it now; true where the stream has none.
-    pub conforms: bool,
-}
-
-/// All messages of a sender, in order.
-pub type SendLog = Vec<Sent>;
 
 /// A stream's sending end. It keeps its regulator, its numbering and its log over many runs.
 pub struct Sending {
@@ -66,24 +46,13 @@ impl Sending {
         Self { outlet, stream, content, regulator, next: 0, log: Vec::new(), live, buffer }
     }
 
-    /// Offers the next message. One that is not taken is logged as such and skipped.
+    /// Offers the next message. One that is not taken is logged as such and skipped, or where `waits` neither.
     ///
     /// # Errors
     /// If the stream is broken.
-    pub fn offer(&mut self) -> anyhow::Result<Offered> {
+    pub fn offer(&mut self, waits: bool) -> anyhow::Result<Offered> {
         let (offered, sent) = self.try_offer(self.next)?;
-        self.next += 1;
-        self.record(sent);
-        Ok(offered)
-    }
-
-    /// Offers the next message; one that is not taken is neither logged nor skipped.
-    ///
-    /// # Errors
-    /// If the stream is broken.
-    pub fn offer_until_taken(&mut self) -> anyhow::Result<Offered> {
-        let (offered, sent) = self.try_offer(self.next)?;
-        if offered == Offered::Taken {
+        if !waits || offered == Offered::Taken {
             self.next += 1;
             self.record(sent);
         }
@@ -165,10 +134,10 @@ fn run(mut sending: Sending, arrivals: Arrivals, from: Instant, until: Instant) 
             }
             Some(due) => {
                 sleep_attentively(due);
-                sending.offer()?;
+                sending.offer(false)?;
             }
             None => {
-                if sending.offer_until_taken()? == Offered::Full {
+                if sending.offer(true)? == Offered::Full {
                     sleep_until(now() + FULL_WAIT);
                     continue;
                 }

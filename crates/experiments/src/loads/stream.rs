@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use punctual_analysis::{Instant, Nanos};
 use punctual_os::clock::{duration, now, sleep_until};
 
-use super::{Inlet, Offered, Outlet};
+use super::{Inlet, Offered, Outlet, is_passing};
 
 /// A peer that takes nothing for so long is full.
 const FULL: Nanos = Nanos::from_millis(200);
@@ -119,10 +119,6 @@ impl Inlet for StreamInlet {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
 #[cfg(test)]

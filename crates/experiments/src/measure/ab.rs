@@ -4,6 +4,7 @@
 //! A'/A is no difference. The half-width comes from a bootstrap over *rounds* (one block of each side): samples of
 //! one block share the machine's mood, so they are drawn together.
 
+use punctual_analysis::Nanos;
 use serde::Serialize;
 
 use super::samples::{Moments, Sample, Statistic};
@@ -47,14 +48,12 @@ pub struct Ratio {
     pub half_width: f64,
 }
 
-impl Ratio {
-    /// Whether it tells B from A at all.
-    pub fn is_significant(&self) -> bool {
-        (self.ratio - 1.0).abs() > self.half_width
-    }
-}
-
 impl Side {
+    /// Of a single block.
+    pub fn of(block: Vec<Sample>) -> Self {
+        Self { blocks: vec![block] }
+    }
+
     /// Adds the block of the next round.
     pub fn push(&mut self, block: Vec<Sample>) {
         self.blocks.push(block);
@@ -63,6 +62,11 @@ impl Side {
     /// Every sample, in order.
     pub fn samples(&self) -> impl Iterator<Item = &Sample> {
         self.blocks.iter().flatten()
+    }
+
+    /// What no hole touches, in order.
+    pub fn clean_spans(&self, excuses: &Excuses) -> impl Iterator<Item = Nanos> {
+        self.samples().filter(|sample| !sample.is_excused(excuses)).map(|sample| sample.span)
     }
 
     /// Its figures.
@@ -166,7 +170,7 @@ impl Random {
 
 #[cfg(test)]
 mod tests {
-    use punctual_analysis::{Instant, Nanos, Ppm};
+    use punctual_analysis::{Instant, Ppm};
 
     use super::*;
     use crate::excuse::Hole;
@@ -186,6 +190,11 @@ mod tests {
         side
     }
 
+    /// Whether it tells B from A at all.
+    fn is_significant(ratio: &Ratio) -> bool {
+        (ratio.ratio - 1.0).abs() > ratio.half_width
+    }
+
     fn none() -> Excuses {
         Excuses::new(&[], Ppm(0))
     }
@@ -195,7 +204,7 @@ mod tests {
         let (a, again, b) = (side(50_000, 5_000, 1), side(50_000, 5_000, 2), side(50_000, 5_000, 3));
         for statistic in [Statistic::Mean, Statistic::Median] {
             let ratio = compare(&a, &b, &again, statistic, &none());
-            assert!(!ratio.is_significant(), "{statistic:?}: {ratio:?}");
+            assert!(!is_significant(&ratio), "{statistic:?}: {ratio:?}");
             assert!(ratio.half_width < 0.03, "{ratio:?}");
         }
     }
@@ -204,7 +213,7 @@ mod tests {
     fn a_true_difference_shows_through_the_noise() {
         let (a, again, b) = (side(50_000, 5_000, 1), side(50_000, 5_000, 2), side(55_000, 5_000, 3));
         let ratio = compare(&a, &b, &again, Statistic::Mean, &none());
-        assert!(ratio.is_significant() && (1.05..1.15).contains(&ratio.ratio), "{ratio:?}");
+        assert!(is_significant(&ratio) && (1.05..1.15).contains(&ratio.ratio), "{ratio:?}");
     }
 
     #[test]
@@ -222,10 +231,10 @@ mod tests {
         // The same moods on all sides: a machine that is slow for a while.
         let (a, again, b) = (side(50_000, 20_000, 1), side(50_000, 20_000, 1), side(50_500, 20_000, 1));
         let ratio = compare_rounds(&a, &b, &again, Statistic::Median, &none());
-        assert!(ratio.is_significant() && (1.005..1.012).contains(&ratio.ratio), "{ratio:?}");
+        assert!(is_significant(&ratio) && (1.005..1.012).contains(&ratio.ratio), "{ratio:?}");
         assert!(ratio.half_width < 0.001, "{ratio:?}");
         let other = compare_rounds(&a, &b, &side(50_000, 20_000, 2), Statistic::Median, &none());
-        assert!(!other.is_significant(), "moods of their own: {other:?}");
+        assert!(!is_significant(&other), "moods of their own: {other:?}");
         let nothing = compare_rounds(&a, &b, &Side::default(), Statistic::Median, &none());
         assert!(nothing.half_width.is_infinite() && nothing.ratio.is_nan());
     }
@@ -244,6 +253,6 @@ mod tests {
     #[test]
     fn nothing_measured_is_no_proof() {
         let ratio = compare(&Side::default(), &Side::default(), &Side::default(), Statistic::Mean, &none());
-        assert!(ratio.half_width.is_infinite() && !ratio.is_significant());
+        assert!(ratio.half_width.is_infinite() && !is_significant(&ratio));
     }
 }

@@ -32,6 +32,16 @@ pub struct LatencySummary {
     pub max_ms: f64,
 }
 
+impl LatencySummary {
+    /// p50, p99, max, for tables.
+    pub fn cells(&self) -> [String; 3] {
+        if self.samples == 0 {
+            return ["-", "-", "-"].map(Into::into);
+        }
+        [self.p50_ms, self.p99_ms, self.max_ms].map(|ms| format!("{ms:.2}"))
+    }
+}
+
 impl Default for Latencies {
     fn default() -> Self {
         let histogram = Histogram::new_with_bounds(1, LATENCY_MAX, 3).expect("constant bounds are valid");

@@ -5,10 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::Latencies;
 use super::latency::LatencySummary;
+use super::{Latencies, Sent, Stamp};
 use crate::excuse::Excuses;
-use crate::loads::{Sent, Stamp};
 
 /// Figures so far. What is final comes from the logs ([`super::stream`]), not from here.
 #[derive(Debug, Default)]
@@ -18,7 +17,6 @@ pub struct Live {
     from_sending: bool,
     refused: AtomicU64,
     delivered_bytes: AtomicU64,
-    damaged: AtomicU64,
     judged: Mutex<Judged>,
 }
 
@@ -40,8 +38,6 @@ pub struct LiveView {
     pub late: u64,
     /// Messages delivered after their bound that a hole excuses.
     pub excused: u64,
-    /// Messages that were not the ones sent.
-    pub damaged: u64,
     /// From the logical arrival, or from sending ([`Live::from_sending`]).
     pub latencies: LatencySummary,
 }
@@ -66,22 +62,14 @@ impl Live {
     }
 
     /// The receiver's end.
-    pub fn received(&self, stamp: &Stamp, delivered: Instant, bytes: u32, intact: bool) {
+    pub fn received(&self, stamp: &Stamp, delivered: Instant, bytes: u32) {
         let latency = delivered.since(stamp.logical);
         self.delivered_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
-        if !intact {
-            self.damaged();
-        }
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         judged.latencies.record(if self.from_sending { delivered.since(stamp.sent) } else { latency });
         if self.deadline.is_some_and(|deadline| latency > deadline) {
             judged.late.push((stamp.logical, delivered));
         }
-    }
-
-    /// A message that nobody sent.
-    pub fn damaged(&self) {
-        self.damaged.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The figures now.
@@ -94,7 +82,6 @@ impl Live {
             delivered_bytes: self.delivered_bytes.load(Ordering::Relaxed),
             late: (judged.late.len() - excused) as u64,
             excused: excused as u64,
-            damaged: self.damaged.load(Ordering::Relaxed),
             latencies: judged.latencies.summary(),
         }
     }
@@ -115,7 +102,7 @@ mod tests {
         for (logical, delivered) in [(100, 105), (100, 130), (200, 230)] {
             let logical = Instant(logical * MS);
             let stamp = Stamp { stream: 0, sequence: 0, sent: logical, logical };
-            live.received(&stamp, Instant(delivered * MS), 100, true);
+            live.received(&stamp, Instant(delivered * MS), 100);
         }
         let hole = Hole { start: Instant(101 * MS), end: Instant(125 * MS) };
         let view = live.view(&Excuses::new(&[hole], Ppm(0)));

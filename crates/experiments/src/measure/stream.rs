@@ -8,10 +8,8 @@ use serde::Serialize;
 
 use super::latency::LatencySummary;
 use super::throughput::mbit_per_s;
-use super::{Latencies, Throughput, Windows};
+use super::{Latencies, ReceiveLog, Received, SendLog, Sent, Throughput, Windows};
 use crate::excuse::Excuses;
-use crate::loads::sink::Received;
-use crate::loads::{ReceiveLog, SendLog, Sent};
 
 /// What is asked of a stream.
 pub struct Question<'a> {

@@ -19,6 +19,21 @@ impl Table {
         Self { head: head.iter().map(|&name| name.into()).collect(), rows: Vec::new(), words: 1 }
     }
 
+    /// A table with these columns, a comma and a blank between them.
+    pub fn with_columns(columns: &str) -> Self {
+        Self::new(&columns.split(", ").collect::<Vec<_>>())
+    }
+
+    /// A table with a row for each of `items`.
+    pub fn of<T, const N: usize>(
+        head: [&str; N],
+        items: impl IntoIterator<Item = T>,
+        row: impl Fn(T) -> [String; N],
+    ) -> Self {
+        let rows = items.into_iter().map(|item| row(item).to_vec()).collect();
+        Self { rows, ..Self::new(&head) }
+    }
+
     /// The same with so many columns of words.
     #[must_use]
     pub fn with_words(self, words: usize) -> Self {

@@ -1,10 +1,12 @@
 //! Results for people and programs: SVG plots, one self-contained HTML page, JSON.
 
 pub mod bars;
+pub mod check;
 pub mod html;
 pub mod plot;
 
 pub use bars::{Bar, Bars};
+pub use check::Check;
 pub use html::{Page, Table};
 pub use plot::{Axis, Legend, Mark, Plot, Row, Scale, Series};
 

@@ -116,6 +116,23 @@ impl Plot {
         let series = series.into_iter().collect();
         Self { title: title.into(), x, y, series, marks: Vec::new(), legend: Legend::Top }
     }
+    /// Both axes even.
+    pub fn linear(title: &str, x: &str, y: &str, series: impl IntoIterator<Item = Series>) -> Self {
+        Self::new(title, Axis::linear(x), Axis::linear(y), series)
+    }
+    /// The x axis by powers of ten.
+    pub fn log_x(title: &str, x: &str, y: &str, series: impl IntoIterator<Item = Series>) -> Self {
+        Self::new(title, Axis::logarithmic(x), Axis::linear(y), series)
+    }
+    /// Both axes by powers of ten.
+    pub fn log_log(title: &str, x: &str, y: &str, series: impl IntoIterator<Item = Series>) -> Self {
+        Self::new(title, Axis::logarithmic(x), Axis::logarithmic(y), series)
+    }
+    /// The same for curves that fall to the right: shares of what took longer than.
+    pub fn tails(title: &str, x: &str, y: &str, series: impl IntoIterator<Item = Series>) -> Self {
+        Self::log_log(title, x, y, series.into_iter().map(Series::without_dots))
+            .with_legend(Legend::LowerLeft)
+    }
     /// The same with these bounds.
     pub fn with_marks(self, marks: Vec<Mark>) -> Self {
         Self { marks, ..self }

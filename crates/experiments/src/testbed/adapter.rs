@@ -30,8 +30,6 @@ pub struct Flow {
     pub access: Vec<Sample>,
     /// Payload that came out at the other end, in laps of [`LAP_BYTES`].
     pub laps: Vec<Sample>,
-    /// Packets that came out.
-    pub arrived: u64,
     /// Packets whose completion never came.
     pub lost: u64,
 }
@@ -98,7 +96,6 @@ pub fn drive(
             let before = std::mem::replace(&mut dropped, dropped_at(sink));
             let came = std::mem::take(&mut arrived) + dropped - before;
             laps.arrived(came * bytes as u64, at);
-            flow.arrived += came;
             looked = at;
         }
     }

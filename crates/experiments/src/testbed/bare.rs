@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use super::adapter::OVERHEAD_BYTES;
 use super::echo::Server;
 use super::roles::DEAF;
-use super::{SPIN, Wait};
 use crate::loads::call::{Ask, PATIENCE, is_answer};
+use crate::loads::{SPIN, Wait};
 
 /// Packets of one look. What else has come, late answers that nobody waits for any more, waits in the ring.
 const BATCH: usize = 1;

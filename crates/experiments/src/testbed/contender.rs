@@ -113,24 +113,3 @@ impl Contender {
         self.place.on_cpu(self.class, || caller.run(plan, first))
     }
 }
-
-/// Rounds over all contenders, each round beginning with another one, so that none always follows the same.
-///
-/// # Errors
-/// See [`Contender::block`].
-pub fn rounds(
-    contenders: &mut [Contender],
-    count: usize,
-    load: usize,
-    block: &Block,
-    mut shown: impl FnMut(usize),
-) -> anyhow::Result<()> {
-    let len = contenders.len();
-    for round in 0..count {
-        shown(round);
-        for turn in 0..len {
-            contenders[(round + turn) % len].block(load, block)?;
-        }
-    }
-    Ok(())
-}

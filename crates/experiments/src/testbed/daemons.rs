@@ -35,6 +35,7 @@ struct Running {
     /// Gone before the process is stopped: its connection would only see an error.
     endsystem: Option<Endsystem>,
     process: Child,
+    socket: PathBuf,
     log: PathBuf,
 }
 
@@ -50,25 +51,19 @@ impl Daemons {
         options: &Options,
         logs: &Path,
     ) -> anyhow::Result<Self> {
-        let program = find_program()?;
         let scratch = Scratch::create()?;
         std::fs::create_dir_all(logs).with_context(|| format!("cannot make {}", logs.display()))?;
         let key = configuration::domain_key()?;
         let mut running = Vec::with_capacity(network.hosts.len());
         for (place, host) in network.hosts.iter().enumerate() {
-            let socket = scratch.path().join(format!("{}.sock", host.name));
-            let config = scratch.path().join(format!("{}.toml", host.name));
-            let text = configuration::text(spec, place, options, &key, &socket);
-            std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
             let log = logs.join(format!("{}.log", host.name));
-            let process = launch(&program, &host.namespace.path(), &config, &log)?;
-            running.push(Running { host: host.name, endsystem: None, process, log });
+            let text = |socket: &Path| configuration::text(spec, place, options, &key, socket);
+            running.push(Running::launch(host.name, &host.namespace.path(), &scratch, log, text)?);
         }
         let mut daemons = Self { running, _scratch: scratch };
         let until = now() + READY_WITHIN;
-        for index in 0..daemons.running.len() {
-            let socket = daemons._scratch.path().join(format!("{}.sock", daemons.running[index].host));
-            daemons.running[index].connect(&socket, until)?;
+        for daemon in &mut daemons.running {
+            daemon.connect(until)?;
         }
         for daemon in &mut daemons.running {
             daemon.see_neighbours(until)?;
@@ -100,9 +95,25 @@ impl Drop for Daemons {
 }
 
 impl Running {
-    fn connect(&mut self, socket: &Path, until: punctual::Instant) -> anyhow::Result<()> {
+    /// Starts the daemon of `host` with its socket and the configuration `text`, which is told the socket, in `scratch`.
+    fn launch(
+        host: &'static str,
+        namespace: &Path,
+        scratch: &Scratch,
+        log: PathBuf,
+        text: impl FnOnce(&Path) -> String,
+    ) -> anyhow::Result<Self> {
+        let at = |ending: &str| scratch.path().join(format!("{host}.{ending}"));
+        let (socket, config) = (at("sock"), at("toml"));
+        std::fs::write(&config, text(&socket))
+            .with_context(|| format!("cannot write {}", config.display()))?;
+        let process = launch(namespace, &config, &log)?;
+        Ok(Self { host, endsystem: None, process, socket, log })
+    }
+
+    fn connect(&mut self, until: punctual::Instant) -> anyhow::Result<()> {
         loop {
-            match Endsystem::connect_to(socket) {
+            match Endsystem::connect_to(&self.socket) {
                 Ok(endsystem) => {
                     self.endsystem = Some(endsystem);
                     return Ok(());
@@ -175,16 +186,14 @@ impl Daemon {
     /// # Errors
     /// If the daemon is not found or does not start; with the end of its log.
     pub fn start(namespace: Option<&Path>, config: &str) -> anyhow::Result<Self> {
-        let program = find_program()?;
         let scratch = Scratch::create()?;
-        let at = |name: &str| scratch.path().join(name);
-        let (socket, file, log) = (at("api.sock"), at("host.toml"), at("log"));
-        let text = config.replacen("socket = \"\"", &format!("socket = \"{}\"", socket.display()), 1);
-        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        let own = Path::new("/proc/self/ns/net");
-        let process = launch(&program, namespace.unwrap_or(own), &file, &log)?;
-        let mut running = Running { host: "daemon", endsystem: None, process, log };
-        running.connect(&socket, now() + READY_WITHIN)?;
+        let log = scratch.path().join("log");
+        let text = |socket: &Path| {
+            config.replacen("socket = \"\"", &format!("socket = \"{}\"", socket.display()), 1)
+        };
+        let namespace = namespace.unwrap_or(Path::new("/proc/self/ns/net"));
+        let mut running = Running::launch("daemon", namespace, &scratch, log, text)?;
+        running.connect(now() + READY_WITHIN)?;
         Ok(Self { running, _scratch: scratch })
     }
 
@@ -194,11 +203,6 @@ impl Daemon {
     /// Never for a daemon that started.
     pub fn endsystem(&self) -> anyhow::Result<&Endsystem> {
         self.running.endsystem.as_ref().context("not connected")
-    }
-
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.running.process.id()
     }
 }
 
@@ -211,14 +215,15 @@ impl Drop for Daemon {
 }
 
 /// Enters the namespace and becomes the daemon: the child's process id is the daemon's. It dies with us.
-fn launch(program: &Path, namespace: &Path, config: &Path, log: &Path) -> anyhow::Result<Child> {
+fn launch(namespace: &Path, config: &Path, log: &Path) -> anyhow::Result<Child> {
+    let program = find_program()?;
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let errors = file.try_clone()?;
     let spawned = Command::new("setpriv")
         .args(["--pdeathsig", "TERM", "nsenter"])
         .arg(format!("--net={}", namespace.display()))
         .arg("--")
-        .arg(program)
+        .arg(&program)
         .arg("--config")
         .arg(config)
         .stdin(Stdio::null())

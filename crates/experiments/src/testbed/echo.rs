@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use punctual::{Channel, Contract, Handler, Listener, Nanos, Receiver, RecvError, SendError};
 use punctual_os::clock::{duration, now, sleep_until};
 
-use super::Wait;
 use super::roles::{DEAF, await_channel};
+use crate::loads::Wait;
 use crate::loads::datagram::Datagrams;
 
 /// One that answers.

@@ -5,18 +5,16 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::{Context, bail};
-use punctual::{Endsystem, Nanos};
+use anyhow::Context;
+use punctual::Endsystem;
 use punctual_host::config::{self, Driver};
 use punctual_link::Link;
 use punctual_link::memory::{MemoryLink, MemoryOptions};
-use punctual_os::clock::{now, wait_until};
+use punctual_os::clock::now;
 
 use super::configuration::{self, Options, neighbours};
 use super::network::NetworkSpec;
-
-const READY_WITHIN: Nanos = Nanos::from_secs(10);
-const POLL: Nanos = Nanos::from_millis(10);
+use super::roles::{READY_WITHIN, see_neighbours};
 
 /// Engines in this process; they stop when dropped.
 pub struct Embedded {
@@ -63,14 +61,6 @@ impl Embedded {
 
     fn see_neighbours(&self) -> anyhow::Result<()> {
         let until = now() + READY_WITHIN;
-        for (name, endsystem) in &self.endsystems {
-            while !endsystem.status()?.node.links.iter().all(|link| link.alive) {
-                if now() >= until {
-                    bail!("{name} does not hear its neighbours over memory links");
-                }
-                wait_until(now() + POLL)?;
-            }
-        }
-        Ok(())
+        self.endsystems.iter().try_for_each(|(_, endsystem)| see_neighbours(endsystem, until, || Ok(())))
     }
 }

@@ -13,6 +13,7 @@
 
 pub mod adapter;
 pub mod bare;
+pub mod conditions;
 pub mod configuration;
 pub mod contender;
 pub mod daemons;
@@ -23,7 +24,7 @@ pub mod network;
 pub mod nodes;
 pub mod orders;
 pub mod pair;
-pub mod place;
+pub mod peer;
 pub mod priority;
 pub mod privilege;
 pub mod receive;
@@ -33,15 +34,16 @@ pub mod stream;
 pub mod track;
 pub mod world;
 
+pub use crate::loads::{Place, SPIN, Wait};
+pub use conditions::{Conditions, Peer, Wanted};
 pub use configuration::Options;
-pub use contender::{Block, Contender, rounds};
+pub use contender::{Block, Contender};
 pub use daemons::Daemons;
 pub use embedded::Embedded;
 pub use network::{LinkSpec, Network, NetworkSpec, Wire};
 pub use nodes::Nodes;
-pub use orders::{Answer, Hosting, Order, RoleId, SPIN, Through, Wait};
+pub use orders::{Answer, Hosting, Order, RoleId, Through};
 pub use pair::{Bed, Pair};
-pub use place::Place;
 pub use privilege::Privilege;
 pub use roles::{Engine, Roles};
 pub use stream::StreamSpec;

@@ -1,34 +1,13 @@
 //! What the far host of a pair is told to do: the same words whether it is a namespace of this machine or another
 //! machine (`punctual bench --serve`).
 
-use punctual::{Contract, Nanos};
+use punctual::Contract;
 use serde::{Deserialize, Serialize};
 
-use crate::loads::Class;
+use crate::loads::{Class, Wait};
 
 /// Names something that was started, so that it can be asked and ended; the near side numbers them.
 pub type RoleId = u32;
-
-/// How an end of a round trip waits for its message. What is said of sockets holds of bare drivers too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Wait {
-    /// Sleeps in the kernel.
-    #[default]
-    Block,
-    /// Sockets: looks for 50 us, then sleeps: what `SO_BUSY_POLL` does.
-    SpinThenBlock,
-    /// Sockets: looks for [`SPIN`], then sleeps.
-    Spin,
-    /// Servers of channels: no thread at all, the processor calls the handler.
-    Direct,
-    /// Clients of channels: does the engine's work until the message is there.
-    Lead,
-}
-
-/// How long those look who spin, processors too, before they sleep: longer than a round trip. One that nobody calls does
-/// not take the CPU from another world's.
-pub const SPIN: Nanos = Nanos::from_millis(1);
 
 /// Where an engine lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,33 +57,9 @@ pub enum Order {
         hosting: Hosting,
     },
     /// Answer each message with its own bytes.
-    Echo {
-        /// Its number.
-        role: RoleId,
-        /// Through what requests come.
-        through: Through,
-        /// For engines: where answers go to (`port@host`) and under which contract.
-        answers: Option<(String, Contract)>,
-        /// How the server waits.
-        wait: Wait,
-        /// Its class.
-        class: Class,
-        /// Longest message.
-        bytes_max: u32,
-    },
+    Echo(Echo),
     /// Take messages and count them.
-    Sink {
-        /// Its number.
-        role: RoleId,
-        /// Through what they come.
-        through: Through,
-        /// Whether a guaranteed channel is awaited.
-        guaranteed: bool,
-        /// Its class.
-        class: Class,
-        /// Longest message.
-        bytes_max: u32,
-    },
+    Sink(Sink),
     /// What a sink has taken until now, or how an echo server fares.
     Counted {
         /// Which.
@@ -115,6 +70,38 @@ pub enum Order {
         /// Which.
         role: RoleId,
     },
+}
+
+/// An echo server that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Echo {
+    /// Its number.
+    pub role: RoleId,
+    /// Through what requests come.
+    pub through: Through,
+    /// For engines: where answers go to (`port@host`) and under which contract.
+    pub answers: Option<(String, Contract)>,
+    /// How the server waits.
+    pub wait: Wait,
+    /// Its class.
+    pub class: Class,
+    /// Longest message.
+    pub bytes_max: u32,
+}
+
+/// A sink that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sink {
+    /// Its number.
+    pub role: RoleId,
+    /// Through what messages come.
+    pub through: Through,
+    /// Whether a guaranteed channel is awaited.
+    pub guaranteed: bool,
+    /// Its class.
+    pub class: Class,
+    /// Longest message.
+    pub bytes_max: u32,
 }
 
 /// What came of an order.

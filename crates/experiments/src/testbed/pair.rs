@@ -5,21 +5,21 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, bail};
-use punctual::{Consent, Contract, Endsystem, Listener, Nanos};
+use punctual::{Channel, Consent, Contract, Endsystem, Listener, Nanos, Receiver};
 use punctual_link::Link;
 use punctual_os::clock::duration;
 use punctual_os::cpus;
 
 use super::bare::Bare;
-use super::orders::{Answer, Hosting, Order, RoleId, Through, Wait};
-use super::{Place, Roles, adapter, echo};
-use crate::experiments::Conditions;
+use super::conditions::{Conditions, Peer};
+use super::orders::{Answer, Echo, Hosting, Order, RoleId, Sink, Through};
+use super::peer::Remote;
+use super::{Place, Roles, Wait, adapter, echo};
 use crate::loads::call::{ChannelCaller, LeadingCaller, SocketCaller};
 use crate::loads::channel::ChannelOutlet;
 use crate::loads::stream::StreamOutlet;
 use crate::loads::{Caller, Class, Outlet, direct};
 use crate::measure::Sample;
-use crate::peer::Remote;
 use crate::testbed::configuration::{self, End};
 use crate::testbed::network::WIRE_EXTRA_BYTES;
 use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
@@ -96,24 +96,37 @@ impl Pair {
             namespace: Some(network.hosts[index].namespace.path()),
             cpu: cpus.get(index).copied(),
         };
+        let near = Roles::new(place(0));
+        let far = Far::Here(Roles::new(place(1)));
+        let pair = Self::new(near, far, network::address(0, 2), spec, FIRST_PORT)?;
+        Ok(Self { cpus, network: Some(network), ..pair })
+    }
+
+    fn new(
+        near: Roles,
+        far: Far,
+        address: Ipv4Addr,
+        spec: NetworkSpec,
+        first_port: u16,
+    ) -> anyhow::Result<Self> {
         Ok(Self {
-            far: Far::Here(Roles::new(place(1))),
-            near: Roles::new(place(0)),
-            place: place(0),
-            address: network::address(0, 2),
+            far,
+            place: near.place().clone(),
+            near,
+            address,
             spec,
             ends: None,
-            cpus,
+            cpus: Vec::new(),
             key: configuration::domain_key()?,
             next: 0,
-            next_port: FIRST_PORT,
+            next_port: first_port,
             direct: Vec::new(),
             demoted: 0,
-            network: Some(network),
+            network: None,
         })
     }
 
-    fn over_machines(bed: &Bed, peer: &crate::experiments::Peer) -> anyhow::Result<Self> {
+    fn over_machines(bed: &Bed, peer: &Peer) -> anyhow::Result<Self> {
         let remote = Remote::connect(&peer.address)?;
         let ends = remote.ends()?;
         let rate = match peer.rate {
@@ -122,21 +135,11 @@ impl Pair {
         };
         static NUMBER: AtomicU16 = AtomicU16::new(0);
         let link = LinkSpec { rate, ..bed.link };
-        Ok(Self {
-            address: ends[1].address,
-            far: Far::There(remote),
-            near: Roles::new(Place::default()),
-            place: Place::default(),
-            spec: NetworkSpec { hosts: vec!["a", "b"], links: vec![link] },
-            ends: Some(ends),
-            cpus: Vec::new(),
-            key: configuration::domain_key()?,
-            next: 0,
-            next_port: FIRST_PORT + PORTS * (NUMBER.fetch_add(1, Ordering::Relaxed) % PORTS),
-            direct: Vec::new(),
-            demoted: 0,
-            network: None,
-        })
+        let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![link] };
+        let first_port = FIRST_PORT + PORTS * (NUMBER.fetch_add(1, Ordering::Relaxed) % PORTS);
+        let near = Roles::new(Place::default());
+        let pair = Self::new(near, Far::There(remote), ends[1].address, spec, first_port)?;
+        Ok(Self { ends: Some(ends), ..pair })
     }
 
     /// The namespaces, where there are any.
@@ -238,18 +241,6 @@ impl Pair {
         }
     }
 
-    /// a's and, where it is on this machine, b's engine.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn engines(&self, engine: RoleId) -> anyhow::Result<Vec<&super::Engine>> {
-        let mut engines = vec![self.near.engine(engine)?];
-        if let Far::Here(roles) = &self.far {
-            engines.push(roles.engine(engine)?);
-        }
-        Ok(engines)
-    }
-
     /// Round trips over plain sockets.
     ///
     /// # Errors
@@ -257,7 +248,7 @@ impl Pair {
     pub fn call_sockets(&mut self, wait: Wait, class: Class) -> anyhow::Result<(Box<dyn Caller>, u16)> {
         let (role, port) = (self.role(), self.port());
         let through = Through::Kernel { port };
-        self.order(Order::Echo { role, through, answers: None, wait, class, bytes_max: 2_048 })?;
+        self.order(Order::Echo(Echo { role, through, answers: None, wait, class, bytes_max: 2_048 }))?;
         let server = std::net::SocketAddrV4::new(self.address, port);
         let caller = self.place.within(|| Ok(SocketCaller::new(server, wait)?))?;
         Ok((Box::new(caller), port))
@@ -275,32 +266,41 @@ impl Pair {
         class: Class,
     ) -> anyhow::Result<Box<dyn Caller>> {
         let role = self.role();
-        let (ask, reply) = (format!("ask-{role}"), format!("reply-{role}"));
+        let reply = format!("reply-{role}");
         let endsystem = self.endsystem(engine)?;
         let listener = match client {
             Wait::Lead => endsystem.listen_direct(&reply, LEADER_TIME, |_| Consent::Accept)?,
             Wait::Block => endsystem.listen(&reply, |_| Consent::Accept)?,
             other => bail!("a client of channels blocks or leads: {other:?} is none of these"),
         };
-        let through = Through::Engine { engine, name: ask.clone() };
-        let answers = Some((format!("{reply}@a"), contract));
-        self.order(Order::Echo {
-            role,
-            through,
-            answers,
-            wait,
-            class,
-            bytes_max: contract.message_bytes_max,
-        })?;
+        let (requests, answers) = self.open_echo(role, engine, contract, wait, class, &listener)?;
         if wait == Wait::Direct {
             self.direct.push(role);
         }
-        let answers = accept(&listener)?;
-        let requests = self.endsystem(engine)?.open(&format!("{ask}@b"), contract)?;
         Ok(match client {
             Wait::Lead => Box::new(LeadingCaller::new(requests, answers)),
             _ => Box::new(ChannelCaller::new(requests, answers)),
         })
+    }
+
+    /// Has b answer over an engine as role number `role`: the channel of the requests, and that of the answers, which
+    /// `listener` awaits.
+    fn open_echo(
+        &mut self,
+        role: RoleId,
+        engine: RoleId,
+        contract: Contract,
+        wait: Wait,
+        class: Class,
+        listener: &Listener,
+    ) -> anyhow::Result<(Channel, Receiver)> {
+        let ask = format!("ask-{role}");
+        let through = Through::Engine { engine, name: ask.clone() };
+        let answers = Some((format!("reply-{role}@a"), contract));
+        let bytes_max = contract.message_bytes_max;
+        self.order(Order::Echo(Echo { role, through, answers, wait, class, bytes_max }))?;
+        let answers = accept(listener)?;
+        Ok((self.endsystem(engine)?.open(&format!("{ask}@b"), contract)?, answers))
     }
 
     /// Round trips of messages of `bytes` over the bare drivers of both hosts. Only over namespaces.
@@ -357,20 +357,11 @@ impl Pair {
         length: Nanos,
     ) -> anyhow::Result<Vec<Sample>> {
         let role = self.role();
-        let (ask, reply) = (format!("ask-{role}"), format!("reply-{role}"));
-        let listener =
-            self.endsystem(engine)?
-                .listen_direct(&reply, echo::handler_time(&contract), |_| Consent::Accept)?;
-        self.order(Order::Echo {
-            role,
-            through: Through::Engine { engine, name: ask.clone() },
-            answers: Some((format!("{reply}@a"), contract)),
-            wait: Wait::Direct,
-            class: Class::Ordinary,
-            bytes_max: contract.message_bytes_max,
-        })?;
-        let answers = accept(&listener)?;
-        let requests = self.endsystem(engine)?.open(&format!("{ask}@b"), contract)?;
+        let time = echo::handler_time(&contract);
+        let endsystem = self.endsystem(engine)?;
+        let listener = endsystem.listen_direct(&format!("reply-{role}"), time, |_| Consent::Accept)?;
+        let (wait, class) = (Wait::Direct, Class::Ordinary);
+        let (requests, answers) = self.open_echo(role, engine, contract, wait, class, &listener)?;
         let looped = direct::run(requests, answers, bytes, length);
         self.demoted += u64::from(self.is_demoted(role)?);
         self.order(Order::End { role })?;
@@ -409,7 +400,7 @@ impl Pair {
     ) -> anyhow::Result<(Box<dyn Outlet>, RoleId)> {
         let (role, port) = (self.role(), self.port());
         let through = Through::Stream { port };
-        self.order(Order::Sink { role, through, guaranteed: false, class, bytes_max })?;
+        self.order(Order::Sink(Sink { role, through, guaranteed: false, class, bytes_max }))?;
         let target = std::net::SocketAddrV4::new(self.address, port);
         let outlet = self.place.within(|| Ok(StreamOutlet::connect(target)?))?;
         Ok((Box::new(outlet), role))
@@ -429,7 +420,8 @@ impl Pair {
         let role = self.role();
         let name = format!("sink-{role}");
         let through = Through::Engine { engine, name: name.clone() };
-        self.order(Order::Sink { role, through, guaranteed: contract.is_some(), class, bytes_max })?;
+        let guaranteed = contract.is_some();
+        self.order(Order::Sink(Sink { role, through, guaranteed, class, bytes_max }))?;
         let endsystem = self.endsystem(engine)?;
         let peer = format!("{name}@b");
         let channel = match contract {
@@ -451,7 +443,7 @@ impl Pair {
     }
 }
 
-fn accept(listener: &Listener) -> anyhow::Result<punctual::Receiver> {
+fn accept(listener: &Listener) -> anyhow::Result<Receiver> {
     listener
         .accept_timeout(duration(ESTABLISHED_WITHIN))?
         .context("a channel was granted but never reached its receiver")

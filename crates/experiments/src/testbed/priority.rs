@@ -12,25 +12,6 @@ use super::network::{ETHERNET_BYTES, LinkSpec, Network, NetworkSpec, WIRE_EXTRA_
 /// What the hosts' shapers leave of a link's rate, so that nothing waits where priorities do not count.
 const SHARE_PERCENT: u64 = 99;
 
-/// Which queue a socket's packets join.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precedence {
-    /// Before everything else.
-    High,
-    /// Behind everything else.
-    Low,
-}
-
-impl Precedence {
-    /// The type of service that the kernel maps to `pfifo_fast`'s first or last band: low delay, throughput.
-    pub const fn type_of_service(self) -> u8 {
-        match self {
-            Self::High => 0x10,
-            Self::Low => 0x08,
-        }
-    }
-}
-
 /// Puts priority queues in front of all links of `network`, which was made from `spec`.
 ///
 /// # Errors
@@ -74,6 +55,7 @@ mod tests {
     use rustix::net::sockopt::{set_ip_tos, set_socket_recv_buffer_size_force};
 
     use super::*;
+    use crate::loads::kernel::Precedence;
     use crate::testbed::Privilege;
 
     /// How many of them wait: half a second at the slow link's rate.

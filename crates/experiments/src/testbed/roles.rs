@@ -6,24 +6,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
-use punctual::{Consent, Contract, Endsystem, Listener, Nanos, RecvError};
+use punctual::{Consent, Endsystem, Instant, Listener, Nanos, RecvError};
 use punctual_os::clock::{now, wait_until};
 
-use super::orders::{Answer, Hosting, Order, RoleId, Through, Wait};
-use super::{Place, echo};
+use super::orders::{Answer, Echo, Hosting, Order, RoleId, Sink, Through};
+use super::{Place, Wait, echo};
 use crate::loads::channel::ChannelInlet;
 use crate::loads::kernel::KernelInlet;
 use crate::loads::stream::StreamInlet;
-use crate::loads::{Class, Inlet};
+use crate::loads::{Background, Class, Inlet};
 use crate::testbed::daemons::Daemon;
 
 /// How long a waiting role stays deaf to a request to stop.
 pub const DEAF: Nanos = Nanos::from_millis(50);
 /// How long engines may take to hear each other.
-const READY_WITHIN: Nanos = Nanos::from_secs(10);
+pub const READY_WITHIN: Nanos = Nanos::from_secs(10);
 const POLL: Nanos = Nanos::from_millis(5);
 
 /// An engine of a host.
@@ -65,16 +64,27 @@ impl Engine {
     /// # Errors
     /// If it does not.
     pub fn see_neighbours(&self) -> anyhow::Result<()> {
-        let until = now() + READY_WITHIN;
-        let endsystem = self.endsystem()?;
-        while !endsystem.status()?.node.links.iter().all(|link| link.alive) {
-            if now() >= until {
-                bail!("{} does not hear its neighbour within {READY_WITHIN}", endsystem.host());
-            }
-            wait_until(now() + POLL)?;
-        }
-        Ok(())
+        see_neighbours(self.endsystem()?, now() + READY_WITHIN, || Ok(()))
     }
+}
+
+/// Waits until a host hears its neighbours; asks `is_well` again and again whether that is still worth it.
+///
+/// # Errors
+/// If it does not until `until`, or is gone.
+pub fn see_neighbours(
+    endsystem: &Endsystem,
+    until: Instant,
+    mut is_well: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    while !endsystem.status()?.node.links.iter().all(|link| link.alive) {
+        if now() >= until {
+            bail!("{} does not hear its neighbours within {READY_WITHIN}", endsystem.host());
+        }
+        is_well()?;
+        wait_until(now() + POLL)?;
+    }
+    Ok(())
 }
 
 /// What a sink or a server shares with who asks.
@@ -88,20 +98,8 @@ struct Counts {
 
 /// A role with a thread.
 struct Running {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<anyhow::Result<()>>>,
     counts: Arc<Counts>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(Err(error))) => eprintln!("warning: a role ended early: {error:#}"),
-            Some(Err(_)) => eprintln!("warning: a role panicked"),
-            _ => {}
-        }
-    }
+    _thread: Background<()>,
 }
 
 /// All roles of a host.
@@ -133,12 +131,8 @@ impl Roles {
                 let engine = Engine::start(&self.place, &config, hosting)?;
                 self.engines.insert(role, engine);
             }
-            Order::Echo { role, through, answers, wait, class, bytes_max } => {
-                self.echo(role, through, answers, wait, class, bytes_max)?;
-            }
-            Order::Sink { role, through, guaranteed, class, bytes_max } => {
-                self.sink(role, through, guaranteed, class, bytes_max)?;
-            }
+            Order::Echo(wanted) => self.echo(wanted)?,
+            Order::Sink(wanted) => self.sink(wanted)?,
             Order::Counted { role } => return self.counted(role),
             Order::End { role } => {
                 self.running.remove(&role);
@@ -156,15 +150,8 @@ impl Roles {
         self.engines.get(&role).with_context(|| format!("no engine {role} was started here"))
     }
 
-    fn echo(
-        &mut self,
-        role: RoleId,
-        through: Through,
-        answers: Option<(String, Contract)>,
-        wait: Wait,
-        class: Class,
-        bytes_max: u32,
-    ) -> anyhow::Result<()> {
+    fn echo(&mut self, wanted: Echo) -> anyhow::Result<()> {
+        let Echo { role, through, answers, wait, class, bytes_max } = wanted;
         let server: Box<dyn echo::Server> = match through {
             Through::Kernel { port } => {
                 let place = self.place.clone();
@@ -188,14 +175,8 @@ impl Roles {
         self.serve(role, class, server)
     }
 
-    fn sink(
-        &mut self,
-        role: RoleId,
-        through: Through,
-        guaranteed: bool,
-        class: Class,
-        bytes_max: u32,
-    ) -> anyhow::Result<()> {
+    fn sink(&mut self, wanted: Sink) -> anyhow::Result<()> {
+        let Sink { role, through, guaranteed, class, bytes_max } = wanted;
         let source = match through {
             Through::Kernel { port } => {
                 let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, port);
@@ -232,12 +213,12 @@ impl Roles {
         class: Class,
         work: impl FnOnce(&AtomicBool, &Counts) -> anyhow::Result<()> + Send + 'static,
     ) -> anyhow::Result<()> {
-        let stop = Arc::new(AtomicBool::new(false));
         let counts = Arc::new(Counts::default());
-        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&counts));
+        let counted = Arc::clone(&counts);
         let name = format!("role-{role}");
-        let thread = self.place.spawn(&name, class, move || work(&stopped, &counted))?;
-        self.running.insert(role, Running { stop, thread: Some(thread), counts });
+        let work = move |stop: &AtomicBool| work(stop, &counted);
+        let thread = Background::start(&self.place, &name, class, work)?;
+        self.running.insert(role, Running { counts, _thread: thread });
         Ok(())
     }
 

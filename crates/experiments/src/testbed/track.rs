@@ -10,8 +10,8 @@ use punctual_os::interrupt;
 
 use super::{StreamSpec, System, World};
 use crate::excuse::Excuses;
-use crate::loads::{Arrivals, ReceiveLog, Receiving, SendLog, Sending, Sink, Source};
-use crate::measure::{Live, LiveView, Windows};
+use crate::loads::{Arrivals, Receiving, Sending, Sink, Source};
+use crate::measure::{Live, LiveView, ReceiveLog, SendLog, Windows};
 
 /// Sources start this long after a slice was asked for, so that all of them are ready.
 const LEAD: Nanos = Nanos::from_millis(30);
@@ -61,6 +61,25 @@ pub struct Slice {
     pub until: Instant,
 }
 
+/// A slice whose sources run.
+pub struct Running {
+    slice: Slice,
+    sources: Vec<(usize, Source)>,
+    interrupted: Result<(), interrupt::Interrupted>,
+}
+
+impl Running {
+    /// Waits until it is time to show it anew; whether it goes on.
+    pub fn goes_on(&mut self) -> bool {
+        let Slice { until, .. } = self.slice;
+        let goes_on = self.interrupted.is_ok() && now() < until;
+        if goes_on {
+            self.interrupted = wait_until(until.min(now() + TICK));
+        }
+        goes_on
+    }
+}
+
 impl Track {
     /// Opens `specs` in `world`. Streams that answer others come before them.
     ///
@@ -79,7 +98,7 @@ impl Track {
                 Sending::new(outlet, stream, content.clone(), spec.contract.as_ref(), Arc::clone(&live));
             let answers = spec.answered_by.map(|name| take_sending(&mut streams, name)).transpose()?;
             let receiving = Receiving { inlet, stream, content, answers, live: Arc::clone(&live) };
-            let sink = Sink::start(receiving, spec.receiver_class(real_time))?;
+            let sink = receiving.start(spec.receiver_class(real_time))?;
             streams.push(Stream { spec: spec.clone(), sending: Some(sending), sink, live });
         }
         Ok(Self { system: world.system(), real_time, streams, loaded: Windows::default(), running: None })
@@ -99,41 +118,49 @@ impl Track {
         stream.expect("a stream of this experiment").spec.arrivals = arrivals;
     }
 
-    /// Runs the sources of the streams that `active` picks for `length`; `shown` is called a few times a second.
+    /// Runs the sources of the streams that `active` picks for `length`.
     ///
     /// # Errors
     /// If a stream breaks or the run is interrupted.
-    pub fn slice(
-        &mut self,
-        length: Nanos,
-        active: impl Fn(&StreamSpec) -> bool,
-        mut shown: impl FnMut(&Self),
-    ) -> anyhow::Result<Slice> {
+    pub fn slice(&mut self, length: Nanos, active: impl Fn(&StreamSpec) -> bool) -> anyhow::Result<Slice> {
+        let mut running = self.begin(length, active)?;
+        while running.goes_on() {}
+        self.end(running)
+    }
+
+    /// Begins a slice of `length` with the sources of the streams that `active` picks; it must be ended.
+    ///
+    /// # Errors
+    /// If a source cannot start or the run is interrupted.
+    pub fn begin(&mut self, length: Nanos, active: impl Fn(&StreamSpec) -> bool) -> anyhow::Result<Running> {
         interrupt::check()?;
         let from = now() + LEAD;
         let until = from + length;
-        let mut running = Vec::new();
+        let mut sources = Vec::new();
         for (index, stream) in self.streams.iter_mut().enumerate().filter(|(_, stream)| active(&stream.spec))
         {
             let Some(sending) = stream.sending.take() else { continue };
             let class = stream.spec.sender_class(self.real_time);
-            running.push((index, Source::start(sending, stream.spec.arrivals.clone(), class, from, until)?));
+            sources.push((index, Source::start(sending, stream.spec.arrivals.clone(), class, from, until)?));
         }
         self.running = Some(from);
-        let mut interrupted = Ok(());
-        while interrupted.is_ok() && now() < until {
-            interrupted = wait_until(until.min(now() + TICK));
-            shown(self);
-        }
-        for (index, source) in running {
+        Ok(Running { slice: Slice { from, until }, sources, interrupted: Ok(()) })
+    }
+
+    /// Ends a slice that goes on no more.
+    ///
+    /// # Errors
+    /// If a stream broke or the run is interrupted.
+    pub fn end(&mut self, running: Running) -> anyhow::Result<Slice> {
+        for (index, source) in running.sources {
             let sending =
                 source.join().with_context(|| format!("stream {}", self.streams[index].spec.name))?;
             self.streams[index].sending = Some(sending);
         }
         self.running = None;
-        interrupted?;
-        self.loaded.push(from, until);
-        Ok(Slice { from, until })
+        running.interrupted?;
+        self.loaded.push(running.slice.from, running.slice.until);
+        Ok(running.slice)
     }
 
     /// How long its sources have run, the present slice included.
@@ -156,7 +183,7 @@ impl Track {
         let mut ended = Vec::with_capacity(self.streams.len());
         for stream in self.streams {
             let Stream { spec, sending, sink, .. } = stream;
-            let (received, answers) = sink.stop().with_context(|| format!("stream {}", spec.name))?;
+            let (received, answers) = sink.end().with_context(|| format!("stream {}", spec.name))?;
             if let (Some(name), Some(answers)) = (spec.answered_by, answers) {
                 answering.insert(name, answers);
             }
@@ -238,7 +265,7 @@ mod tests {
         let mut track = Track::open(&mut world, &streams(), false).expect("streams");
         for with_bulk in [false, true] {
             let active = |spec: &StreamSpec| with_bulk || spec.name != "bulk";
-            track.slice(SLICE, active, |_| {}).expect("a slice");
+            track.slice(SLICE, active).expect("a slice");
         }
         let loaded = track.loaded.clone();
         assert_eq!(loaded.total(), SLICE * 2);

@@ -5,8 +5,8 @@ use punctual::{Endsystem, Ppm};
 use serde::Serialize;
 
 use super::StreamSpec;
+use crate::loads::kernel::Precedence;
 use crate::loads::{Inlet, Outlet, channel, kernel};
-use crate::testbed::priority::Precedence;
 use crate::testbed::{Daemons, Embedded, Network};
 
 /// Which system.
@@ -22,6 +22,9 @@ pub enum System {
 }
 
 impl System {
+    /// Those that streams are compared over.
+    pub const COMPARED: [Self; 2] = [Self::Punctual, Self::Kernel];
+
     /// For tables.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,7 @@
 //! Both rings end to end in one process, and against a hostile other side.
 
+mod waiting;
+
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -7,5 +7,6 @@ mod frames;
 mod fuzz;
 mod model;
 mod rates;
+mod seals;
 mod support;
 mod verdicts;

@@ -147,7 +147,7 @@ const FILTER: Filter = Filter {
     buffers: 32,
 };
 
-/// A data packet of the filter's path, one fragment (docs/ARCHITECTURE.md, on the wire).
+/// A data packet of the filter's path, one fragment (docs/ARCHITECTURE.md, "Inside `proto`": `wire`).
 fn data_packet() -> Vec<u8> {
     let mut packet = vec![5; 164];
     packet[..64].fill(0);

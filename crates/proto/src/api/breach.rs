@@ -234,6 +234,26 @@ mod tests {
 
     use super::*;
 
+    /// A quarter more or less is the same cause still; a bit per second beyond that is another, and so is none of one kind.
+    #[test]
+    fn a_cause_is_another_one_beyond_a_quarter() {
+        let foreign = |bps: u64| Cause::ForeignTraffic { rate: BitRate(bps) };
+        let slow = |bps: u64| Cause::SlowLink { drains: BitRate(bps), configured: BitRate(9_000) };
+        for of in [foreign as fn(u64) -> Cause, slow] {
+            for (one, other, differs) in [
+                (4_000, 4_000, false),
+                (4_000, 5_000, false),
+                (4_000, 5_001, true),
+                (0, 1, true),
+                (0, 0, false),
+            ] {
+                assert_eq!(of(one).differs(&of(other)), differs, "{one} {other}");
+                assert_eq!(of(other).differs(&of(one)), differs, "{other} {one}");
+            }
+        }
+        assert!(!foreign(1).differs(&slow(9_000)) && !Cause::LongerTravel.differs(&Cause::SlowProcessor));
+    }
+
     #[test]
     fn a_stage_stands_on_routes_that_lead_through_it() {
         let route = [NodeId(3), NodeId(1), NodeId(2)];

@@ -62,7 +62,7 @@ pub struct BestEffortKey(pub u64);
 /// What the scheduler must know of a guaranteed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guaranteed {
-    /// e: effective arrival at this stage (ARCHITECTURE, Words). Does not decrease within a channel.
+    /// e: effective arrival at this stage (ARCHITECTURE, Terms). Does not decrease within a channel.
     pub effective: Instant,
     /// e + d: local deadline. Does not decrease within a channel.
     pub deadline: Instant,

@@ -152,6 +152,11 @@ impl<M: Memory> Node<M> {
 
     /// Whether best-effort packets are worth taking from a link's driver now: nothing more urgent waits for the
     /// processor, and there is room for them. While not, a flood of them may stay in its ring and cost no CPU.
+    ///
+    /// More urgent is what is within its budget. Signalling has one packet an interval of `packets_per_second`; what exceeds
+    /// that is behind best effort until the next interval (else a flood of it would starve best effort), so this is true while
+    /// it waits. As of the last `begin_work`: a budget that the clock has refilled since shows with the next one, which serves
+    /// that signal before all best effort, taken or not. Where this is true too early, best effort waits here, not in the ring.
     pub fn has_best_effort_room(&self, link: LinkId) -> bool {
         self.plane.takes_best_effort(link)
     }

@@ -56,9 +56,7 @@ impl Signalling {
 
     /// Takes back the CREATE of a channel that is given up before it was sent.
     pub(super) fn withdraw(&mut self, link: LinkId, path: PathId) {
-        if let Some(peer) = self.links.peers.get_mut(usize::from(link.0)) {
-            peer.withdraw(path);
-        }
+        self.with_peer(link, |peer| peer.withdraw(path));
     }
 
     /// Room for one more channel in the making of those that come over a link: where there is none, the last of who has the

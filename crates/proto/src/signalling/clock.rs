@@ -373,6 +373,56 @@ mod tests {
         assert_eq!((known.offset_ns, known.error), (offset as i64, Nanos(1)));
     }
 
+    /// Bounds that meet leave one offset: that is no contradiction, whichever direction comes last; one nanosecond more is.
+    #[test]
+    fn bounds_may_meet() {
+        let (slack, at) = (1_000 - STAMP_ERROR.0 as i64, 2_000_000_i64);
+        for (beyond, doubted) in [(0, false), (1, true)] {
+            for heard_last in [false, true] {
+                let mut filter = ClockFilter::new(Nanos(1_000), Ppm(0));
+                let heard = |filter: &mut ClockFilter| {
+                    filter.heard(Instant((at + 3_000_000 + beyond - slack) as u64), Instant(at as u64));
+                };
+                let echoed = |filter: &mut ClockFilter| {
+                    filter.echoed(Instant(at as u64), Instant((at + 3_000_000 + slack) as u64));
+                };
+                if heard_last {
+                    echoed(&mut filter);
+                    heard(&mut filter);
+                } else {
+                    heard(&mut filter);
+                    echoed(&mut filter);
+                }
+                assert_eq!(filter.is_doubted(), doubted, "{beyond} {heard_last}");
+            }
+        }
+    }
+
+    /// What a later packet tells again is as young as that packet: a worse one does not take its place before its time.
+    #[test]
+    fn what_is_told_again_is_young_again() {
+        let age = CLOCK_BOUND_AGE_MAX.0;
+        for lower in [true, false] {
+            let mut filter = ClockFilter::new(Nanos::ZERO, Ppm(0));
+            let tell = |filter: &mut ClockFilter, at: u64, late: u64| match lower {
+                true => filter.heard(Instant(at), Instant(at + late)),
+                false => filter.echoed(Instant(at), Instant(at + late)),
+            };
+            let known = |filter: &ClockFilter| match lower {
+                true => filter.lower.map(|bound| bound.offset_ns),
+                false => filter.upper.map(|bound| -bound.offset_ns),
+            };
+            tell(&mut filter, age, 0);
+            let quick = known(&filter);
+            tell(&mut filter, age + age / 2, 0);
+            // Told half an age ago, though first told more than an age ago.
+            tell(&mut filter, 2 * age + 1_000, 500);
+            assert_eq!(known(&filter), quick, "{lower}");
+            tell(&mut filter, 2 * age + age / 2 + 1_000, 500);
+            assert!(known(&filter) < quick, "{lower}: its time is over");
+        }
+    }
+
     /// A queue stands in one direction from then on: what the last quick packet told is believed so long and no longer.
     #[test]
     fn what_one_packet_told_is_forgotten_in_time() {

@@ -93,7 +93,13 @@ impl Signalling {
         }
     }
 
-    fn on_message(&mut self, link: LinkId, message: Message, now: Instant, resources: &mut dyn Resources) {
+    pub(super) fn on_message(
+        &mut self,
+        link: LinkId,
+        message: Message,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
         match message {
             Message::Create(create) => self.on_create(link, create, now, resources),
             Message::Probed { path, route, user, answer } => {
@@ -181,3 +187,6 @@ impl Signalling {
         SignallingCounters { unanswered: self.counters.unanswered + dropped, ..self.counters }
     }
 }
+
+#[cfg(test)]
+mod tests;

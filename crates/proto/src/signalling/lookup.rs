@@ -76,22 +76,25 @@ impl Signalling {
         let doublings = self.config.signalling.retransmits_max.saturating_add(1).min(20);
         (self.config.signalling.retransmit * (1 << doublings)).min(ANSWER_TIME_MAX)
     }
-    pub(super) fn say(&mut self, link: LinkId, message: &Message) {
+    /// Does something with the neighbour of a link. Links are numbers below the length of the configuration's list, which has a
+    /// neighbour for each: of another one nothing is done.
+    pub(super) fn with_peer(&mut self, link: LinkId, what: impl FnOnce(&mut Peer)) {
         if let Some(peer) = self.links.peers.get_mut(usize::from(link.0)) {
-            peer.say(message);
+            what(peer);
         }
+    }
+    pub(super) fn say(&mut self, link: LinkId, message: &Message) {
+        self.with_peer(link, |peer| peer.say(message));
     }
     /// Answers what `source` asked.
     pub(super) fn answer(&mut self, link: Option<LinkId>, source: Source, message: &Message) {
-        if let Some(peer) = link.and_then(|link| self.links.peers.get_mut(usize::from(link.0))) {
-            peer.answer(source, message);
+        if let Some(link) = link {
+            self.with_peer(link, |peer| peer.answer(source, message));
         }
     }
     /// Asks for `source`, when it is its turn.
     pub(super) fn ask_for(&mut self, link: LinkId, source: Source, message: &Message, now: Instant) {
-        if let Some(peer) = self.links.peers.get_mut(usize::from(link.0)) {
-            peer.ask(source, message, now);
-        }
+        self.with_peer(link, |peer| peer.ask(source, message, now));
     }
     pub(super) fn say_to(&mut self, link: Option<LinkId>, message: &Message) {
         if let Some(link) = link {

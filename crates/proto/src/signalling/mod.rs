@@ -54,6 +54,8 @@ mod requests;
 pub mod resources;
 mod states;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod transitions;
 mod views;
 mod window;

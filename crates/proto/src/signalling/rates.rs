@@ -100,9 +100,7 @@ impl Signalling {
     }
     /// What has come in over a link, in bytes of the wire: its neighbour is told.
     pub fn set_received(&mut self, link: LinkId, bytes: u64) {
-        if let Some(peer) = self.links.peers.get_mut(usize::from(link.0)) {
-            peer.set_received(bytes);
-        }
+        self.with_peer(link, |peer| peer.set_received(bytes));
     }
     /// Nothing new begins.
     pub const fn is_leaving(&self) -> bool {
@@ -136,9 +134,7 @@ impl Signalling {
     }
 
     fn set_excused(&mut self, link: LinkId, excused: bool) {
-        if let Some(peer) = self.links.peers.get_mut(usize::from(link.0)) {
-            peer.excuse(excused);
-        }
+        self.with_peer(link, |peer| peer.excuse(excused));
     }
     fn go_on(&mut self, waiting: Waiting, now: Instant, resources: &mut dyn Resources) {
         match waiting {

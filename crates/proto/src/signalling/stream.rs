@@ -213,6 +213,23 @@ mod tests {
     use super::*;
     use crate::limits::{SIGNAL_AHEAD_SEGMENTS, SIGNAL_SEGMENT_BYTES_MIN};
 
+    /// However many segments a message begins: there never are more than may be, and what surely fits is taken.
+    #[test]
+    fn a_message_that_would_be_too_many_segments_is_not_taken() {
+        for free in 1..6 {
+            for bytes in 1..200 {
+                let mut sender = SendStream::new(40, Nanos::from_millis(100));
+                // With its length each fills a segment.
+                (0..SEGMENTS_MAX - free).for_each(|_| sender.push(&[7; 38]).expect("there is room"));
+                let taken = sender.push(&alloc::vec![7; bytes]);
+                assert!(sender.len() <= SEGMENTS_MAX, "{free} {bytes}: {}", sender.len());
+                let needed = (bytes + 2).div_ceil(40);
+                assert!(taken == Err(Full) || needed <= free, "{free} {bytes}");
+                assert!(taken.is_ok() || needed + 1 > free, "{free} {bytes}");
+            }
+        }
+    }
+
     #[test]
     fn a_medium_that_loses_doubles_and_reorders_gives_each_message_once_in_order() {
         for seed in 0..30 {

@@ -6,6 +6,9 @@ mod audit;
 pub mod hops;
 mod line;
 pub mod rate;
+pub mod script;
+pub mod story;
+pub mod written;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -313,6 +316,8 @@ pub struct World {
     steps: u64,
     /// What has passed each driver; `None`: nobody looks.
     pub audit: Option<audit::Audit>,
+    /// Units of work and packets as they were done and sent; `None`: nobody writes.
+    pub tape: Option<Vec<String>>,
 }
 
 impl World {
@@ -328,6 +333,7 @@ impl World {
         Self {
             now,
             audit,
+            tape: None,
             nodes: configs.into_iter().enumerate().map(build).collect(),
             pool: Pool::new(4_096),
             in_flight: BinaryHeap::with_capacity(4_096),
@@ -387,6 +393,9 @@ impl World {
         loop {
             let mut active = false;
             while let Some(work) = self.nodes[index].begin_work(self.now) {
+                if let Some(tape) = &mut self.tape {
+                    tape.push(script::work(self.now, index, &work, self.nodes[index].costs()));
+                }
                 self.nodes[index].finish_work(work, self.now);
                 // A processor's turn may end here.
                 self.nodes[index].show_counters();
@@ -424,6 +433,9 @@ impl World {
             let len = sent.packet.copy_to(&mut self.out);
             if let Some(audit) = &mut self.audit {
                 audit.sent(node, link, sent.port, &self.out[..len], sent.wire_bytes);
+            }
+            if let Some(tape) = &mut self.tape {
+                tape.push(script::packet(self.now, node, link, sent.port, &self.out[..len]));
             }
             let frame = match &mut self.tap {
                 None => Some(self.pool.frame(&self.out[..len])),

@@ -6,16 +6,17 @@ mod network;
 use network::{Shape, Way, accepted};
 use punctual_analysis::Admission;
 use punctual_analysis::sharing::Sharing;
-use serde::Serialize;
+use serde_json::json;
 
 use super::{Conditions, Measured};
-use crate::demo::outcome::Check;
-use crate::report::{Axis, Legend, Plot, Row, Series};
+use crate::report::{Legend, Plot, Row, Series};
 
 const STAGES: [usize; 2] = [3, 8];
 const LOADS: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 1.0];
 const POLICIES: [Admission; 4] =
     [Admission::EDF, Admission::D_ORDER, Admission::FIXED_PRIORITY, Admission::RMDP];
+/// What is varied.
+const LOAD: &str = "load of the fullest stage that the channels ask for";
 /// What the chosen way must reach of the search.
 const OF_SEARCH_MIN: f64 = 0.9;
 
@@ -32,18 +33,6 @@ impl Sum {
     }
 }
 
-#[derive(Serialize)]
-struct Point {
-    policy: &'static str,
-    stages: usize,
-    sharing: &'static str,
-    load: f64,
-    accepted: u64,
-    offered: u64,
-    ratio: f64,
-    of_search: f64,
-}
-
 fn ways() -> impl Iterator<Item = Way> {
     Sharing::ALL.into_iter().map(Way::Shared).chain([Way::Search])
 }
@@ -55,96 +44,68 @@ fn name(way: Way) -> &'static str {
     }
 }
 
-fn sum(policy: Admission, way: Way, shapes: &[Shape], stages: usize, load: f64, sets: u64) -> Sum {
-    let mut sum = Sum::default();
-    for &shape in shapes {
-        for seed in 0..sets {
+/// All sets of all shapes at each load.
+fn sums(policy: Admission, way: Way, stages: usize, sets: u64) -> Vec<Sum> {
+    let at = |&load: &f64| {
+        let all = Shape::ALL.into_iter().flat_map(|shape| (0..sets).map(move |seed| (shape, seed)));
+        all.fold(Sum::default(), |sum, (shape, seed)| {
             let (taken, asked) = accepted(policy, way, shape, stages, load, seed);
-            sum.accepted += taken;
-            sum.offered += asked;
-        }
-    }
-    sum
+            Sum { accepted: sum.accepted + taken, offered: sum.offered + asked }
+        })
+    };
+    LOADS.iter().map(at).collect()
 }
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let sets = match conditions.smoke {
-        true => 1,
-        false if conditions.quick => 4,
-        false => 24,
-    };
-    let mut measured = Measured::new(
-        "load of the fullest stage that the channels ask for",
-        "policy, stages, sharing, load, accepted, offered, ratio, of_search",
-    );
-    let mut plots = Vec::new();
-    for policy in POLICIES {
-        let policy_name = policy.name;
-        let mut series = Vec::new();
-        for stages in STAGES {
-            let search: Vec<Sum> =
-                LOADS.iter().map(|&load| sum(policy, Way::Search, &Shape::ALL, stages, load, sets)).collect();
-            for (colour, way) in ways().enumerate() {
-                conditions.progress(format_args!("{policy_name}, {stages} stages, {}", name(way)));
-                let found: Vec<Sum> = match way {
-                    Way::Search => search.clone(),
-                    _ => {
-                        LOADS.iter().map(|&load| sum(policy, way, &Shape::ALL, stages, load, sets)).collect()
-                    }
-                };
-                for ((&load, one), reference) in LOADS.iter().zip(&found).zip(&search) {
-                    measured.add(&Point {
-                        policy: policy_name,
-                        stages,
-                        sharing: name(way),
-                        load,
-                        accepted: one.accepted,
-                        offered: one.offered,
-                        ratio: one.ratio(),
-                        of_search: one.ratio() / reference.ratio().max(f64::MIN_POSITIVE),
-                    });
-                }
-                let all = |sums: &[Sum]| sums.iter().map(|sum| sum.accepted).sum::<u64>() as f64;
-                if way == Way::Shared(Sharing::default()) {
-                    measured.checks.push(Check::at_least(
-                        format!("{policy_name}, {stages} stages: {} against the search", name(way)),
-                        all(&found) / all(&search),
-                        OF_SEARCH_MIN,
-                    ));
-                }
-                if stages == 8 || way == Way::Shared(Sharing::default()) {
-                    series.push(curve(format!("{}, {stages} stages", name(way)), colour, stages, &found));
-                }
-            }
-        }
-        plots.push(plot(policy_name, series));
-    }
+    let sets = conditions.pick(1, 4, 24);
+    let mut measured =
+        Measured::new(LOAD, "policy, stages, sharing, load, accepted, offered, ratio, of_search");
+    let mut plots = POLICIES.map(|policy| of_policy(policy, sets, &mut measured, conditions)).into_iter();
+    measured.plot = plots.next();
+    measured.rows = plots.map(Row::Plot).collect();
     measured.compare(
         "leftover of D shared evenly, against all to the bottleneck",
         "not said",
-        "see the points: it depends on the path, and both are below what signalling does".into(),
-        "-".into(),
+        "see the points: it depends on the path, and both are below what signalling does",
+        "-",
     );
-    let mut plots = plots.into_iter();
-    measured.plot = plots.next();
-    measured.rows = plots.map(Row::Plot).collect();
     Ok(measured)
 }
 
-fn curve(name: String, colour: usize, stages: usize, found: &[Sum]) -> Series {
-    let points = LOADS.iter().zip(found).map(|(&load, sum)| (load, sum.ratio()));
-    Series::new(name, colour, points).dashed(stages == 3)
-}
-
-fn plot(policy: &str, series: Vec<Series>) -> Plot {
-    Plot::new(
-        format!("Channels accepted under {policy}, by load and way of sharing the leftover"),
-        Axis::linear("load of the fullest stage that the channels ask for"),
-        Axis::linear("share of channels accepted"),
-        series,
-    )
-    .with_legend(Legend::LowerLeft)
+/// Everything under one policy, and its plot.
+fn of_policy(policy: Admission, sets: u64, measured: &mut Measured, conditions: &Conditions) -> Plot {
+    let policy_name = policy.name;
+    let mut series = Vec::new();
+    for stages in STAGES {
+        let search = sums(policy, Way::Search, stages, sets);
+        for (colour, way) in ways().enumerate() {
+            let name = name(way);
+            conditions.progress(format_args!("{policy_name}, {stages} stages, {name}"));
+            let found = if way == Way::Search { search.clone() } else { sums(policy, way, stages, sets) };
+            for ((load, one), reference) in LOADS.iter().zip(&found).zip(&search) {
+                let of_search = one.ratio() / reference.ratio().max(f64::MIN_POSITIVE);
+                measured.add([json!({
+                    "policy": policy_name, "stages": stages, "sharing": name, "load": load,
+                    "accepted": one.accepted, "offered": one.offered, "ratio": one.ratio(),
+                    "of_search": of_search,
+                })]);
+            }
+            let is_chosen = way == Way::Shared(Sharing::default());
+            if is_chosen {
+                let all = |sums: &[Sum]| sums.iter().map(|sum| sum.accepted).sum::<u64>() as f64;
+                let check = format!("{policy_name}, {stages} stages: {name} against the search");
+                measured.at_least(check, all(&found) / all(&search), OF_SEARCH_MIN);
+            }
+            if stages == 8 || is_chosen {
+                let points = LOADS.iter().zip(&found).map(|(&load, sum)| (load, sum.ratio()));
+                let curve = Series::new(format!("{name}, {stages} stages"), colour, points);
+                series.push(curve.dashed(stages == 3));
+            }
+        }
+    }
+    let title = format!("Channels accepted under {policy_name}, by load and way of sharing the leftover");
+    Plot::linear(&title, LOAD, "share of channels accepted", series).with_legend(Legend::LowerLeft)
 }
 
 #[cfg(test)]

@@ -5,28 +5,20 @@ use punctual_analysis::{
     Admission, AdmissionPolicy, Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel,
     Urgency,
 };
+use punctual_proto::signalling::SplitMix64;
 
-/// Deterministic dice (SplitMix64).
-pub struct Dice(u64);
+/// Deterministic dice.
+pub struct Dice(SplitMix64);
 
 impl Dice {
     /// From a seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
-    }
-
-    /// 64 bits.
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Self(SplitMix64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d))
     }
 
     /// From 0 to 1.
     pub fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.0.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Evenly between two values.
@@ -41,7 +33,7 @@ impl Dice {
 
     /// Below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
+        (self.0.next() % bound.max(1) as u64) as usize
     }
 }
 

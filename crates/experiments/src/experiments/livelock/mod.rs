@@ -23,10 +23,8 @@ use self::segment::Segment;
 use self::stages::Stages;
 use super::{Conditions, Measured, judged};
 use crate::loads::mortal::{Fate, mortal};
-use crate::loads::{
-    Arrivals, Class, Content, ReceiveLog, Receiving, SendLog, Sending, Sink, Source, channel,
-};
-use crate::measure::{Live, Windows};
+use crate::loads::{Arrivals, Class, Content, Receiving, Sending, Sink, Source, channel};
+use crate::measure::{Live, ReceiveLog, SendLog, Windows};
 use crate::testbed::stream::contract;
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place, RoleId, driver, receive};
 use punctual_host::config::Driver;
@@ -64,13 +62,18 @@ struct World {
     engine: RoleId,
     guaranteed: Option<Sending>,
     sink: Sink,
-    windows: Vec<Windows>,
-    pressures: Vec<Pressure>,
-    /// What every stage counted, flood by flood.
-    stages: Vec<BTreeMap<String, u64>>,
+    turns: Vec<Turn>,
     fate: Fate,
-    /// Why the channel had ended by the end of each flood, if it had.
-    ended: Vec<Option<String>>,
+}
+
+/// The channel under one flood.
+struct Turn {
+    windows: Windows,
+    pressure: Pressure,
+    /// What every stage counted.
+    stages: BTreeMap<String, u64>,
+    /// Why the channel had ended by the end of it, if it had.
+    ended: Option<String>,
 }
 
 /// Runs it.
@@ -88,7 +91,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     for flood in FLOODS {
         for world in &mut worlds {
             conditions.progress(format_args!("{}", title(world.driver, flood)));
-            world.turn(flood, length, conditions)?;
+            let turn = world.turn(flood, length, conditions)?;
+            world.turns.push(turn);
         }
     }
     let finished: Vec<_> = worlds.into_iter().map(World::finish).collect::<Result<_, _>>()?;
@@ -112,11 +116,10 @@ impl World {
         let kthread = if driver.bypasses_kernel() { receive::LINK_OPTION } else { "" };
         let options = Options {
             driver,
-            real_time: conditions.real_time,
             measure: true,
             processor: INTERFERENCE.into(),
             link: format!("{PIPELINE}{kthread}"),
-            ..Options::default()
+            ..conditions.options()
         };
         let engine = pair.start_engines(&options, Hosting::Embedded)?;
         let segment = Segment::join(&pair, driver)?;
@@ -129,24 +132,12 @@ impl World {
         let receiving = Receiving { inlet: Box::new(inlet), stream: 1, content, answers: None, live };
         // Threads inherit the CPU of who starts them.
         let far = Place { namespace: None, cpu: pair.far_cpu() };
-        let sink = far.on_cpu(Class::Ordinary, || Ok(Sink::start(receiving, class(conditions))?))?;
-        Ok(Self {
-            driver,
-            segment,
-            pair,
-            engine,
-            guaranteed: Some(sending),
-            sink,
-            windows: Vec::new(),
-            pressures: Vec::new(),
-            stages: Vec::new(),
-            fate,
-            ended: Vec::new(),
-        })
+        let sink = far.on_cpu(Class::Ordinary, || Ok(receiving.start(conditions.class())?))?;
+        Ok(Self { driver, segment, pair, engine, guaranteed: Some(sending), sink, turns: Vec::new(), fate })
     }
 
     /// The guaranteed channel under one flood.
-    fn turn(&mut self, flood: Flood, length: Nanos, conditions: &Conditions) -> anyhow::Result<()> {
+    fn turn(&mut self, flood: Flood, length: Nanos, conditions: &Conditions) -> anyhow::Result<Turn> {
         let before = Stages::read(&self.pair, self.engine)?;
         let flooding = match flood {
             Flood::None => None,
@@ -155,11 +146,11 @@ impl World {
                 // Bound and never read: what has no room is dropped where it is classified.
                 let sink = far.bind_best_effort("flood", FLOOD_BYTES)?;
                 let channel = self.pair.endsystem(self.engine)?.best_effort("flood@b", FLOOD_BYTES)?;
-                Some(Flooding::best_effort(channel, sink, &self.pair.place)?)
+                Some(flood::best_effort(channel, sink, &self.pair.place)?)
             }
             Flood::Stray => {
                 let link = self.segment.driver(&self.pair, conditions.driver)?;
-                Some(Flooding::stray(link, &self.pair.place)?)
+                Some(flood::stray(link, &self.pair.place)?)
             }
         };
         let (handed, receive_cpu) = (self.segment.handed()?, self.segment.receive_cpu());
@@ -168,53 +159,38 @@ impl World {
         let until = from + length;
         if let Some(sending) = self.guaranteed.take() {
             let arrivals = Arrivals::Periodic { interval: Nanos(1_000_000_000 / PER_SECOND) };
-            let source = Source::start(sending, arrivals, class(conditions), from, until)?;
+            let source = Source::start(sending, arrivals, conditions.class(), from, until)?;
             self.guaranteed = Some(source.join()?);
         }
         let mut windows = Windows::default();
         windows.push(from, until);
-        self.windows.push(windows);
         let (span, of_stranger) = (now().since(begun), self.segment.handed()? - handed);
         let receive = self.segment.receive_cpu() - receive_cpu;
-        let sent = flooding.map(Flooding::stop).transpose()?.unwrap_or_default();
+        let sent = flooding.map(Flooding::end).transpose()?.unwrap_or_default();
         let handed = if flood == Flood::Stray { of_stranger } else { sent };
         let a_second = |count: u64| count as f64 / span.as_secs_f64();
-        self.pressures.push(Pressure {
+        let pressure = Pressure {
             sent_per_s: a_second(sent),
             handed_per_s: a_second(handed),
             receive_cpu: receive.as_secs_f64() / span.as_secs_f64(),
-        });
+        };
         punctual_os::clock::wait_until(now() + DRAIN)?;
-        self.stages.push(Stages::read(&self.pair, self.engine)?.since(&before));
-        self.ended.push(self.fate.ended().map(str::to_owned));
-        Ok(())
+        let stages = Stages::read(&self.pair, self.engine)?.since(&before);
+        let ended = self.fate.ended().map(str::to_owned);
+        Ok(Turn { windows, pressure, stages, ended })
     }
 
-    fn finish(mut self) -> anyhow::Result<Finished> {
-        let (received, _) = self.sink.stop()?;
-        let sent = self.guaranteed.take().map(|sending| sending.log.clone()).unwrap_or_default();
-        Ok(Finished {
-            driver: self.driver,
-            windows: self.windows,
-            pressures: self.pressures,
-            stages: self.stages,
-            ended: self.ended,
-            sent,
-            received,
-        })
+    fn finish(self) -> anyhow::Result<Finished> {
+        let (received, _) = self.sink.end()?;
+        let sent = self.guaranteed.map(|sending| sending.log).unwrap_or_default();
+        Ok(Finished { driver: self.driver, turns: self.turns, sent, received })
     }
 }
 
+/// What one driver's world has logged.
 struct Finished {
     driver: Driver,
-    windows: Vec<Windows>,
-    pressures: Vec<Pressure>,
-    stages: Vec<BTreeMap<String, u64>>,
-    ended: Vec<Option<String>>,
+    turns: Vec<Turn>,
     sent: SendLog,
     received: ReceiveLog,
-}
-
-const fn class(conditions: &Conditions) -> Class {
-    if conditions.real_time { Class::RealTime } else { Class::Ordinary }
 }

@@ -18,8 +18,7 @@ use serde_json::json;
 use self::pair::{Costs, Pair};
 use self::traffic::Carried;
 use super::{Conditions, Measured};
-use crate::demo::outcome::Check;
-use crate::report::{Axis, Mark, Plot, Scale, Series};
+use crate::report::{Mark, Plot, Series};
 
 /// D of every channel: the issue's.
 const DEADLINE: Nanos = Nanos::from_millis(5);
@@ -51,14 +50,10 @@ struct Extent {
 
 impl Extent {
     fn new(conditions: &Conditions) -> Self {
-        if conditions.smoke {
-            let brief = Nanos::from_millis(300);
-            Self { at_limit: brief, each: brief, steps_max: 1 }
-        } else if conditions.quick {
-            Self { at_limit: Nanos::from_secs(15), each: Nanos::from_millis(2_500), steps_max: 7 }
-        } else {
-            Self { at_limit: Nanos::from_secs(600), each: Nanos::from_secs(10), steps_max: 20 }
-        }
+        let (at_limit, each, steps_max) =
+            conditions.pick((300, 300, 1), (15_000, 2_500, 7), (600_000, 10_000, 20));
+        let [at_limit, each] = [at_limit, each].map(Nanos::from_millis);
+        Self { at_limit, each, steps_max }
     }
 }
 
@@ -82,8 +77,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let admitted = ends.len();
     anyhow::ensure!(admitted > 0, "not even one channel was admitted: {refusal}");
     let costs = pair.measured_costs()?;
-    found.notes.push(format!("admission refused channel {}: {refusal}", admitted + 1));
-    found.notes.push(pair.profile()?);
+    found.note(format!("admission refused channel {}: {refusal}", admitted + 1));
+    found.note(pair.profile()?);
     conditions.progress(format_args!("{admitted} channels for {}", extent.at_limit));
     let carried = traffic::carry(&pair, ends, extent.at_limit)?;
     let at_limit = Run { channels: admitted, admission: true, span: extent.at_limit, carried };
@@ -152,15 +147,11 @@ fn record(found: &mut Measured, run: &Run) {
         "handlers_demoted": carried.handlers_demoted, "which_stage": stage, "evidence": carried.evidence,
         "unexcused_when": carried.unexcused_when,
     }));
-    found.table.rows.push(vec![
-        channels.to_string(),
-        if *admission { "edf" } else { "off" }.into(),
-        format!("{seconds:.1}"),
-        carried.messages.to_string(),
-        carried.late.to_string(),
-        carried.unexcused.to_string(),
-        stage,
-    ]);
+    let policy = if *admission { "edf" } else { "off" };
+    let counts = [*channels as u64, carried.messages, carried.late, carried.unexcused];
+    let [channels, messages, late, unexcused] = counts.map(|count| count.to_string());
+    let seconds = format!("{seconds:.1}");
+    found.table.rows.push(vec![channels, policy.into(), seconds, messages, late, unexcused, stage]);
     // What breaks without admission says nothing about the holes' share.
     if *admission {
         found.samples += carried.messages;
@@ -171,15 +162,12 @@ fn record(found: &mut Measured, run: &Run) {
 
 fn judge(found: &mut Measured, runs: &[Run]) {
     let limit = &runs[0];
-    found.checks.push(Check::at_most(
-        "messages late, lost or refused at the sender outside holes, at admission's limit".into(),
-        limit.carried.unexcused as f64,
-        0.0,
-    ));
+    let name = "messages late, lost or refused at the sender outside holes, at admission's limit";
+    found.at_most(name, limit.carried.unexcused as f64, 0.0);
     let most = |runs: &mut dyn Iterator<Item = &Run>| runs.map(|run| run.channels).max().unwrap_or(0);
     let clean = most(&mut runs.iter().filter(|run| run.carried.is_clean()));
     if !limit.carried.is_clean() {
-        found.notes.push(format!(
+        found.note(format!(
             "the run at the limit missed, so its ratio means nothing: the machine carried {clean} channels of the {} \
              that were admitted",
             limit.channels
@@ -187,27 +175,22 @@ fn judge(found: &mut Measured, runs: &[Run]) {
         return;
     }
     if clean == most(&mut runs.iter()) {
-        found.notes.push(format!("no miss up to {clean} channels: the machine may carry more"));
+        found.note(format!("no miss up to {clean} channels: the machine may carry more"));
     }
     let ratio = limit.channels as f64 / clean.max(1) as f64;
-    found.checks.push(Check::at_least("admitted beside what the machine carries".into(), ratio, RATIO_MIN));
+    found.at_least("admitted beside what the machine carries", ratio, RATIO_MIN);
 }
 
 fn plot(runs: &[Run]) -> Plot {
-    let mut points: Vec<(f64, f64)> = runs
-        .iter()
-        .map(|run| {
-            let share = run.carried.unexcused as f64 * 100.0 / run.carried.messages.max(1) as f64;
-            (run.channels as f64, share)
-        })
-        .collect();
+    let point = |run: &Run| {
+        let share = run.carried.unexcused as f64 * 100.0 / run.carried.messages.max(1) as f64;
+        (run.channels as f64, share)
+    };
+    let mut points: Vec<(f64, f64)> = runs.iter().map(point).collect();
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
     let admitted = runs[0].channels as f64;
-    Plot::new(
-        "Admission on measured costs: what is late by number of channels",
-        Axis { label: "channels of 10 packets every ms, D = 5 ms".into(), scale: Scale::Linear },
-        Axis::linear("late, lost or refused outside holes, %"),
-        vec![Series::new("messages", 0, points)],
-    )
-    .with_marks(vec![Mark { x: admitted, label: format!("admission's limit: {admitted}"), colour: 1 }])
+    let title = "Admission on measured costs: what is late by number of channels";
+    let x = "channels of 10 packets every ms, D = 5 ms";
+    Plot::linear(title, x, "late, lost or refused outside holes, %", [Series::new("messages", 0, points)])
+        .with_marks(vec![Mark { x: admitted, label: format!("admission's limit: {admitted}"), colour: 1 }])
 }

@@ -2,17 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use punctual::{Channel, Consent, Contract, Endsystem, Listener, Nanos, OpenError, Rate, Receiver};
 use punctual_engine::profile::{self, Profile};
 use punctual_host::config;
 use punctual_link::{Link, MemoryLink, MemoryOptions};
-use punctual_os::clock::{duration, now, wait_until};
+use punctual_os::clock::{duration, now};
 use punctual_os::cpus;
 
 use super::evidence::Evidence;
 use super::{BURST, DEADLINE, INTERVAL, MESSAGE_BYTES};
 use crate::testbed::configuration::domain_key;
+use crate::testbed::roles::{READY_WITHIN, see_neighbours};
 
 /// A whole message is one run.
 const QUANTUM: u32 = 10;
@@ -22,7 +23,6 @@ const HANDLER_TIME: Nanos = Nanos::from_micros(2);
 const FRAMES: u32 = 65_536;
 /// Told to admission where it is switched off: one part in so many of the measured costs.
 const SWITCHED_OFF: u64 = 4;
-const READY_WITHIN: Nanos = Nanos::from_secs(10);
 const HOSTS: [&str; 2] = ["source", "sink"];
 
 /// What admission goes by.
@@ -65,13 +65,7 @@ impl Pair {
             Ok(Endsystem::embedded_with(&host, vec![Box::new(link) as Box<dyn Link>])?)
         };
         let (source, sink) = (start(0, one)?, start(1, other)?);
-        let until = now() + READY_WITHIN;
-        while !source.status()?.node.links.iter().all(|link| link.alive) {
-            if now() >= until {
-                bail!("the hosts do not hear one another over memory links");
-            }
-            wait_until(now() + Nanos::from_millis(10))?;
-        }
+        see_neighbours(&source, now() + READY_WITHIN, || Ok(()))?;
         let listener = sink.listen_direct("limit", HANDLER_TIME, |_| Consent::Accept)?;
         Ok(Self { source, sink, listener, profiles })
     }

@@ -20,8 +20,9 @@ use super::log::{Log, Noted};
 use super::pair::{Ends, Pair};
 use super::{DEADLINE, INTERVAL, MESSAGE_BYTES};
 use crate::excuse::Excuses;
+use crate::excuse::Testimony;
 use crate::measure::cpu::of_thread;
-use crate::witness::{Testimony, Witness};
+use crate::witness::Witness;
 
 /// Above the processors.
 const SENDER_PRIORITY: u8 = 60;

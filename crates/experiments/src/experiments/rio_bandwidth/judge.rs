@@ -1,48 +1,16 @@
 //! What must hold of the flows' rates, and what is shown of them.
 
 use punctual::counted;
-use serde::Serialize;
+use serde_json::json;
 
 use super::phase::{Phase, Rates};
 use super::{CAP, Flow, World, promised, wire_share};
-use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::experiments::Measured;
-use crate::report::{Axis, Plot, Series};
+use crate::report::{Plot, Series};
 
 /// `rate_error` of the test beds' links is its default, 1 %.
 const RATE_LESS_ERROR: f64 = 0.99;
-
-/// One flow in one phase.
-#[derive(Serialize)]
-struct Point {
-    part: &'static str,
-    world: &'static str,
-    phase: usize,
-    flow: String,
-    guaranteed_mbyte_s: Option<f64>,
-    /// Over the whole phase.
-    mbyte_s: f64,
-    /// Over the slots that no hole touches.
-    mbyte_s_outside_holes: f64,
-    wire_share: f64,
-}
-
-/// Where our link's rate went in one phase, in parts of it.
-#[derive(Serialize)]
-struct Account {
-    part: &'static str,
-    world: &'static str,
-    phase: usize,
-    /// Messages that were delivered, with all their headers.
-    delivered: f64,
-    /// Signalling, and messages that were under way at either end of the phase.
-    others: f64,
-    /// The error of the rate, which the pace stays below.
-    rate_error: f64,
-    /// What the pace would have let through and nobody sent: late wake-ups, holes, a cap.
-    unused: f64,
-}
 
 pub(super) fn judge(worlds: &[World; 2], capped: &World, excuses: &Excuses) -> Measured {
     let columns = "part, world, phase, flow, guaranteed_mbyte_s, mbyte_s, mbyte_s_outside_holes, wire_share";
@@ -58,7 +26,7 @@ pub(super) fn judge(worlds: &[World; 2], capped: &World, excuses: &Excuses) -> M
         let shown =
             |world: &World| format!("{:.2}", last(world).get(index).copied().unwrap_or_default() / 1e6);
         let what = format!("all joined: {}, MB/s", name(&worlds[0].flows[index]));
-        measured.compare(&what, paper, shown(&worlds[0]), shown(&worlds[1]));
+        measured.compare(what, paper, shown(&worlds[0]), shown(&worlds[1]));
     }
     measured.plot = Some(plot(&worlds[0]));
     measured
@@ -74,30 +42,30 @@ fn add(
     let link = world.pair.link().rate;
     let (whole, outside) = (phase.whole(), phase.outside_holes(excuses));
     for ((flow, whole), outside) in world.flows.iter().zip(&whole).zip(&outside).take(number + 1) {
-        measured.add(&Point {
-            part,
-            world: world.name,
-            phase: number,
-            flow: name(flow),
-            guaranteed_mbyte_s: flow.messages.map(|messages| promised(messages) / 1e6),
-            mbyte_s: whole / 1e6,
-            mbyte_s_outside_holes: outside / 1e6,
-            wire_share: wire_share(*outside, link),
-        });
+        let guaranteed = flow.messages.map(|messages| promised(messages) / 1e6);
+        measured.add([json!({
+            "part": part, "world": world.name, "phase": number, "flow": name(flow),
+            "guaranteed_mbyte_s": guaranteed,
+            // Over the whole phase, and over the slots that no hole touches.
+            "mbyte_s": whole / 1e6, "mbyte_s_outside_holes": outside / 1e6,
+            "wire_share": wire_share(*outside, link),
+        })]);
     }
     let Some(sent) = phase.wire_rate() else { return };
     let sent = sent * 8.0 / link.0 as f64;
     let delivered: f64 = whole.iter().map(|rate| wire_share(*rate, link)).sum();
-    let account = Account {
-        part: "account",
-        world: world.name,
-        phase: number,
-        delivered,
-        others: sent - delivered,
-        rate_error: 1.0 - RATE_LESS_ERROR,
-        unused: RATE_LESS_ERROR - sent,
-    };
-    measured.points.push(serde_json::json!(account));
+    // Where our link's rate went, in parts of it.
+    measured.points.push(json!({
+        "part": "account", "world": world.name, "phase": number,
+        // Messages that were delivered, with all their headers.
+        "delivered": delivered,
+        // Signalling, and messages that were under way at either end of the phase.
+        "others": sent - delivered,
+        // The error of the rate, which the pace stays below.
+        "rate_error": 1.0 - RATE_LESS_ERROR,
+        // What the pace would have let through and nobody sent: late wake-ups, holes, a cap.
+        "unused": RATE_LESS_ERROR - sent,
+    }));
     let (slots, excused) = phase.slots_and_excused(excuses);
     measured.samples += slots;
     measured.excused += excused;
@@ -110,16 +78,15 @@ fn check(measured: &mut Measured, ours: &World, capped: &World, excuses: &Excuse
         let rates = ours.phases[index..].iter().map(|phase| phase.whole()[index]);
         let off = rates.map(|rate| (rate / promised(messages) - 1.0).abs());
         let name = format!("{} a period: largest distance from its bandwidth", counted(messages, "message"));
-        measured.checks.push(Check::at_most(name, off.fold(0.0, f64::max), 0.01));
+        measured.at_most(name, off.fold(0.0, f64::max), 0.01);
     }
     let outside = |phase: &Phase| phase.outside_holes(excuses);
     let (least, distance) = (least_left(ours, outside), distance_from_cap(capped, outside));
-    let name = "best effort, of what guaranteed flows leave, outside holes";
-    measured.checks.push(Check::at_least(name.into(), least, 0.95));
+    measured.at_least("best effort, of what guaranteed flows leave, outside holes", least, 0.95);
     let name = format!(
         "best effort at 40 % of what the link certainly has ({RATE_LESS_ERROR} of its rate): distance from the cap, outside holes"
     );
-    measured.checks.push(Check::at_most(name, distance, 0.01));
+    measured.at_most(name, distance, 0.01);
     measured.notes.push(format!(
         "holes included: best effort {:.1} % of what guaranteed flows leave, {:.2} % from the cap",
         least_left(ours, Phase::whole) * 100.0,
@@ -150,14 +117,9 @@ fn name(flow: &Flow) -> String {
 
 fn plot(world: &World) -> Plot {
     let series = world.series.iter().enumerate().map(|(colour, points)| {
-        Series::new(name(&world.flows[colour]), colour, points.iter().map(|&(at, rate)| (at, rate / 1e6)))
-            .dashed(colour == 0)
-            .without_dots()
+        let points = points.iter().map(|&(at, rate)| (at, rate / 1e6));
+        Series::new(name(&world.flows[colour]), colour, points).dashed(colour == 0).without_dots()
     });
-    Plot::new(
-        "RIO figure 11: guaranteed flows join beside best effort",
-        Axis::linear("time, s"),
-        Axis::linear("delivered, MB/s"),
-        series,
-    )
+    let title = "RIO figure 11: guaranteed flows join beside best effort";
+    Plot::linear(title, "time, s", "delivered, MB/s", series)
 }

@@ -8,17 +8,14 @@
 mod judge;
 mod phase;
 
+use anyhow::Context;
 use punctual::{Activation, BitRate, Contract, Nanos, Ppm, Rate};
-
-use self::phase::{Look, Phase};
-
 use punctual_os::clock::{now, wait_until};
 
-use super::{Conditions, Measured};
-use crate::excuse::Excuses;
+use self::phase::{Look, Phase};
+use super::{Conditions, Measured, judged_under};
 use crate::loads::{Bulk, Class};
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, RoleId};
-use crate::witness::Witness;
 
 const LINK: BitRate = BitRate(200_000_000);
 const QUEUE: Nanos = Nanos::from_millis(50);
@@ -73,13 +70,10 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     conditions.progress(format_args!("best effort at 40 %"));
     let mut capped = World::capped(&bed, conditions)?;
     capped.phase(0, phase)?;
-    let testimony = witness.map(Witness::stop).unwrap_or_default();
     // What a hole left undone drains beside the guaranteed load.
     let load: f64 = FLOWS.into_iter().map(|messages| wire_share(promised(messages), LINK)).sum();
-    let excuses = Excuses::new(&testimony.holes, Ppm((load * 1e6) as u32));
-    let mut measured = judge::judge(&worlds, &capped, &excuses);
-    measured.testimony = testimony;
-    Ok(measured)
+    let load = Ppm((load * 1e6) as u32);
+    judged_under(load, witness, |excuses| Ok(judge::judge(&worlds, &capped, excuses)))
 }
 
 /// What a flow of `messages` a period is promised: served by a timer, as RIO's kthreads are.
@@ -102,16 +96,10 @@ impl World {
 
     fn punctual(bed: &Bed, conditions: &Conditions) -> anyhow::Result<Self> {
         let mut world = Self::new("Punctual", Pair::create(bed, conditions)?);
-        let driver = conditions.driver;
-        let options = Options { driver, real_time: conditions.real_time, ..super::on_ports(0, conditions) };
-        let engine = world.start_engines(&options)?;
-        let class = if conditions.real_time { Class::RealTime } else { Class::Ordinary };
-        let (outlet, sink) = world.pair.send_engine(engine, None, MESSAGE_BYTES, Class::Ordinary)?;
-        world.add(outlet, sink, None, Class::Ordinary)?;
+        world.start_engines(&conditions.options_of(0))?;
+        world.join_engine(None, conditions)?;
         for messages in FLOWS {
-            let contract = Some(promise(messages)?);
-            let (outlet, sink) = world.pair.send_engine(engine, contract, MESSAGE_BYTES, class)?;
-            world.add(outlet, sink, Some(messages), class)?;
+            world.join_engine(Some(messages), conditions)?;
         }
         Ok(world)
     }
@@ -120,8 +108,7 @@ impl World {
         let mut world = Self::new("kernel TCP", Pair::create(bed, conditions)?);
         let flows = [None].into_iter().chain(FLOWS.map(Some));
         for messages in flows {
-            let class =
-                if conditions.real_time && messages.is_some() { Class::RealTime } else { Class::Ordinary };
+            let class = messages.map(|_| conditions.class()).unwrap_or_default();
             let (outlet, sink) = world.pair.send_sockets(MESSAGE_BYTES, class)?;
             world.add(outlet, sink, messages, class)?;
         }
@@ -131,23 +118,25 @@ impl World {
     /// Best effort alone, bounded.
     fn capped(bed: &Bed, conditions: &Conditions) -> anyhow::Result<Self> {
         let mut world = Self::new("Punctual, best effort at 40 %", Pair::create(bed, conditions)?);
-        let ports = super::on_ports(1, conditions);
-        let options = Options {
-            driver: conditions.driver,
-            real_time: conditions.real_time,
-            link: format!("best_effort_cap = \"{}%\"\n{}", CAP * 100.0, ports.link),
-            ..ports
-        };
-        let engine = world.start_engines(&options)?;
-        let (outlet, sink) = world.pair.send_engine(engine, None, MESSAGE_BYTES, Class::Ordinary)?;
-        world.add(outlet, sink, None, Class::Ordinary)?;
+        let ports = conditions.options_of(1);
+        let link = format!("best_effort_cap = \"{}%\"\n{}", CAP * 100.0, ports.link);
+        world.start_engines(&Options { link, ..ports })?;
+        world.join_engine(None, conditions)?;
         Ok(world)
     }
 
-    fn start_engines(&mut self, options: &Options) -> anyhow::Result<RoleId> {
-        let engine = self.pair.start_engines(options, Hosting::Embedded)?;
-        self.engine = Some(engine);
-        Ok(engine)
+    fn start_engines(&mut self, options: &Options) -> anyhow::Result<()> {
+        self.engine = Some(self.pair.start_engines(options, Hosting::Embedded)?);
+        Ok(())
+    }
+
+    /// A flow through our engines: guaranteed messages a period, or best effort.
+    fn join_engine(&mut self, messages: Option<u32>, conditions: &Conditions) -> anyhow::Result<()> {
+        let class = messages.map(|_| conditions.class()).unwrap_or_default();
+        let contract = messages.map(promise).transpose()?;
+        let engine = self.engine.context("the engines are not started")?;
+        let (outlet, sink) = self.pair.send_engine(engine, contract, MESSAGE_BYTES, class)?;
+        self.add(outlet, sink, messages, class)
     }
 
     fn add(

@@ -60,7 +60,7 @@ impl<H: Host> Service<H> {
         let bytes = ring.message_bytes_max;
         // Whoever sends to the port makes the processor keep something of it.
         let room_bytes = Node::<H::Memory>::port_room_bytes(bytes);
-        let bound = self.accounts.take(account, Resource::BufferBytes, room_bytes).map_err(ApiError::from);
+        let bound = self.accounts.take(account, Resource::BufferBytes, room_bytes);
         let bound = bound.and_then(|()| {
             self.expect_room(self.room_bytes + room_bytes);
             self.ask_node(move |node, _| node.bind_best_effort(port, bytes, writer)).inspect_err(|_| {

@@ -1,3 +1,5 @@
+mod turns;
+
 use std::sync::atomic::AtomicBool as Flag;
 
 use proptest::prelude::*;

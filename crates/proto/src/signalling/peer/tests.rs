@@ -274,3 +274,22 @@ fn what_does_not_encode_gives_the_neighbour_up() {
     two.run(3_000);
     assert_eq!((two.alive(), two.lost), ([true; 2], [1; 2]), "and they meet again");
 }
+
+/// A neighbour that never answers is greeted for hours: of the greetings only the last ones are remembered, and from then on only
+/// an answer to one of these counts.
+#[test]
+fn who_never_answers_takes_no_memory() {
+    let mut two = Two::met();
+    two.deaf = [true; 2];
+    let nonces = |two: &Two| two.ends[0].hellos.nonces.iter().copied().collect::<Vec<_>>();
+    let mut greeted = Vec::new();
+    for _ in 0..3 * NONCES {
+        two.run(2_000);
+        let known = nonces(&two);
+        assert!(known.len() <= NONCES && known.is_sorted_by_key(|(_, sent)| *sent), "{known:?}");
+        let new: Vec<_> = known.into_iter().filter(|new| !greeted.contains(new)).collect();
+        greeted.extend(new);
+    }
+    assert_eq!(nonces(&two), greeted[greeted.len() - NONCES..], "the last ones");
+    assert!(greeted.len() > 2 * NONCES, "{} greetings", greeted.len());
+}

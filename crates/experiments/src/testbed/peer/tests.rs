@@ -10,14 +10,14 @@ use punctual_os::clock::{now, wait_until};
 
 use super::words::{Hello, Lines};
 use super::{Remote, serve};
-use crate::experiments::{Conditions, Peer};
 use crate::loads::call::{Ask, Plan, SocketCaller};
 use crate::loads::{Caller, Class, Outlet};
 use crate::testbed::configuration::End;
+use crate::testbed::orders::Echo;
 use crate::testbed::stream::contract;
 use crate::testbed::{
-    Answer, Bed, Hosting, LinkSpec, Network, NetworkSpec, Options, Order, Pair, Place, Privilege, RoleId,
-    Through, Wait, driver,
+    Answer, Bed, Conditions, Hosting, LinkSpec, Network, NetworkSpec, Options, Order, Pair, Peer, Place,
+    Privilege, RoleId, Through, Wait, Wanted, driver,
 };
 use punctual_host::config::Driver;
 
@@ -44,14 +44,14 @@ fn roles_are_started_there_and_end_with_the_connection() {
     let error = remote.ends().expect_err("loopback is no link").to_string();
     assert!(error.contains("this very machine"), "{error}");
     let port = own_port();
-    let echo = Order::Echo {
+    let echo = Order::Echo(Echo {
         role: 1,
         through: Through::Kernel { port },
         answers: None,
         wait: Wait::Block,
         class: Class::Ordinary,
         bytes_max: 100,
-    };
+    });
     assert_eq!(remote.order(&echo).expect("heard"), Answer::Done);
     let server = std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
     let mut caller = SocketCaller::new(server, Wait::Block).expect("a socket");
@@ -118,15 +118,15 @@ fn a_pair_works_over_machines() {
         let port = ready.recv().expect("it listens");
         let near = Place { namespace: Some(network.hosts[0].namespace.path()), cpu: None };
         let peer = Peer { address: format!("{address}:{port}"), rate: Some(link.rate) };
-        let conditions = Conditions {
+        let wanted = Wanted {
             quick: true,
             smoke: false,
             directory: std::env::temp_dir(),
-            real_time: false,
             progress: false,
-            driver,
+            driver: Some(driver),
             peer: Some(peer),
         };
+        let conditions = Conditions { wanted, real_time: false, driver };
         near.within(|| every_way(&Bed { link, pinned: true }, &conditions))
             .unwrap_or_else(|error| panic!("{driver:?}: {error:#}"));
         over.store(true, Ordering::Relaxed);

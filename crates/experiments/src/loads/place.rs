@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use anyhow::Context;
 use punctual_os::{cpus, namespaces};
 
-use crate::loads::Class;
+use super::Class;
 
 /// A host as the threads on it see it. Emulated hosts have a CPU each where there are enough, in every world.
 #[derive(Clone, Debug, Default)]

@@ -1,0 +1,122 @@
+//! Worlds that make the same round trips in turns, each on two hosts of its own: what the experiments with an echo share.
+
+use punctual::{Contract, Nanos};
+
+use super::Conditions;
+use crate::loads::{Bulk, Caller, Class, Outlet};
+use crate::testbed::{Bed, Block, Contender, Hosting, Pair, RoleId, Wait};
+
+/// The worlds. Contenders go before their hosts.
+pub struct Contest<'a> {
+    /// In the order of joining.
+    pub contenders: Vec<Contender>,
+    /// Their hosts, in the same order.
+    pub pairs: Vec<Pair>,
+    bed: Bed,
+    /// How many loads there are.
+    loads: usize,
+    /// Under which it runs.
+    pub conditions: &'a Conditions,
+}
+
+impl<'a> Contest<'a> {
+    /// Nobody yet; each will have hosts like `bed`.
+    pub const fn new(bed: Bed, loads: usize, conditions: &'a Conditions) -> Self {
+        Self { contenders: Vec::new(), pairs: Vec::new(), bed, loads, conditions }
+    }
+
+    /// Two hosts for another world.
+    ///
+    /// # Errors
+    /// If a host is refused.
+    pub fn pair(&self) -> anyhow::Result<Pair> {
+        Pair::create(&self.bed, self.conditions)
+    }
+
+    /// One that calls through `caller` from a of `pair`.
+    pub fn join(&mut self, name: &'static str, class: Class, caller: Box<dyn Caller>, pair: Pair) {
+        self.contenders.push(Contender::new(name, class, &pair.place, caller, self.loads));
+        self.pairs.push(pair);
+    }
+
+    /// The same with bulk of messages of `bytes` beside it.
+    fn join_with_bulk(
+        &mut self,
+        (name, class): (&'static str, Class),
+        caller: Box<dyn Caller>,
+        (outlet, sink): (Box<dyn Outlet>, RoleId),
+        bytes: u32,
+        pair: Pair,
+    ) -> anyhow::Result<()> {
+        let bulk = Bulk::start(outlet, bytes as usize, &pair.place, Class::Ordinary)?;
+        let contender = Contender::new(name, class, &pair.place, caller, self.loads);
+        self.contenders.push(contender.with_bulk(bulk, sink));
+        self.pairs.push(pair);
+        Ok(())
+    }
+
+    /// Kernel sockets with bulk beside them; the port of the server.
+    ///
+    /// # Errors
+    /// If a host or a socket is refused.
+    pub fn sockets(
+        &mut self,
+        name: &'static str,
+        wait: Wait,
+        class: Class,
+        bulk_bytes: u32,
+    ) -> anyhow::Result<u16> {
+        let mut pair = self.pair()?;
+        let (caller, port) = pair.call_sockets(wait, class)?;
+        let bulk = pair.send_sockets(bulk_bytes, Class::Ordinary)?;
+        self.join_with_bulk((name, class), caller, bulk, bulk_bytes, pair)?;
+        Ok(port)
+    }
+
+    /// Punctual: guaranteed round trips with bulk as best effort.
+    ///
+    /// # Errors
+    /// If a host or a channel is refused.
+    pub fn punctual(&mut self, contract: Contract, bulk_bytes: u32) -> anyhow::Result<()> {
+        let class = self.conditions.class();
+        let mut pair = self.pair()?;
+        let engine = pair.start_engines(&self.conditions.options(), Hosting::Embedded)?;
+        let caller = pair.call_channels(engine, contract, [Wait::Block, Wait::Direct], class)?;
+        let bulk = pair.send_engine(engine, None, bulk_bytes, Class::Ordinary)?;
+        self.join_with_bulk(("Punctual", class), caller, bulk, bulk_bytes, pair)
+    }
+
+    /// `count` rounds under load number `load`, which is called `name`.
+    ///
+    /// # Errors
+    /// If a way breaks or the run is interrupted.
+    pub fn rounds(&mut self, name: &str, count: usize, load: usize, block: &Block) -> anyhow::Result<()> {
+        self.conditions.in_turns(name, count, &mut self.contenders, |_, one| one.block(load, block))
+    }
+
+    /// A block of everybody, under the only load.
+    ///
+    /// # Errors
+    /// As [`Contest::rounds`].
+    pub fn turn(&mut self, block: &Block) -> anyhow::Result<()> {
+        self.contenders.iter_mut().try_for_each(|one| one.block(0, block))
+    }
+
+    /// Bytes of bulk that each world has delivered.
+    ///
+    /// # Errors
+    /// If a host does not say.
+    pub fn bulk_bytes(&mut self) -> anyhow::Result<Vec<u64>> {
+        let both = self.contenders.iter().zip(&mut self.pairs);
+        both.map(|(contender, pair)| match contender.sink() {
+            Some(sink) => Ok(pair.counted(sink)?.1),
+            None => Ok(0),
+        })
+        .collect()
+    }
+}
+
+/// Blocks of round trips of `bytes` without bulk, an `interval` from one to the next.
+pub const fn block(length: Nanos, interval: Nanos, bytes: u32) -> Block {
+    Block { length, interval, bytes: bytes as usize, bulk: None }
+}

@@ -1,0 +1,44 @@
+//! What a program finds after it has waited in vain, or was given messages in another way than those before.
+
+use super::*;
+
+/// In vain: the descriptor says again whether there is room, as it did before.
+#[test]
+fn who_has_waited_in_vain_knows_whether_there_is_room() {
+    for messages in [1, 2] {
+        let (_reader, mut writer, _, _) = outgoing(2, 10);
+        (0..messages).for_each(|number| assert_eq!(writer.push(&[IoSlice::new(b"a")]), Ok(number)));
+        let past = Some(Deadline::now());
+        assert!(!writer.wait_sent(0, past).expect("poll"), "nobody has sent it");
+        assert_eq!(is_readable(&writer), messages < 2, "{messages} of 2 slots are taken");
+        assert_eq!(writer.wait_room(past).expect("poll"), messages < 2);
+    }
+}
+
+#[test]
+fn the_last_position_is_that_of_the_last_message() {
+    let (_reader, mut writer, _, _) = outgoing(3, 10);
+    assert_eq!(writer.last_position(), None);
+    for number in 0..3 {
+        assert_eq!(writer.push(&[IoSlice::new(b"a")]), Ok(number));
+        assert_eq!(writer.last_position(), Some(number));
+    }
+}
+
+/// What waits for its turn goes before what comes later, and nothing of it is lost.
+#[test]
+fn messages_that_wait_for_their_turn_come_to_the_upcall_first() {
+    let (mut inbox, mut reader, _, _) = incoming(4, 10);
+    inbox.alternate(inbox.health().turns());
+    assert!((0..3).all(|number| deliver(&mut inbox, number, b"one")));
+    let (sender, called) = std::sync::mpsc::channel();
+    let upcall = move |_: &[u8], info: &MessageInfo| {
+        sender.send(info.number).expect("somebody looks");
+        true
+    };
+    inbox.set_upcall(Box::new(upcall));
+    assert!(deliver(&mut inbox, 3, b"up"));
+    assert_eq!(called.try_iter().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(reader.take(|_, info| info.number), Some(0), "it was shown before");
+    assert_eq!(reader.take(|_, _| ()), None);
+}

@@ -1,0 +1,290 @@
+//! Words that are wrong. Each is counted where it is heard, and a channel that it is about, or that others have, lives on.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::super::message::{Create, Message, Request, Route, StageReport};
+use super::*;
+use crate::api::{Breach, Cause, Thrown};
+use crate::ids::{ChannelNumber, Cookie};
+use crate::watch::Lateness;
+
+pub(super) fn route(nodes: &[u32], position: u8) -> Route {
+    Route { nodes: nodes.iter().copied().map(NodeId).collect(), position }
+}
+
+/// A CREATE from the first host to the last as the second receives it.
+pub(super) fn create(path: PathId) -> Create {
+    Create {
+        path,
+        cookie: Cookie(5),
+        route: route(&[1, 2, 3], 1),
+        from: name("h1"),
+        user: UserId(7),
+        to: Address { port: name("in"), host: name("h3") },
+        contract: contract(),
+        fragment_bytes: 1_400,
+        probe: false,
+        token: None,
+        stages: Vec::new(),
+        arrival_error_fixed: Nanos::ZERO,
+        drift: Ppm(200),
+    }
+}
+
+pub(super) fn a_path() -> PathId {
+    PathId { node: NodeId(1), channel: ChannelNumber(77), epoch: Epoch(1) }
+}
+
+fn refusal() -> ChannelRefusal {
+    let cause = RefuseCause::Exhausted;
+    ChannelRefusal { node: NodeId(3), cause, offer: None, stages: Vec::new(), hosts: Vec::new() }
+}
+
+/// Three hosts with an open channel from the first to the last.
+fn opened() -> (Row, ChannelId, PathId) {
+    let mut row = Row::met(3);
+    let (channel, path) = row.ask(row.request());
+    assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
+    (row, channel, path)
+}
+
+/// All that carries its way: each word of a way that does not lead here, or not from there, goes nowhere.
+#[test]
+fn what_does_not_come_along_its_way_goes_nowhere() {
+    let words = |path: PathId, route: Route| {
+        let request = Request {
+            token: 3,
+            route: route.clone(),
+            epoch: Epoch(1),
+            port: name("in"),
+            reply_to: Address { port: name("in"), host: name("h1") },
+            contract: contract(),
+            user: UserId(7),
+        };
+        let (user, epoch) = (UserId(7), Epoch(1));
+        let probed = Create { route: route.clone(), probe: true, ..create(path) };
+        [
+            Message::Create(Create { route: route.clone(), ..create(a_path()) }),
+            Message::Probed { path, route: route.clone(), user, answer: Ok(Box::new(probed)) },
+            Message::Probed { path, route: route.clone(), user, answer: Err(refusal()) },
+            Message::Ended {
+                path,
+                route: route.clone(),
+                reason: CloseReason::Local,
+                receipt: Receipt::default(),
+            },
+            Message::Passed { path, route: route.clone(), node: NodeId(3), passed: Passed::default() },
+            Message::Request(request),
+            Message::RequestRefused { token: 3, epoch, route, user, refusal: refusal() },
+        ]
+    };
+    // From the right neighbour with the way of the left one, past this host, in a circle, and of nobody.
+    let ways = [route(&[1, 2, 3], 1), route(&[3, 2, 1], 2), route(&[3, 2, 3], 1), route(&[], 0)];
+    let (mut row, _, path) = opened();
+    for way in ways {
+        for word in words(path, way.clone()) {
+            let (before, sent) = (row.unexpected(1), row.sent(1));
+            let what = alloc::format!("{word:?}");
+            row.hear(1, true, word);
+            assert_eq!((row.unexpected(1), row.sent(1)), (before + 1, sent), "{what}");
+        }
+    }
+    assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
+    row.run(30_000);
+    assert_eq!(row.states(), [["open"], ["open"], ["open"]], "and stays");
+}
+
+#[test]
+fn a_channel_begins_at_the_host_whose_number_it_bears() {
+    let mut row = Row::met(3);
+    let stranger = PathId { node: NodeId(9), ..a_path() };
+    row.hear(1, false, Message::Create(create(stranger)));
+    assert_eq!((row.unexpected(1), row.nothing_is_held()), (1, true));
+    // As itself it is passed on, and the last host's application asked.
+    row.hosts[2].consents = false;
+    row.hear(1, false, Message::Create(create(a_path())));
+    let asked = row.hosts[2].events.iter().filter(|event| matches!(event, Event::Incoming(_))).count();
+    assert_eq!((row.unexpected(1), asked), (1, 1));
+}
+
+/// An ACCEPT that does not say what was held ends what it answers, as a refusal, and nothing stays held.
+#[test]
+fn an_accept_that_does_not_fit_is_a_refusal() {
+    type Lie = fn(&mut Vec<StageGrant>);
+    let lies: [(&str, Lie); 4] = [
+        ("no stages", Vec::clear),
+        ("those before it only", |stages| stages.truncate(2)),
+        ("a smaller bound for this host", |stages| stages[2].bound = Nanos(1)),
+        ("all of the deadline for the last", |stages| stages[4].bound = MILLI * 50),
+    ];
+    for (what, lie) in lies {
+        let mut row = Row::met(3);
+        row.hosts[2].consents = false;
+        let (_, path) = row.ask(row.request());
+        let Some(Event::Incoming(incoming)) = row.hosts[2].events.last() else { panic!("{what}: not asked") };
+        let sink = incoming.channel;
+        let known = row.hosts[2].signalling.channels.get(sink).and_then(|channel| channel.setup.as_ref());
+        let mut stages = known.expect("it is being set up").all_stages.clone();
+        assert_eq!(stages.len(), 5, "{what}");
+        lie(&mut stages);
+        row.hear(1, true, Message::Accept { path, drift: Ppm(200), stages });
+        let refused = row.hosts[0].events.iter().find_map(|event| match event {
+            Event::Refused { refusal, .. } => Some(refusal.clone()),
+            _ => None,
+        });
+        let refused = refused.unwrap_or_else(|| panic!("{what}: {:?}", row.hosts[0].events));
+        assert_eq!(refused.node, NodeId(2), "{what}: by who has seen it");
+        assert!(matches!(refused.cause, RefuseCause::Unsuitable(_)), "{what}: {refused:?}");
+        row.run(10);
+        assert!(row.nothing_is_held(), "{what}: {:?}", row.states());
+    }
+}
+
+/// The same of a host's own stages: what takes more than its share, or does not say what it takes, is refused.
+#[test]
+fn stages_that_take_more_than_their_share_have_no_channel() {
+    for taking in [Taking::More, Taking::Fewer] {
+        for index in 0..3 {
+            let mut row = Row::met(3);
+            row.hosts[index].stages.taking = taking;
+            row.ask(row.request());
+            let refused = row.hosts[0].events.iter().any(|event| matches!(event, Event::Refused { .. }));
+            assert!(refused, "{taking:?} of host {index}: {:?}", row.hosts[0].events);
+            row.run(10);
+            assert!(row.nothing_is_held(), "{taking:?} of host {index}: {:?}", row.states());
+        }
+    }
+}
+
+/// The answer to a probe is of that probe, of the user who asked, and of what could be held; else it is none, or a no.
+#[test]
+fn an_answer_to_a_probe_is_of_that_probe() {
+    let (mut row, _, path) = opened();
+    let back = route(&[3, 2, 1], 1);
+    let user = UserId(7);
+    let probed = |create: Create| Message::Probed {
+        path,
+        route: back.clone(),
+        user,
+        answer: Ok(Box::new(Create { probe: true, ..create })),
+    };
+    row.hear(1, true, probed(create(a_path())));
+    assert_eq!(row.unexpected(1), 1, "another path");
+    row.hear(1, true, probed(Create { user: UserId(8), ..create(path) }));
+    assert_eq!(row.unexpected(1), 2, "another user");
+    // Without this host's stages, or with a sum beyond the deadline, it is a no, which the source hears: of a channel that is
+    // open, it means nothing.
+    let before = row.unexpected(0);
+    row.hear(1, true, probed(create(path)));
+    assert_eq!((row.unexpected(1), row.unexpected(0)), (2, before + 1));
+    let local = row.hosts[1].signalling.channels.of_path(path).expect("open").local.clone();
+    let long =
+        row.hosts[1].stages.offer(&local).into_iter().map(|stage| StageGrant { bound: MILLI * 50, ..stage });
+    row.hear(1, true, probed(Create { stages: long.collect(), ..create(path) }));
+    assert_eq!((row.unexpected(1), row.unexpected(0)), (2, before + 2));
+    // Of a path that begins here and is none, or was given up.
+    let gone = PathId { channel: ChannelNumber(99), ..path };
+    let answer = Create { probe: true, route: route(&[2, 1], 1), ..create(gone) };
+    let word = Message::Probed { path: gone, route: route(&[2, 1], 1), user, answer: Ok(Box::new(answer)) };
+    row.hear(0, true, word);
+    assert_eq!(row.unexpected(0), before + 3);
+    assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
+}
+
+/// A probe's yes becomes a no where the source's own stages would not take what it says.
+#[test]
+fn a_probe_whose_answer_was_changed_on_its_way_is_refused_at_its_source() {
+    for (what, taking) in [("all well", Taking::Share), ("a stage is missing", Taking::Fewer)] {
+        let mut row = Row::met(3);
+        row.hosts[0].stages.taking = taking;
+        row.ask(OpenRequest { probe: true, ..row.request() });
+        let answer = row.hosts[0].events.iter().find_map(|event| match event {
+            Event::Probed { answer, .. } => Some(answer.is_ok()),
+            _ => None,
+        });
+        match taking {
+            Taking::Share => assert_eq!(answer, Some(true), "{what}"),
+            _ => assert_eq!((answer, row.unexpected(0)), (None, 1), "{what}: {:?}", row.hosts[0].events),
+        }
+    }
+}
+
+/// Who may say what of a channel: forward what the source's side says, back what the sink's side does.
+#[test]
+fn only_the_side_that_may_say_it_is_heard() {
+    let (mut row, _, path) = opened();
+    let stages = Vec::new();
+    let unknown = PathId { channel: ChannelNumber(99), ..path };
+    let words = [
+        (false, Message::Accept { path, drift: Ppm(200), stages }),
+        (false, Message::Refuse { path, refusal: refusal() }),
+        (true, Message::Confirm { path }),
+        (true, Message::Confirm { path: unknown }),
+        (true, Message::Destroy { path: unknown, reason: CloseReason::Local, sent: None }),
+        (false, Message::Destroy { path: unknown, reason: CloseReason::Local, sent: None }),
+    ];
+    for (count, (from_onward, word)) in (1..).zip(words) {
+        row.hear(1, from_onward, word);
+        assert_eq!(row.unexpected(1), count);
+    }
+    // The sink has no link out by which its own word could come.
+    let ended = |route, reason| Message::Ended { path, route, reason, receipt: Receipt::default() };
+    row.hear(2, false, ended(route(&[1, 2, 3], 2), CloseReason::Local));
+    assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
+    // What has passed is told of what is closing, and once.
+    let passed =
+        |node| Message::Passed { path, route: route(&[3, 2, 1], 2), node, passed: Passed::default() };
+    row.hear(0, true, passed(NodeId(2)));
+    assert_eq!(row.unexpected(0), 1);
+    row.run(1_000);
+    assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
+}
+
+/// Of its own stages a host knows better, and of those that none of its channels passes it wants to know nothing.
+#[test]
+fn reports_of_stages_come_from_their_side_and_concern_somebody() {
+    use message::Witness::{Owner, Receiver};
+    let (mut row, ..) = opened();
+    let slow = Breach { late: Lateness::default(), cause: Cause::SlowProcessor };
+    let report = |node, towards: Option<u32>, witness| {
+        let stage = StageName { node: NodeId(node), towards: towards.map(NodeId) };
+        StageReport { stage, witness, epoch: Epoch(1), number: 1, breach: Some(slow) }
+    };
+    let lies = [
+        (false, report(2, None, Owner)),
+        (false, report(2, Some(3), Receiver)),
+        (false, report(1, Some(2), Receiver)),
+        (false, report(9, None, Owner)),
+        (false, report(3, None, Owner)),
+        (true, report(1, None, Owner)),
+    ];
+    for (count, (from_onward, word)) in (1..).zip(lies) {
+        row.hear(1, from_onward, Message::Stage(word));
+        assert_eq!(row.unexpected(1), count, "{word:?}");
+    }
+    assert_eq!(row.hosts[1].signalling.broken_stages().count(), 0);
+    row.hear(1, true, Message::Stage(report(3, None, Owner)));
+    assert_eq!((row.hosts[1].signalling.broken_stages().count(), row.unexpected(1)), (1, 6));
+    assert_eq!(row.hosts[0].signalling.broken_stages().count(), 1, "it goes on to the source");
+    assert_eq!(row.hosts[2].signalling.broken_stages().count(), 0, "and not back");
+}
+
+/// Only who is closing hears what has passed the hosts between, each once.
+#[test]
+fn what_has_passed_is_noted_once_a_host() {
+    let (mut row, channel, path) = opened();
+    // The sink is silent: what the source waits for does not come.
+    let word = |passed| Message::Passed { path, route: route(&[3, 2, 1], 2), node: NodeId(9), passed };
+    let link = row.link(0, true);
+    let now = row.now;
+    let Host { signalling, stages, .. } = &mut row.hosts[0];
+    signalling.close(channel, CloseReason::Local, now, stages).expect("open");
+    signalling.drained(channel, now, stages);
+    let thrown = Thrown { no_buffer: 3, ..Thrown::default() };
+    let passed = Passed { packets_in: 9, packets_out: 6, thrown, ..Passed::default() };
+    signalling.on_message(link, word(passed), now, stages);
+    assert_eq!(signalling.counters.unexpected, 0);
+    signalling.on_message(link, word(Passed::default()), now, stages);
+    assert_eq!(signalling.counters.unexpected, 1, "it has said so");
+}

@@ -1,0 +1,288 @@
+//! What happens to a channel, a probe or a request while it waits: for stages that think, for a link that is measured, for a
+//! place.
+
+use super::super::message::{Message, Route};
+use super::lies::{a_path, create, route};
+use super::*;
+use crate::ids::ChannelNumber;
+use crate::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
+
+fn refused(row: &Row, index: usize) -> Option<RefuseCause> {
+    row.hosts[index].events.iter().find_map(|event| match event {
+        Event::Refused { refusal, .. } => Some(refusal.cause.clone()),
+        _ => None,
+    })
+}
+
+fn request_failed(row: &Row, index: usize) -> Option<RefuseCause> {
+    row.hosts[index].events.iter().find_map(|event| match event {
+        Event::RequestFailed { refusal, .. } => Some(refusal.cause.clone()),
+        _ => None,
+    })
+}
+
+fn count(row: &Row, index: usize, wanted: impl Fn(&Event) -> bool) -> usize {
+    row.hosts[index].events.iter().filter(|event| wanted(event)).count()
+}
+
+/// The receiver, the last host, asks the first one for a channel; what the first one's application would open.
+fn asked_for(row: &mut Row) -> OpenRequest {
+    let (last, source) = (row.hosts.len() - 1, Address { port: name("in"), host: name("h1") });
+    let asked = row
+        .at(last, |signalling, now, _| signalling.request(&source, name("in"), contract(), UserId(3), now));
+    asked.expect("can be tried");
+    let requested = row.hosts[0].events.iter().find_map(|event| match event {
+        Event::Requested { to, contract, user, token, .. } => Some((to.clone(), *contract, *user, *token)),
+        _ => None,
+    });
+    let (to, contract, user, token) = requested.expect("it is asked");
+    OpenRequest { to, contract, user, probe: false, token: Some(token) }
+}
+
+fn close(row: &mut Row, channel: ChannelId) -> Result<(), crate::api::RequestError> {
+    row.at(0, |signalling, now, stages| signalling.close(channel, CloseReason::Local, now, stages))
+}
+
+fn is_closed(event: &Event) -> bool {
+    matches!(event, Event::Closed { .. })
+}
+
+#[test]
+fn a_channel_that_is_being_decided_is_closed_once_and_who_asked_for_it_hears_so() {
+    let mut row = Row::met(3);
+    let request = asked_for(&mut row);
+    row.hosts[0].stages.thinks = true;
+    let (channel, _) = row.ask(request);
+    assert_eq!((close(&mut row, channel), request_failed(&row, 2).is_some()), (Ok(()), true));
+    assert!(close(&mut row, channel).is_err(), "it is closing");
+    row.answer(0);
+    assert_eq!((count(&row, 0, is_closed), row.nothing_is_held()), (1, true));
+    assert_eq!(count(&row, 2, |event| matches!(event, Event::Incoming(_))), 0);
+}
+
+#[test]
+fn who_is_gone_when_the_stages_have_answered_is_told_as_that() {
+    let mut row = Row::met(3);
+    row.hosts[1].stages.thinks = true;
+    row.ask(row.request());
+    row.hosts[2].is_mute = true;
+    row.run(6_000);
+    assert_eq!(refused(&row, 0), None);
+    row.answer(1);
+    assert_eq!(refused(&row, 0), Some(RefuseCause::Unreachable(NodeId(3))));
+    row.run(10);
+    assert!(row.nothing_is_held(), "{:?}", row.states());
+}
+
+#[test]
+fn a_create_that_comes_again_is_decided_once() {
+    let mut row = Row::met(3);
+    row.hosts[1].stages.thinks = true;
+    for _ in 0..3 {
+        row.hear(1, false, Message::Create(create(a_path())));
+    }
+    assert_eq!((row.hosts[1].signalling.deciding.len(), row.hosts[1].stages.held.len()), (1, 1));
+    // Its source gives it up.
+    row.hear(1, false, Message::Destroy { path: a_path(), reason: CloseReason::Local, sent: None });
+    assert_eq!(row.hosts[1].signalling.deciding.len(), 0);
+    row.answer(1);
+    assert!(row.hosts[1].stages.held.is_empty());
+}
+
+/// The places of a neighbour's channels in the making: all taken by one user, the next user's finds one, in whatever state
+/// those are.
+#[test]
+fn one_users_channels_in_the_making_give_way_to_anothers() {
+    for thinks in [true, false] {
+        let mut row = Row::met(3);
+        row.hosts[1].stages.thinks = thinks;
+        row.hosts[2].consents = false;
+        let path = |number: usize| PathId { channel: ChannelNumber(number as u32), ..a_path() };
+        for number in 1..=HALF_OPEN_PER_NEIGHBOUR_MAX {
+            row.hear(1, false, Message::Create(create(path(number))));
+        }
+        let making = |row: &Row| {
+            let signalling = &row.hosts[1].signalling;
+            signalling.deciding.len() + signalling.channels.len()
+        };
+        assert_eq!(making(&row), HALF_OPEN_PER_NEIGHBOUR_MAX);
+        // The first host never asked for any of them: it does not expect the refusal of the one that gives way.
+        let before = row.unexpected(0);
+        let other = message::Create { user: UserId(8), ..create(path(5_000)) };
+        row.hear(1, false, Message::Create(other));
+        assert_eq!((making(&row), row.unexpected(0)), (HALF_OPEN_PER_NEIGHBOUR_MAX, before + 1), "{thinks}");
+        let signalling = &row.hosts[1].signalling;
+        assert!(signalling.deciding.knows(path(5_000)) || signalling.knows(path(5_000)), "{thinks}");
+    }
+}
+
+#[test]
+fn an_accept_that_comes_again_while_the_stages_think_says_nothing_new() {
+    let mut row = Row::met(3);
+    row.hosts[2].consents = false;
+    let (_, path) = row.ask(row.request());
+    let sink = row.hosts[2].signalling.channels.of_path(path).expect("asked");
+    let stages = sink.setup.as_ref().expect("it is being set up").all_stages.clone();
+    row.hosts[1].stages.thinks = true;
+    for times in 0..3 {
+        row.hear(1, true, Message::Accept { path, drift: Ppm(200), stages: stages.clone() });
+        assert_eq!(row.unexpected(1), times);
+    }
+    row.answer(1);
+    assert_eq!(count(&row, 0, |event| matches!(event, Event::Opened { .. })), 1);
+}
+
+/// A probe holds nothing: whoever gives it up meanwhile has nothing to wait for, and its answer leads to nothing.
+#[test]
+fn a_probe_that_was_given_up_meanwhile_is_forgotten() {
+    for thinker in [0, 1] {
+        let mut row = Row::met(3);
+        row.hosts[2].stages.thinks = true;
+        let (channel, path) = row.ask(OpenRequest { probe: true, ..row.request() });
+        row.hosts[thinker].stages.thinks = true;
+        row.answer(2);
+        assert_eq!(
+            row.hosts[thinker].signalling.deciding.len(),
+            1,
+            "host {thinker} tests it on its way back"
+        );
+        if thinker == 0 {
+            close(&mut row, channel).expect("it is known");
+        } else {
+            row.hear(1, false, Message::Destroy { path, reason: CloseReason::Local, sent: None });
+        }
+        row.answer(thinker);
+        assert_eq!(count(&row, 0, |event| matches!(event, Event::Probed { .. })), 0, "host {thinker}");
+        assert_eq!(row.hosts[thinker].signalling.deciding.len(), 0, "host {thinker}");
+        assert!(row.hosts.iter().all(|host| host.stages.held.is_empty()));
+    }
+}
+
+/// While a link is measured: what waits for it does so once, and its own source takes back what is its own.
+#[test]
+fn who_waits_for_a_link_waits_once_and_may_give_it_up() {
+    let mut row = Row::met(3);
+    let other = PathId { channel: ChannelNumber(78), ..a_path() };
+    let onward = row.link(1, true);
+    row.hosts[1].signalling.close_link(onward);
+    for path in [a_path(), a_path(), other] {
+        row.hear(1, false, Message::Create(create(path)));
+    }
+    assert_eq!(row.hosts[1].signalling.links.closed.len(), 2);
+    row.hear(1, false, Message::Destroy { path: a_path(), reason: CloseReason::Local, sent: None });
+    assert_eq!(row.hosts[1].signalling.links.closed.len(), 1, "the other stays");
+    // A link that was not closed is not opened.
+    let back = row.link(1, false);
+    row.at(1, |signalling, now, stages| signalling.open_link(back, now, stages));
+    assert_eq!(row.hosts[1].signalling.links.closed.len(), 1);
+    // Its neighbour is gone, and with it who asked.
+    row.hosts[0].is_mute = true;
+    row.run(6_000);
+    assert_eq!(row.hosts[1].signalling.links.closed.len(), 0);
+    row.at(1, |signalling, now, stages| signalling.open_link(onward, now, stages));
+    assert!(row.hosts[1].stages.held.is_empty());
+}
+
+#[test]
+fn an_application_closes_what_waits_for_a_link_and_who_asked_for_it_hears_so() {
+    let mut row = Row::met(3);
+    let request = asked_for(&mut row);
+    let link = row.link(0, true);
+    row.hosts[0].signalling.close_link(link);
+    let (first, _) = row.ask(row.request());
+    let (second, _) = row.ask(request);
+    assert_eq!(row.hosts[0].signalling.links.closed.len(), 2);
+    close(&mut row, second).expect("it waits");
+    assert_eq!((row.hosts[0].signalling.links.closed.len(), request_failed(&row, 2).is_some()), (1, true));
+    close(&mut row, first).expect("it waits");
+    assert_eq!((row.hosts[0].signalling.links.closed.len(), count(&row, 0, is_closed)), (0, 2));
+    row.at(0, |signalling, now, stages| signalling.open_link(link, now, stages));
+    assert!(row.nothing_is_held());
+}
+
+/// Where a neighbour takes nothing more, nobody can be answered: what is asked over its link is not begun, and counted.
+#[test]
+fn what_could_not_be_answered_is_not_begun() {
+    let mut row = Row::met(3);
+    let (now, back) = (row.now, row.link(1, false));
+    let Host { signalling, stages, .. } = &mut row.hosts[1];
+    let channels = alloc::vec![ChannelNumber(u32::MAX); 200];
+    let much = Message::Refresh { node: NodeId(2), epoch: Epoch(1), channels };
+    while signalling.has_room(back) {
+        signalling.say(back, &much);
+    }
+    signalling.on_message(back, Message::Create(create(a_path())), now, stages);
+    let request = message::Request {
+        token: 3,
+        route: route(&[1, 2, 3], 1),
+        epoch: Epoch(1),
+        port: name("in"),
+        reply_to: Address { port: name("in"), host: name("h1") },
+        contract: contract(),
+        user: UserId(7),
+    };
+    signalling.on_message(back, Message::Request(request), now, stages);
+    assert_eq!((signalling.counters.unanswered, signalling.deciding.len(), stages.held.len()), (2, 0, 0));
+}
+
+#[test]
+fn requests_end_where_nobody_can_be_reached_or_asked_any_more() {
+    let mut row = Row::met(3);
+    row.at(0, |signalling, now, stages| signalling.shutdown(now, stages));
+    let source = Address { port: name("in"), host: name("h1") };
+    let ask = |row: &mut Row| {
+        row.hosts[2].events.clear();
+        let asked = row
+            .at(2, |signalling, now, _| signalling.request(&source, name("in"), contract(), UserId(3), now));
+        asked.expect("can be tried");
+    };
+    ask(&mut row);
+    assert_eq!(request_failed(&row, 2), Some(RefuseCause::Exhausted), "it stops");
+    row.hosts[1].is_mute = true;
+    row.run(6_000);
+    ask(&mut row);
+    assert_eq!(request_failed(&row, 2), Some(RefuseCause::Unreachable(NodeId(2))));
+}
+
+/// A channel answers a request where the host that was asked opens it, and no other one.
+#[test]
+fn a_strangers_channel_answers_no_request() {
+    let mut row = Row::met(3);
+    row.hosts[2].consents = false;
+    let request = asked_for(&mut row);
+    let token = row.hosts[2].signalling.requests.waiting();
+    assert_eq!(token, [1, 0]);
+    let path = PathId { node: NodeId(2), ..a_path() };
+    // The request's own number is what the first host was told; that of the receiver is the first one of its life.
+    let (nodes, own) = (Route { position: 1, ..route(&[2, 3], 1) }, 1);
+    let stranger = message::Create { path, route: nodes, from: name("h2"), token: Some(own), ..create(path) };
+    row.hear(2, false, Message::Create(stranger));
+    let tokens = |row: &Row| -> Vec<Option<u64>> {
+        let asked = row.hosts[2].events.iter().filter_map(|event| match event {
+            Event::Incoming(incoming) => Some(incoming.token),
+            _ => None,
+        });
+        asked.collect()
+    };
+    assert_eq!((tokens(&row), row.hosts[2].signalling.requests.waiting()), (alloc::vec![None], [1, 0]));
+    row.ask(request);
+    assert_eq!(tokens(&row), [None, Some(own)]);
+}
+
+/// What is said of channels that are not here, or are not in that state, changes nothing.
+#[test]
+fn what_is_said_of_other_channels_changes_nothing() {
+    let mut row = Row::met(2);
+    let (channel, _) = row.ask(row.request());
+    let nobodys = ChannelId(999);
+    for id in [channel, nobodys] {
+        row.at(0, |signalling, now, stages| {
+            signalling.drained(id, now, stages);
+            signalling.fitted(id, now, stages);
+            signalling.first_data(id, now, stages);
+        });
+    }
+    row.at(0, |signalling, now, stages| signalling.abort(nobodys, CloseReason::FilterRefused, now, stages));
+    assert!(row.hosts[0].signalling.broken_on(nobodys).is_empty());
+    assert_eq!((row.states(), row.unexpected(0)), (alloc::vec![alloc::vec!["open"]; 2], 0));
+}

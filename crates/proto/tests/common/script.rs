@@ -1,0 +1,284 @@
+//! What a world does, written down: every unit of work, every packet, every word to an application, and what hosts say of
+//! themselves in the end. Tests compare it with what was written once (docs/adr/0050).
+
+use std::fmt::Write;
+
+use punctual_proto::api::{Event, OpenRequest, Port, UserId, Work};
+use punctual_proto::config::CpuCosts;
+use punctual_proto::ids::{Address, ChannelId, LinkId};
+use punctual_proto::wire::{Header, Kind};
+use punctual_proto::{Contract, Instant, Nanos};
+
+use super::written::{self, trimmed};
+use super::{TestInbox, TestOutbox, World, name};
+
+/// When worlds begin.
+const START: Instant = Instant(1_000_000_000);
+
+/// A unit of work, as a line.
+pub fn work(now: Instant, node: usize, work: &Work, costs: &CpuCosts) -> String {
+    let declared = work.declared_cost(costs).0;
+    format!("{} h{} {}, {declared} ns", now.since(START).0, node + 1, trimmed(work))
+}
+
+/// A packet that a driver was given, as a line.
+pub fn packet(now: Instant, node: usize, link: LinkId, port: Port, bytes: &[u8]) -> String {
+    let place = format!("{} h{}.{}", now.since(START).0, node + 1, link.0);
+    if port == Port::Signalling {
+        return format!("{place} signal of {} B", bytes.len());
+    }
+    let (header, payload) = Header::parse(bytes).expect("a packet of ours");
+    let Header { kind, message, fragment, fragments, message_bytes, slack_ns, destination, .. } = header;
+    let mut line = format!("{place} {kind:?} {message} {fragment}/{fragments} of {message_bytes} B");
+    write!(line, " to {} slack {slack_ns}, {} B", destination.0, payload.len()).expect("a text");
+    if kind == Kind::Guaranteed {
+        let age = header.age;
+        let logical = header.logical_arrival.since(START).0;
+        write!(line, ", channel {}, l {logical}, {age:?}", header.path.channel.0).expect("a text");
+    }
+    for (is, word) in [(header.demoted, " demoted"), (header.unpromised, " unpromised")] {
+        line += if is { word } else { "" };
+    }
+    line
+}
+
+/// A channel of a script.
+struct Known {
+    host: usize,
+    /// None: it could not even be tried.
+    source: Option<ChannelId>,
+    /// Since it is open.
+    outbox: Option<TestOutbox>,
+    sent: u64,
+}
+
+/// A world, and what is written of it.
+pub struct Script {
+    pub world: World,
+    pub text: String,
+    /// Channels that were asked for, in that order.
+    channels: Vec<Known>,
+    inboxes: Vec<(usize, ChannelId, TestInbox)>,
+    /// Receivers read what comes.
+    pub reads: bool,
+    /// What receivers answer.
+    pub consents: bool,
+    /// Adapters say each millisecond what has left; so much of each link is said.
+    pub completions: Option<Vec<Vec<u64>>>,
+}
+
+impl Script {
+    pub fn new(mut world: World) -> Self {
+        world.tape = Some(Vec::new());
+        Self {
+            world,
+            text: String::new(),
+            channels: Vec::new(),
+            inboxes: Vec::new(),
+            reads: true,
+            consents: true,
+            completions: None,
+        }
+    }
+
+    pub fn say(&mut self, line: &str) {
+        writeln!(self.text, "{line}").expect("a text");
+    }
+
+    fn at(&self) -> u64 {
+        self.world.now.since(START).0
+    }
+
+    /// Neighbours meet; nobody writes that.
+    pub fn meet(&mut self) {
+        self.world.run_for(Nanos::from_millis(100));
+        self.world.tape = Some(Vec::new());
+        self.world.events.iter_mut().for_each(|events| events.clear());
+    }
+
+    /// Asks for a channel; gives its number in this script.
+    pub fn ask(&mut self, from: usize, to: &str, contract: Contract, probe: bool) -> usize {
+        let to: Address = to.parse().expect("an address");
+        let request = OpenRequest { to, contract, user: UserId(7), probe, token: None };
+        let now = self.world.now;
+        let asked = self.world.nodes[from].open(request, now);
+        self.say(&format!("{} h{} asks: {asked:?}", self.at(), from + 1));
+        self.channels.push(Known { host: from, source: asked.ok(), outbox: None, sent: 0 });
+        self.world.settle();
+        self.channels.len() - 1
+    }
+
+    /// Opens a channel to `in` of a host.
+    pub fn open(&mut self, from: usize, to: usize, contract: Contract) -> usize {
+        let _ = self.world.nodes[to].listen(name("in"));
+        let number = self.ask(from, &format!("in@h{}", to + 1), contract, false);
+        for _ in 0..500 {
+            if self.channels[number].outbox.is_some() {
+                return number;
+            }
+            self.run(1);
+        }
+        panic!("it is not open");
+    }
+
+    /// A channel's source.
+    pub fn source(&self, number: usize) -> ChannelId {
+        self.channels[number].source.expect("it was tried")
+    }
+
+    /// The end of a channel that was consented to as the so-manieth.
+    pub fn sink(&self, number: usize) -> ChannelId {
+        self.inboxes[number].1
+    }
+
+    /// Sends messages of so many bytes at once, whatever the contract.
+    pub fn send(&mut self, number: usize, bytes: &[usize]) {
+        let Known { host, source: Some(source), outbox: Some(outbox), sent } = &mut self.channels[number]
+        else {
+            panic!("it is not open")
+        };
+        let (host, source, now) = (*host, *source, self.world.now);
+        for bytes in bytes {
+            outbox.stuff(&super::pattern(number as u64, *sent, *bytes), 1, now);
+            *sent += 1;
+        }
+        self.world.nodes[host].handle_outbox(source, now);
+        self.world.settle();
+        self.flush();
+    }
+
+    /// Lets so many milliseconds pass, and writes what happens.
+    pub fn run(&mut self, milliseconds: u64) {
+        for _ in 0..milliseconds {
+            self.world.run_for(Nanos::from_millis(1));
+            self.complete();
+            self.flush();
+        }
+    }
+
+    /// Adapters say what has left.
+    fn complete(&mut self) {
+        let Some(said) = &mut self.completions else { return };
+        let now = self.world.now;
+        for (host, said) in said.iter_mut().enumerate() {
+            let given = self.world.nodes[host].status(now).links;
+            for (link, said) in given.iter().zip(said) {
+                // The kernel's clock is no wire's: what was given in this millisecond has left.
+                let bytes = (link.wire_bytes - *said).min(1_464 + 66);
+                *said += bytes;
+                self.world.nodes[host].handle_sent(link.link, bytes as u32, now);
+            }
+        }
+        self.world.settle();
+    }
+
+    /// Writes what has happened; applications answer and read.
+    pub fn flush(&mut self) {
+        for line in self.world.tape.as_mut().expect("somebody writes").drain(..) {
+            self.text += &line;
+            self.text.push('\n');
+        }
+        for host in 0..self.world.nodes.len() {
+            while let Some((link, change)) = self.world.nodes[host].poll_filter() {
+                // Keys are told to drivers, not to people.
+                let what = format!("{change:?}");
+                let what = if what.starts_with("Neighbour") { "Neighbour".into() } else { what };
+                self.say(&format!("{} h{}.{} {what}", self.at(), host + 1, link.0));
+            }
+            while let Some((link, rate)) = self.world.nodes[host].poll_shaper() {
+                self.say(&format!("{} h{}.{} shaper: {rate:?}", self.at(), host + 1, link.0));
+                let now = self.world.now;
+                self.world.nodes[host].handle_shaped(link, rate, now);
+            }
+            while let Some(event) = self.world.events[host].pop_front() {
+                self.hear(host, &event);
+            }
+        }
+        if self.reads {
+            self.read();
+        }
+    }
+
+    fn hear(&mut self, host: usize, event: &Event) {
+        self.say(&format!("{} h{} {}", self.at(), host + 1, trimmed(event)));
+        let now = self.world.now;
+        match event {
+            Event::Incoming(incoming) if self.consents => {
+                let bytes = incoming.contract.message_bytes_max as usize;
+                let inbox = TestInbox::new(incoming.inbox_messages as usize, bytes);
+                let consented = self.world.nodes[host].consent(incoming.channel, inbox.clone(), now);
+                self.say(&format!("  consents: {consented:?}"));
+                self.inboxes.push((host, incoming.channel, inbox));
+            }
+            Event::Incoming(incoming) => {
+                let refused = self.world.nodes[host].refuse(incoming.channel, "no camera", now);
+                self.say(&format!("  refuses: {refused:?}"));
+            }
+            Event::Opened { channel, grant } => {
+                let outbox = TestOutbox::new(grant.outbox_messages as usize, 65_536);
+                self.world.nodes[host].attach_outbox(*channel, outbox.clone(), now).expect("it is open");
+                let mut of = self.channels.iter_mut();
+                let of = of.find(|known| (known.host, known.source) == (host, Some(*channel)));
+                of.expect("somebody asked").outbox = Some(outbox);
+            }
+            Event::Requested { to, contract, user, token, .. } => {
+                let answer = if self.consents {
+                    let (to, contract) = (to.clone(), *contract);
+                    let request =
+                        OpenRequest { to, contract, user: *user, probe: false, token: Some(*token) };
+                    let asked = self.world.nodes[host].open(request, now);
+                    let text = format!("{asked:?}");
+                    self.channels.push(Known { host, source: asked.ok(), outbox: None, sent: 0 });
+                    text
+                } else {
+                    format!("{:?}", self.world.nodes[host].refuse_request(*token, "no camera", now))
+                };
+                self.say(&format!("  answers: {answer}"));
+            }
+            _ => {}
+        }
+        self.world.settle();
+    }
+
+    /// Receivers take what has come.
+    pub fn read(&mut self) {
+        for index in 0..self.inboxes.len() {
+            let (host, channel, inbox) = self.inboxes[index].clone();
+            let mut lines = Vec::new();
+            while inbox.recv(|bytes, info| {
+                let sum: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
+                lines.push(format!("  h{} {channel:?} reads {sum} {}", host + 1, trimmed(&info)));
+            }) {}
+            if !lines.is_empty() {
+                lines.iter().for_each(|line| self.say(line));
+                let now = self.world.now;
+                self.world.nodes[host].handle_outbox(channel, now);
+                self.world.settle();
+            }
+        }
+    }
+
+    /// What hosts say of themselves: all of it.
+    pub fn status(&mut self) {
+        let now = self.world.now;
+        for host in 0..self.world.nodes.len() {
+            let node = &self.world.nodes[host];
+            let status = node.status(now);
+            let mut lines = vec![format!("{} h{} {}", now.since(START).0, host + 1, trimmed(&status))];
+            for channel in node.channels() {
+                lines.push(format!("  {}", trimmed(&channel)));
+                lines.push(format!("  takes {} B", node.room_bytes(channel.channel)));
+            }
+            let accounts = node.accounts();
+            let used = accounts.iter().filter(|account| account.counted != 0 || account.held != 0);
+            lines.extend(used.map(|account| format!("  {account:?}")));
+            lines.push(format!("  next {:?}", node.poll_timeout().map(|at| at.since(START))));
+            lines.iter().for_each(|line| self.say(line));
+        }
+    }
+
+    /// Compares what was written with `transcripts/NAME.txt`.
+    pub fn is_as_written(&self, name: &str) {
+        written::is_as_written(name, &self.text);
+    }
+}

@@ -1,0 +1,33 @@
+//! Texts that were written down once, and are compared.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+/// `Debug` without fields that are nothing.
+pub fn trimmed(value: &impl Debug) -> String {
+    // Spans are many: their type says no more each time.
+    let text = format!("{value:?}").replace("Nanos(", "(");
+    let is_nothing = |field: &&str| {
+        let plain = !field.contains(['{', '}', '[', ']', '(', ')']);
+        plain && field.split_once(": ").is_some_and(|(_, value)| matches!(value, "0" | "false" | "None"))
+    };
+    text.split(", ").filter(|field| !is_nothing(field)).collect::<Vec<_>>().join(", ")
+}
+
+/// Compares `text` with `transcripts/NAME.txt`; `PUNCTUAL_PIN=1` writes that anew.
+pub fn is_as_written(name: &str, text: &str) {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/transcripts/{name}.txt"));
+    if std::env::var_os("PUNCTUAL_PIN").is_some() {
+        std::fs::write(&file, text).expect("it can be written");
+    }
+    let before = std::fs::read_to_string(&file).expect("it was written");
+    for (number, (before, now)) in before.lines().zip(text.lines()).enumerate() {
+        assert_eq!(
+            before,
+            now,
+            "{name}.txt:{}: if that is meant, look at the whole difference after PUNCTUAL_PIN=1",
+            number + 1
+        );
+    }
+    assert_eq!(before.lines().count(), text.lines().count(), "{name}.txt: one ends before the other");
+}
