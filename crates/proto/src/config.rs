@@ -23,7 +23,7 @@ use crate::limits;
 pub struct NodeConfig {
     /// This node.
     pub id: NodeId,
-    /// Its name in the directory.
+    /// Name of this node in the directory.
     pub name: Name,
     /// This life.
     pub epoch: Epoch,
@@ -73,13 +73,14 @@ pub enum KernelTraffic {
     /// Nothing that [`LinkConfig::interference`] does not tell.
     #[default]
     Bounded,
-    /// The same, and the kernel's packets go behind all of ours: best effort leaves them half of what is not given away.
+    /// Bounded as in [`Self::Bounded`], and the kernel's packets are sent behind all of Punctual's. Best
+    /// effort leaves them half of what is not given away.
     Behind,
     /// Nobody bounds it: what is promised across the link is no guarantee.
     Unbounded,
 }
 
-/// One point-to-point link to a neighbour.
+/// A point-to-point link to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
     /// For people: the interface or what the driver calls it.
@@ -88,7 +89,7 @@ pub struct LinkConfig {
     pub neighbour: NodeId,
     /// Measured drain rate.
     pub rate: BitRate,
-    /// Its error: admission and pace use the rate less this.
+    /// Error of the rate. Admission and pacing use the rate less this error.
     pub rate_error: Ppm,
     /// Nobody knows the rate yet: [`Self::rate`] is the most that a measurement tries. It is measured once the neighbour is
     /// there, and until then nothing is admitted across the link.
@@ -196,7 +197,7 @@ pub struct CpuConfig {
     pub interference: Interference,
     /// Run-time order.
     pub run: RunPolicy,
-    /// Its admission.
+    /// Admission policy of the processor.
     pub admission: Admission,
     /// b_p: PDUs finished before a yield is honoured.
     pub quantum_packets: u32,
@@ -308,7 +309,8 @@ impl Default for SignallingConfig {
 }
 
 impl SignallingConfig {
-    /// Of the implicit signalling channel of each link; `None` where [`Self::packets_per_second`] is no rate.
+    /// Rate of the implicit signalling channel of each link; `None` if [`Self::packets_per_second`] is no
+    /// valid rate.
     pub fn rate(&self) -> Option<Rate> {
         Rate::per_second(self.packets_per_second.into())
     }

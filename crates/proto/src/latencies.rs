@@ -32,7 +32,7 @@ pub struct Observation {
     pub error: Nanos,
 }
 
-/// The same for people and programs.
+/// Summary of the observed latencies for people and programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
     /// Messages whose latency is known.
@@ -81,7 +81,7 @@ impl Latencies {
         index
     }
 
-    /// The same, put together again.
+    /// Rebuilds the latencies from the parts that the methods below return.
     pub const fn of(buckets: [u32; BUCKETS], count: u64, last: Observation, max: Observation) -> Self {
         Self { buckets, count, last, max }
     }
@@ -156,7 +156,7 @@ fn end_of(index: usize) -> Nanos {
     Nanos(if index + 1 < BUCKETS { begin_of(index + 1) } else { u64::MAX })
 }
 
-/// As far from both ends, in proportion.
+/// Harmonic mean of both ends of a bucket: the relative error is the same towards either end.
 fn middle_of(index: usize) -> Nanos {
     let (begin, end) = (begin_of(index), end_of(index).0);
     match index {

@@ -2,7 +2,7 @@
 
 use punctual_analysis::{Instant, Nanos};
 
-/// One thing that may be said at most `times` within `every`.
+/// Limits how often one thing is reported: at most `times` within `every`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limiter {
     times: u32,

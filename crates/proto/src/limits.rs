@@ -81,7 +81,7 @@ pub const STAGES_BROKEN_MAX: usize = 1_024;
 pub const ARRIVALS_PACKETS_MAX: usize = 1_024;
 /// While so many wait, drivers that can are asked for no more.
 pub const ARRIVALS_AHEAD_MAX: usize = 64;
-/// Of one path.
+/// Best-effort and demoted packets of one path that may wait for a node's processor.
 pub const ARRIVALS_OF_PATH_MAX: u32 = 128;
 /// Places in which flows that come in keep their share of the processor: a power of two.
 pub const ARRIVALS_SHARES: usize = 1_024;
@@ -125,9 +125,10 @@ pub const RATE_WAITING_MAX: usize = 1_024;
 pub const FRAMES_DEFAULT: u32 = 8_192;
 /// Fewest frames of a link's driver.
 pub const FRAMES_MIN: u32 = 256;
-/// Of a link's frames, the part that channels may reserve: one in so many.
+/// Divisor of a link's frames that gives the part which channels may reserve.
 pub const FRAMES_GUARANTEED_DIVISOR: u32 = 2;
-/// The part that best effort may hold. The rest is for packets that nobody has looked at yet.
+/// Divisor of a link's frames that gives the part which best effort may hold. The rest is for packets that
+/// nobody has looked at yet.
 pub const FRAMES_BEST_EFFORT_DIVISOR: u32 = 4;
 /// Signalling packets of one link that may wait for the processor.
 pub const SIGNALS_WAITING_MAX: usize = 64;
@@ -140,8 +141,9 @@ pub const BEST_EFFORT_OUTGOING_MAX: u32 = 64;
 /// Messages that one call takes out of an application's ring at most: a ring may hold 65,536, and this many take some
 /// microseconds, as long as a unit of work (ADR 0047).
 pub const RING_MESSAGES_MAX: u32 = 32;
-/// The same of a ring that is known to hold more than was taken at once, for each doorbell, message that is begun and
-/// message that was sent: one in place of the message at hand, and one more, so that what waits there becomes less.
+/// Messages that one doorbell, one message that begins and one message that was sent each take out of a ring
+/// that is known to hold more. One replaces the message at hand; the second makes the queue in the ring
+/// shorter.
 pub const RING_MESSAGES_BEHIND: u32 = 2;
 /// Channels that end by themselves, because their time is over or their last message has left, which one call ends: each takes
 /// some microseconds. And channels that wait for a listener that ends.
@@ -213,7 +215,7 @@ pub const DECISIONS_AT_ONCE_MAX: usize = 4;
 pub const REQUESTS_MAX: usize = 1_024;
 /// Listeners of a node.
 pub const LISTENERS_MAX: usize = 4_096 + LISTENERS_FOR_ROOT;
-/// Those of them that a daemon keeps for programs of root and of its own user.
+/// Listeners among [`LISTENERS_MAX`] that a daemon keeps for programs of root and of its own user.
 pub const LISTENERS_FOR_ROOT: usize = 128;
 /// Longest reason that an application may give for a refusal; the rest is cut off.
 pub const REASON_BYTES_MAX: usize = 200;

@@ -51,7 +51,7 @@ impl RateSample {
         Ppm(sum.min(Ppm::ONE.0))
     }
 
-    /// Of that: both ends of the window, and a packet more or less.
+    /// Part of [`Self::error`] that comes from both ends of the window, and from one packet more or less.
     pub fn unevenness(&self) -> Ppm {
         let million = u128::from(Ppm::ONE.0);
         let jitter = if active(Mutation::RateErrorLeftOut) { 0 } else { u128::from(self.jitter.0) };

@@ -30,8 +30,9 @@ struct Slot<T>(Option<T>);
 /// Slots of the shortest run. More room is more runs: nothing moves, and what is no longer needed is given back in runs. So
 /// long that allocators give a run pages of its own; with 256 a channel took 60 B more in a network of 100 nodes.
 const RUN_SLOTS_MIN: usize = 1_024;
-/// Of the longest, for great bursts: each run is two calls of the allocator, and 64 runs for one channel made turns of 0.3 ms. No
-/// longer, so that room fits into what allocators have in pieces. Places are numbered as if all were as long.
+/// Slots of the longest run, for great bursts. Each run costs two calls of the allocator, and 64 runs for one
+/// channel made turns of 0.3 ms. It is no longer than this, so that a run fits into the pieces of memory that
+/// allocators have. Places are numbered as if all runs were this long.
 const RUN_SLOTS_MAX: usize = 8 * RUN_SLOTS_MIN;
 /// Slots beyond those that are needed, where they are in a run of their own: a channel that comes and goes allocates nothing.
 const SLOTS_SPARE: usize = RUN_SLOTS_MIN;
@@ -147,8 +148,8 @@ impl<T: Linked> Slab<T> {
         self.reserve(self.room);
     }
 
-    /// So many less are needed. Runs that are not needed any more and hold nothing are given back; one that still holds
-    /// something is, when this is called again.
+    /// Gives back room for `items`. Runs that are not needed any more and hold nothing are freed. A run that
+    /// still holds something is freed by a later call.
     pub(crate) fn remove_room(&mut self, items: u32) {
         self.room -= items as usize;
         let needed = self.room.max(self.used);

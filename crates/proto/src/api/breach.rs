@@ -13,9 +13,9 @@ use crate::watch::Lateness;
 /// A stage of the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StageName {
-    /// Whose it is.
+    /// Host that the stage belongs to.
     pub node: NodeId,
-    /// Its link to this neighbour; `None`: its processor.
+    /// Neighbour at the other end of the link; `None` for the host's processor.
     pub towards: Option<NodeId>,
 }
 
@@ -120,7 +120,7 @@ pub struct Breach {
 /// A breach for people and programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokenStage {
-    /// Whose stage it is.
+    /// Name of the host that the stage belongs to.
     pub host: String,
     /// The neighbour that the link leads to; `None` for the processor.
     pub towards: Option<String>,
@@ -162,7 +162,7 @@ impl fmt::Display for Breach {
 /// A stage that was late in the last minute and is not broken for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateStage {
-    /// Whose stage it is.
+    /// Name of the host that the stage belongs to.
     pub host: String,
     /// The neighbour that the link leads to; `None` for the processor.
     pub towards: Option<String>,

@@ -44,21 +44,21 @@ pub enum LinkChange {
 pub enum Event {
     /// Yes. The source attaches its outbox with [`super`]'s `attach_outbox` and may send.
     Opened {
-        /// Which.
+        /// The channel that was opened.
         channel: ChannelId,
         /// What is promised.
         grant: Grant,
     },
     /// No.
     Refused {
-        /// Which.
+        /// The channel that was refused.
         channel: ChannelId,
         /// Where, why, and what instead.
         refusal: ChannelRefusal,
     },
     /// A probe's answer; nothing is held.
     Probed {
-        /// Which.
+        /// The channel that was probed.
         channel: ChannelId,
         /// What would be granted or why not.
         answer: Result<Grant, ChannelRefusal>,
@@ -67,7 +67,7 @@ pub enum Event {
     Incoming(Incoming),
     /// The channel that the agent consented to is established: `accept` may return it.
     Established {
-        /// Which.
+        /// The channel that is now established.
         channel: ChannelId,
     },
     /// A receiver asks this host's application `port` to open a channel to it.
@@ -85,19 +85,19 @@ pub enum Event {
     },
     /// Nobody waits any more for the answer to [`Event::Requested`]: its time is over, or it gave way to others.
     RequestOver {
-        /// Which request.
+        /// Token of the request, as [`Event::Requested`] gave it.
         token: u64,
     },
     /// Our request to a source was refused or nobody heard it.
     RequestFailed {
-        /// Which request.
+        /// Token of the request, as the call that sent it returned it.
         token: u64,
         /// Why.
         refusal: ChannelRefusal,
     },
     /// The channel is gone; its rings may be dropped once read out.
     Closed {
-        /// Which.
+        /// The channel that was closed.
         channel: ChannelId,
         /// Why.
         reason: CloseReason,
@@ -106,17 +106,17 @@ pub enum Event {
     },
     /// Admission has decided something for a channel of this host's, or for one that passes it, away from the processor.
     Decided {
-        /// Which.
+        /// The channel that admission decided about.
         channel: ChannelId,
         /// How long that took.
         took: Nanos,
     },
     /// A stage on a channel's way breaks its promise, or keeps it again.
     Stage {
-        /// Which channel, of an end here; `None`: said once for the host, of its own stages and of those that its channels
-        /// pass.
+        /// The channel that has an end on this host. `None`: the event is told once for the host, about its
+        /// own stages and those on the routes of channels that pass through it.
         channel: Option<ChannelId>,
-        /// Which stage, and what is known of it.
+        /// The stage, and what is known about its breach.
         stage: BrokenStage,
         /// It has kept its promise for a lease.
         healed: bool,
@@ -125,21 +125,21 @@ pub enum Event {
     Late(LateStage),
     /// What became of a link.
     Link {
-        /// Which.
+        /// The link that changed.
         link: LinkId,
         /// What.
         change: LinkChange,
     },
     /// A measurement of what a link drains has ended.
     Rate {
-        /// Which.
+        /// The link that was measured.
         link: LinkId,
         /// What it drains, or why that was not to be learnt.
         result: Result<MeasuredRate, RateRefusal>,
     },
     /// See [`Notice`].
     Notice {
-        /// Which.
+        /// The channel that the notice is about.
         channel: ChannelId,
         /// What.
         notice: Notice,

@@ -11,11 +11,12 @@ use crate::seal::SealKey;
 /// Only packets that are not demoted count; demoted ones are best effort (and their slack says nothing).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathFilter {
-    /// Which.
+    /// Path id of the channel.
     pub path: PathId,
     /// What each of its packets carries.
     pub cookie: Cookie,
-    /// Its activation is `low_latency`: ahead of other channels.
+    /// True if the channel's activation is `low_latency`: its packets are read before those of other
+    /// channels.
     pub low_latency: bool,
     /// Longest packet, from our header on, in bytes.
     pub packet_bytes_max: u32,

@@ -23,9 +23,9 @@ pub struct LostAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LostWhy {
-    /// None of the channel's buffers was free.
+    /// All buffers of the channel were in use.
     NoBuffer,
-    /// None of its slots in a link's queue was.
+    /// All slots of the channel in a link's queue were in use.
     NoSlot,
     /// It had come later or faster than it may, was demoted, and best effort had no room for it.
     Demoted,

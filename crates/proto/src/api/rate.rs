@@ -93,7 +93,7 @@ pub struct RateStatus {
     /// What admission, pace and slack use: configured, or measured.
     #[serde(rename = "rate_bps")]
     pub rate: BitRate,
-    /// Its error: they use the rate less this.
+    /// Error of `rate`. Admission, pace and slack use the rate less this error.
     #[serde(rename = "error_ppm")]
     pub error: Ppm,
     /// `rate = "auto"`: the rate is the measured one, and nothing is admitted before there is one.

@@ -17,9 +17,9 @@ pub enum RefuseCause {
     /// A stage's admission said no.
     #[error("{kind}: {refusal}")]
     Stage {
-        /// Which resource.
+        /// The kind of resource that refuses.
         kind: StageKind,
-        /// Its reason and nearest offer.
+        /// The reason of the stage and its nearest offer.
         refusal: Refusal,
     },
     /// Buffer memory of the node is used up.
@@ -28,7 +28,7 @@ pub enum RefuseCause {
     /// A stage breaks its promise, and the operator wants nothing admitted across it meanwhile.
     #[error("{}", broken_text(*kind, breach))]
     Broken {
-        /// Which resource.
+        /// The kind of resource that is broken.
         kind: StageKind,
         /// How.
         breach: Breach,
@@ -67,9 +67,9 @@ pub enum RefuseCause {
     Version {
         /// The next hop.
         node: NodeId,
-        /// Its version.
+        /// Version of RTCOP that the next hop speaks.
         theirs: u8,
-        /// The refusing node's.
+        /// Version of RTCOP that the refusing node speaks.
         ours: u8,
     },
     /// What the link drains is to be measured, and was not yet.
@@ -127,7 +127,7 @@ impl ChannelRefusal {
 pub struct HostName {
     /// The node.
     pub node: NodeId,
-    /// Its host's name.
+    /// Name of the node's host.
     pub name: Name,
 }
 

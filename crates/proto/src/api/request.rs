@@ -41,9 +41,9 @@ pub enum RequestError {
     /// A message longer than the contract.
     #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
     TooLong {
-        /// Its length.
+        /// Length of the message in bytes.
         bytes: u32,
-        /// What the contract allows.
+        /// Longest message that the contract allows, in bytes.
         bytes_max: u32,
     },
     /// Table space is used up.

@@ -110,7 +110,7 @@ pub struct ChannelStatus {
     pub to: Address,
     /// The contract.
     pub contract: Contract,
-    /// Its jitter allowance.
+    /// Jitter allowance of the channel: how far ahead of its logical arrival a message may come.
     #[serde(default)]
     pub jitter_allowance: Nanos,
     /// How firm the promise is.
@@ -143,7 +143,7 @@ pub struct ChannelStatus {
 /// Some channels in the order of their handles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelPage {
-    /// Those that live.
+    /// Channels that still exist.
     pub channels: Vec<ChannelStatus>,
     /// The last handle that was looked at: the next page begins behind it.
     pub seen: Option<ChannelId>,
@@ -183,7 +183,7 @@ pub struct LinkStatus {
     pub name: String,
     /// The neighbour.
     pub neighbour: NodeId,
-    /// Its name.
+    /// Name of the neighbour.
     #[serde(default)]
     pub neighbour_name: String,
     /// Whether HELLOs come.
@@ -216,7 +216,7 @@ pub struct LinkStatus {
     /// Signalling that came in over it and does not authenticate, or is not from that neighbour to this node.
     #[serde(default)]
     pub unauthenticated: u64,
-    /// Its rate, and how that is known.
+    /// Rate of the link, and how it is known.
     #[serde(default)]
     pub rate: RateStatus,
     /// Given away to channels.
@@ -298,13 +298,13 @@ pub struct DropCounters {
 pub struct NodeStatus {
     /// This node.
     pub id: NodeId,
-    /// Its name.
+    /// Name of this host in the directory.
     pub name: Name,
     /// Channels that start, pass or end here.
     pub channels: u32,
-    /// Those of them whose guarantee is soft.
+    /// Channels among `channels` whose guarantee is soft.
     pub channels_soft: u32,
-    /// Of the CPU, given away.
+    /// Share of the CPU that admission has given away.
     pub cpu_utilisation: Ppm,
     /// Bytes of buffers reserved.
     pub buffer_bytes: u64,

@@ -32,15 +32,15 @@ pub struct PlanFile {
 pub struct HostPlan {
     /// The host.
     pub name: Name,
-    /// Its flows.
+    /// Flows that are planned on the host.
     pub flow: Vec<PlannedFlow>,
 }
 
-/// One flow on one host.
+/// A planned flow on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedFlow {
-    /// Its name.
+    /// Name of the flow.
     pub name: FlowName,
     /// Between two expiries of its timer, as a contract would say it.
     pub period_ns: Nanos,

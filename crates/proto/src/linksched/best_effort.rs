@@ -115,9 +115,9 @@ pub(super) struct Queue<P> {
 /// What flows may take of the link.
 #[derive(Debug)]
 struct Caps {
-    /// Of the link; shares of it are caps.
+    /// Rate of the link, which the caps are shares of.
     rate: BitRate,
-    /// Of each flow.
+    /// Cap of each flow.
     flow: Option<Cap>,
     /// The bucket of all flows together, when its bytes have been paid for, and until when it holds all back.
     whole: Option<Cap>,

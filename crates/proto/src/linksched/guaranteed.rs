@@ -50,7 +50,7 @@ struct Flow {
 const SOFT_BEHIND: Nanos = Nanos(1 << 60);
 
 impl Flow {
-    /// Its place in queue 1 with a head that is due by `deadline`.
+    /// Rank in queue 1 of a flow whose head is due by `deadline`: the smallest rank goes first.
     fn rank(&self, deadline: Instant) -> u64 {
         if self.soft { (deadline + SOFT_BEHIND).0 } else { deadline.0 }
     }

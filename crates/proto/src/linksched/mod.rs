@@ -93,7 +93,8 @@ impl<P> LinkScheduler<P> {
         self.guaranteed.add(slots, horizon, false)
     }
 
-    /// The same for a soft channel: of what is current, its packets go after all that are hard, before best effort.
+    /// Takes in a soft channel, with the arguments of [`Self::add_channel`]. Its current packets go after all
+    /// current packets of hard channels and before best effort.
     pub fn add_soft_channel(&mut self, slots: u32, horizon: Nanos) -> FlowIndex {
         self.guaranteed.add(slots, horizon, true)
     }
@@ -266,7 +267,8 @@ impl<P> LinkScheduler<P> {
         self.complete_each(wire_bytes, |_| {});
     }
 
-    /// The same; `left` hears of the channel of each guaranteed packet that has left: it has a slot free.
+    /// Does what [`Self::complete`] does, and calls `left` with the channel of each guaranteed packet that
+    /// has left: this channel has a free slot again.
     pub fn complete_each(&mut self, wire_bytes: u32, mut left: impl FnMut(FlowIndex)) {
         let Self { pacer, guaranteed, .. } = self;
         pacer.complete(wire_bytes, |flow| {

@@ -75,14 +75,14 @@ pub struct Guaranteed {
 pub enum Class {
     /// From queue 1.
     Guaranteed {
-        /// Its channel.
+        /// The channel that the packet belongs to.
         flow: FlowIndex,
-        /// Its local deadline e + d.
+        /// Local deadline of the packet: e + d.
         deadline: Instant,
     },
     /// From queue 2.
     BestEffort {
-        /// Its flow.
+        /// The best-effort flow that the packet belongs to.
         key: BestEffortKey,
     },
 }

@@ -39,20 +39,21 @@ impl Accidents {
         Self { present: none, former: none, begun: Nanos::ZERO }
     };
 
-    /// One that took `beyond` more than the `allowed`, after `elapsed` of the record's time.
+    /// Adds an overrun that took `beyond` more than the `allowed` time, when the record had seen `elapsed`.
     pub fn add(&mut self, beyond: Nanos, allowed: Nanos, elapsed: Nanos) {
         *self = self.at(elapsed);
         self.present.beyond += beyond;
         self.present.grave += u32::from(beyond >= GRAVE_MIN.max(allowed * GRAVE_TIMES));
     }
 
-    /// Whether those of the latest time are more than accidents.
+    /// Whether the overruns of the latest time are more than accidents.
     pub fn are_too_many(&self, elapsed: Nanos) -> bool {
         let Self { present, former, .. } = self.at(elapsed);
         present.grave + former.grave > GRAVE_TOLERATED || present.beyond + former.beyond > BEYOND_TOLERATED
     }
 
-    /// As it is after `elapsed`: what is older than a spell counts once more, then no more.
+    /// The accidents as they count after `elapsed`. What the last spell held counts for one spell more, then
+    /// no longer.
     fn at(&self, elapsed: Nanos) -> Self {
         let spells = (elapsed - self.begun).0 / SPELL.0;
         let begun = self.begun + SPELL * spells;

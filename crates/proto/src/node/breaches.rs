@@ -37,19 +37,19 @@ pub(super) struct Looks {
     events: VecDeque<Event>,
 }
 
-/// One link, both ways.
+/// What is known about the promises of one link, in both directions.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkLook {
     /// What the neighbour said last of our packets, and when.
     reported: Option<(LateArrivals, Instant)>,
-    /// As it was announced, and when.
+    /// The breach as it was announced; `announced` says when.
     breach: Option<Breach>,
     announced: Instant,
     /// The link is measured before it counts as healed.
     proving: bool,
     /// When the neighbour was last told of its packets.
     told: Option<Instant>,
-    /// Those beyond this node were told of the neighbour's packets.
+    /// Whether nodes beyond this one were told about the neighbour's late packets.
     arrivals_announced: bool,
     /// Others' packets on the link's device, as the driver's host says.
     foreign: BitRate,
@@ -62,7 +62,7 @@ struct LinkLook {
 struct Flow {
     since: Instant,
     bytes: u64,
-    /// Of the last span that was long enough.
+    /// Rate during the last span that was long enough.
     rate: BitRate,
     span: Nanos,
 }

@@ -1,8 +1,8 @@
 //! One host's protocol engine: wire, signalling, handlers and link schedulers joined, without I/O.
 //!
-//! Four kinds of method: `handle_*` take what came in, `poll_*` give what is to be done, the rest are
-//! requests of applications (`open`, `listen`, ...) and getters. `Signalling` decides which channels there are,
-//! the data plane moves their packets; they meet in the trait `Resources` and here.
+//! The node has four kinds of method: `handle_*` take what came in, `poll_*` return what is to be done, and
+//! the rest are requests of applications (`open`, `listen`, ...) and getters. `Signalling` decides which
+//! channels exist, and the data plane moves their packets. The two meet in the trait `Resources` and here.
 
 mod accidents;
 mod breaches;
@@ -37,7 +37,7 @@ use crate::sched::HandlerId;
 use crate::signalling::Signalling;
 use crate::times::earliest;
 
-/// One host.
+/// The protocol engine of one host.
 pub struct Node<M: Memory> {
     signalling: Signals,
     plane: Plane<M>,
@@ -110,7 +110,7 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// The same for the channel that was admitted last; `false` where there is none.
+    /// Aborts the channel that was admitted last. Returns `false` if there is no channel.
     pub fn abort_newest(&mut self, reason: CloseReason, now: Instant) -> bool {
         let newest = self.signalling.newest();
         if let Some(channel) = newest {

@@ -19,8 +19,9 @@ const STEPS_PER_WHOLE: u64 = 16;
 const STEPS: usize = 4 * STEPS_PER_WHOLE as usize;
 /// Overruns of one path that prove nothing.
 const OVERRUNS_TOLERATED: u64 = 100;
-/// One overrun in so many units of a path is an accident: interrupts and the platform, which takes a halted CPU's first
-/// units some 100 us longer in 1 of 30 to 150 of them. Where a cost is too low every second unit and more is one.
+/// An overrun is an accident if it happens to at most one in this many units of a path. Interrupts and the
+/// platform cause such overruns: a halted CPU takes some 100 us longer for its first units in 1 of 30 to 150
+/// of them. If a cost is too low, at least every second unit overruns.
 const OVERRUN_UNITS: u64 = 20;
 /// Warm units of a path of which half tell what its units take.
 const UNITS_TELLING: u32 = 1_000;
@@ -31,7 +32,8 @@ const WINDOW_UNITS: u32 = 1 << 16;
 const WINDOW_WAKES: u32 = 1_024;
 /// Fewer prove nothing.
 const WAKES_TELLING: u32 = 20;
-/// One late wake-up in so many is an accident: interrupts and the platform.
+/// A late wake-up is an accident of interrupts and the platform if it happens to at most one in this many
+/// wake-ups.
 const WAKES_PER_LATE: u32 = 20;
 
 /// Times by the share of what is assumed that they took.
@@ -72,7 +74,7 @@ impl Shares {
 #[derive(Clone, Copy, Debug)]
 struct Warm {
     units: u32,
-    /// Those that took more than is assumed.
+    /// Warm units that took more than is assumed.
     dear: u32,
 }
 
@@ -93,7 +95,7 @@ impl Warm {
     }
 }
 
-/// One path.
+/// What was recorded about one path of protocol work.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     units: u64,
@@ -101,10 +103,10 @@ struct Path {
     overruns: u64,
     max: Nanos,
     max_assumed: Nanos,
-    /// Of units that followed others.
+    /// Times of units that followed others in a busy period.
     shares: Shares,
     warm: Warm,
-    /// Its overruns of the latest time.
+    /// Overruns of the latest time.
     accidents: Accidents,
 }
 
@@ -139,9 +141,10 @@ impl Path {
         }
     }
 
-    /// Its overruns are no accident, by their share of its units or by the time that they took lately, first units' too; or
-    /// its units are dearer than is charged and only their busy periods too short for that to have made one late: admission
-    /// goes on giving away what is not there.
+    /// Whether guarantees are at risk. Either the overruns are no accident, by their share of the units or by
+    /// the time that they took lately, first units included. Or the units cost more than is charged, and none
+    /// was late only because the busy periods were short: admission would go on giving away time that does
+    /// not exist.
     fn is_at_risk(&self, elapsed: Nanos) -> bool {
         let overruns = self.overruns.saturating_mul(OVERRUN_UNITS);
         self.overruns > OVERRUNS_TOLERATED && overruns >= self.units
@@ -409,7 +412,7 @@ mod tests {
         assert!(record.is_at_risk(WorkKind::Send));
     }
 
-    /// The same units that are cold after idle times are not while they follow one another.
+    /// Units that are dear when they are cold are no risk while they follow one another.
     #[test]
     fn units_that_follow_others_may_take_their_costs_and_one_cold_start() {
         let mut record = WorkRecord::new();

@@ -105,7 +105,7 @@ impl<M: Memory> Node<M> {
         page
     }
 
-    /// One channel; `None` where it is not known here.
+    /// Status of one channel; `None` if it is not known here.
     pub fn channel(&self, channel: ChannelId) -> Option<ChannelStatus> {
         self.signalling.channel(channel).map(|view| self.channel_status(&view))
     }

@@ -28,7 +28,7 @@ impl Bucket {
         self.spent_until(now)
     }
 
-    /// Of what was charged last, `saved` was not taken.
+    /// Gives back `saved`, the part of the last charge that was not used.
     fn refund(&mut self, saved: Nanos) {
         self.tat = self.tat - self.price(saved);
     }
@@ -76,7 +76,7 @@ impl Caps {
         self.throttled = self.throttled.max(all).max(own);
     }
 
-    /// Of the work that was charged last, `saved` was not taken.
+    /// Gives back `saved`, the part of the last charged work that was not used.
     pub(super) fn refund(&mut self, saved: Nanos, now: Instant) {
         let was_best_effort = self.last_was_best_effort;
         if let Some(bucket) = &mut self.all {

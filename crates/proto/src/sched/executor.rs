@@ -46,12 +46,13 @@ struct Handler {
     head: Head,
     /// Out of slots.
     blocked: bool,
-    /// Its place in a FIFO: smaller is nearer to the head.
+    /// Place of the handler in a FIFO: the smallest is at the head.
     ticket: u64,
     /// PDUs done since it came to the head of its level.
     turn_packets: u32,
     account: Account,
-    /// Its share of the processor while it is best effort; boxed, since most hosts cap no flow.
+    /// Share of the processor that the handler has while it is best effort. It is boxed, since most hosts cap
+    /// no flow.
     share: Option<Box<Share>>,
 }
 
@@ -100,14 +101,14 @@ impl Executor {
         }
     }
 
-    /// The same with caps: what all work may take, and best effort of it. The order `fifo` knows no caps.
+    /// This executor with caps: on all work, and on the best-effort part of it. The order `fifo` has no caps.
     #[must_use]
     pub fn with_caps(self, all: Ppm, best_effort: Ppm) -> Self {
         let caps = if self.policy == RunPolicy::Fifo { Caps::default() } else { Caps::new(all, best_effort) };
         Self { caps, ..self }
     }
 
-    /// The same with a cap on each flow of best effort, for handlers that are added from now on.
+    /// This executor with a cap on each best-effort flow, for handlers that are added from now on.
     #[must_use]
     pub fn with_flow_cap(self, share: Ppm) -> Self {
         let flow_share = Bucket::of(share).filter(|_| self.policy != RunPolicy::Fifo);
@@ -129,8 +130,9 @@ impl Executor {
         self.caps.charge(cost, is_best_effort, now);
     }
 
-    /// Of the work that was charged last, `saved` was not taken. Goes to the caps that paid for it, whatever its handler
-    /// has become since (it may just have spent its budget); a flow's own share is by declared costs.
+    /// Gives back `saved`, the part of the last charged work that was not used, to the caps that paid for it.
+    /// It does not matter what the handler has become since (it may just have spent its budget). A flow's own
+    /// share is charged by declared costs and gets nothing back.
     pub fn refund(&mut self, saved: Nanos, now: Instant) {
         self.caps.refund(saved, now);
     }

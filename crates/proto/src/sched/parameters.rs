@@ -54,7 +54,7 @@ pub struct Budget {
 /// A handler's place in the order of handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandlerParameters {
-    /// Its class.
+    /// Class of the handler.
     pub class: Class,
     /// Rank of a guaranteed handler under fixed priority, 0 the most urgent; from
     /// [`PRIORITY_LEVELS`](crate::limits::PRIORITY_LEVELS) - 3 on all are one level.
@@ -65,7 +65,7 @@ pub struct HandlerParameters {
     pub place: u8,
     /// b_p: PDUs finished before a yield is honoured (RTU 3), and a best-effort handler's turn; at least 1.
     pub quantum_packets: u32,
-    /// None: as much as there is.
+    /// Budget of the handler. `None`: it may use all the time that there is.
     pub budget: Option<Budget>,
     /// Timer or work.
     pub trigger: Trigger,

@@ -36,7 +36,7 @@ impl Signalling {
     pub fn arrivals(&self, link: LinkId) -> Option<&Watch> {
         self.links.peers.get(usize::from(link.0)).map(Peer::watch)
     }
-    /// The same, for its healing.
+    /// The same late HELLOs as [`Self::arrivals`], for the caller that notes when the link has healed.
     pub fn arrivals_mut(&mut self, link: LinkId) -> Option<&mut Watch> {
         self.links.peers.get_mut(usize::from(link.0)).map(Peer::watch_mut)
     }
@@ -116,7 +116,7 @@ impl Signalling {
     pub fn broken_stages(&self) -> impl Iterator<Item = (StageName, Breach)> {
         self.breaches.stages().into_iter()
     }
-    /// Those on a channel's way.
+    /// Stages on the route of a channel that break their promise, as far as this node knows.
     pub fn broken_on(&self, channel: ChannelId) -> Vec<BrokenStage> {
         let Some(known) = self.channels.get(channel) else { return Vec::new() };
         let on_way = |stage: &StageName| stage.place_on(&known.way.nodes).is_some();

@@ -35,7 +35,7 @@ pub struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// One of their readings on our clock.
+    /// Converts a reading of the neighbour's clock to this host's clock.
     pub const fn to_ours(&self, theirs: Instant) -> Instant {
         theirs.offset(self.offset_ns.saturating_neg())
     }
@@ -45,7 +45,7 @@ impl ClockOffset {
     }
 }
 
-/// Which end of the interval that the offset lies in.
+/// The end of the interval that the offset lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Lower,
@@ -63,7 +63,7 @@ struct Bound {
 #[derive(Clone, Debug)]
 pub struct ClockFilter {
     propagation_min: Nanos,
-    /// Of the two clocks together, as their hosts say.
+    /// Sum of the tolerances of both clocks, as their hosts state them.
     tolerance: Ppm,
     /// What was seen beyond that; 0 before.
     observed: Ppm,

@@ -1,4 +1,5 @@
-//! Whose turn it is, and who gives way where no place is left: hosts share evenly, and the users of a host share what it has.
+//! Decides whose turn it is, and who gives way when no place is left. Hosts share evenly, and the users of a
+//! host share what that host has.
 //!
 //! What a message says of its user is its source host's word: a host that invents users takes from its own users only.
 
@@ -144,10 +145,11 @@ pub type Place = (Source, u64);
 pub struct Fair<T> {
     waiting: BTreeMap<Place, T>,
     counts: Counts,
-    /// Whose turn was last: of the hosts, and of each host's users. Only of those that have something waiting.
+    /// Host whose turn was last, and in `last_user` the last user of each host. Only hosts that have
+    /// something waiting are listed there.
     last: NodeId,
     last_user: BTreeMap<NodeId, Source>,
-    /// Of the last that came.
+    /// Number of the item that came last.
     number: u64,
 }
 

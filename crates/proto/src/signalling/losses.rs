@@ -19,7 +19,7 @@ pub struct Losses {
     channels: BTreeMap<PathId, Said>,
 }
 
-/// Of one channel.
+/// What hosts have said about one channel.
 #[derive(Debug)]
 struct Said {
     hosts: Vec<(NodeId, Passed)>,

@@ -52,7 +52,7 @@ impl Route {
     pub fn nodes_done(&self) -> u64 {
         u64::from(self.position) + 1
     }
-    /// The same route for the next node.
+    /// The route as the next node receives it, one position further.
     pub fn advanced(&self) -> Self {
         Self { nodes: self.nodes.clone(), position: self.position.saturating_add(1) }
     }
@@ -77,7 +77,7 @@ pub struct Create {
     pub fragment_bytes: u32,
     /// Holds nothing, asks nobody.
     pub probe: bool,
-    /// Of the receiver's request that this answers.
+    /// Token of the receiver's request that this CREATE answers.
     pub token: Option<u64>,
     /// The stages so far.
     pub stages: Vec<StageGrant>,

@@ -23,11 +23,11 @@ mod tests;
 /// What has a share of the link. What goes first needs none: it is little, and comes by the clock.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Of channels that stand: CONFIRM, DESTROY, the last words, reports of stages.
+    /// Messages of established channels: CONFIRM, DESTROY, the sink's last word, reports of stages.
     Standing,
-    /// ACCEPT, REFUSE, and answers to probes and requests.
+    /// Answers: ACCEPT, REFUSE, and answers to probes and requests.
     Answers,
-    /// CREATE, requests.
+    /// Asks: CREATE and requests.
     Asks,
 }
 
@@ -55,7 +55,7 @@ impl Shares {
     }
 }
 
-/// One that waits for its turn.
+/// A message that waits for its turn.
 #[derive(Debug)]
 struct Said {
     /// The channel that it speaks of.
@@ -77,7 +77,7 @@ pub struct Outbox {
     /// Asks by age, since their numbers grow: whose they are, and since when they wait.
     ages: BTreeMap<u64, (Source, Instant)>,
     shares: Shares,
-    /// Of all but asks.
+    /// Bytes of all waiting messages except asks.
     bytes: usize,
     /// Asks that have waited for too long or had to give way, to be refused.
     late: VecDeque<Vec<u8>>,

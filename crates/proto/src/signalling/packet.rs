@@ -70,7 +70,7 @@ pub struct Hello {
     /// t3, the sender's clock; also t1 of the exchange that it begins.
     pub sent: Instant,
     pub echo: Option<Echo>,
-    /// Of the sender's clock.
+    /// Tolerance of the sender's clock.
     pub tolerance: Ppm,
     /// How long after `sent` its last bit leaves the sender at the latest.
     pub departure: Nanos,
@@ -80,7 +80,8 @@ pub struct Hello {
     pub received_bytes: u64,
 }
 
-/// One end begins, the other answers, the first answers that: after three packets both have a round trip.
+/// Step of the exchange: one end begins, the other answers, and the first answers that. After three packets
+/// both ends have a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HelloStep {
     First,
@@ -100,9 +101,9 @@ pub struct Echo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
     Malformed,
-    /// Of another version, by nobody knows whom.
+    /// The packet is of another version, and nobody can tell who sent it.
     Version,
-    /// Of this other version, by a member of the domain.
+    /// The packet is of this other version, and a member of the domain sent it.
     Foreign(u8),
     Unauthenticated,
 }

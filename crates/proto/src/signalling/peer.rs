@@ -1,4 +1,5 @@
-//! One neighbour: who it is in which life, whether it lives, its clock, and the reliable stream to it.
+//! One neighbour: its identity and present life, whether it is alive, its clock, and the reliable stream to
+//! it.
 //!
 //! A life of the neighbour is adopted only once it has echoed a nonce of ours: a recording of a former life
 //! proves nothing. Adopting another life throws both streams away, and so does giving the neighbour up, which
@@ -118,7 +119,7 @@ struct Envelope {
 /// When HELLOs are sent, and what makes each one fresh.
 #[derive(Debug)]
 struct Hellos {
-    /// Of our clock, as they say.
+    /// Tolerance of our clock, as HELLOs state it.
     tolerance: Ppm,
     interval: Nanos,
     due: Option<HelloStep>,
@@ -127,7 +128,7 @@ struct Hellos {
     probe_interval: Nanos,
     probe_at: Instant,
     stranger_answered: Option<Instant>,
-    /// Those of ours that may be echoed, and when they were sent.
+    /// Nonces of our HELLOs that may still be echoed, and when they were sent.
     nonces: VecDeque<(u64, Instant)>,
     /// What the next one echoes.
     echo: Option<Echo>,
@@ -143,9 +144,10 @@ struct Travel {
     theirs_max: Nanos,
     /// When its newest HELLO left, on its clock.
     newest_sent: Option<Instant>,
-    /// Its HELLOs that came later than they may: what the link here does, by packets that nobody can forge.
+    /// HELLOs of the neighbour that came later than they may. They show what the link here does, by packets
+    /// that nobody can forge.
     watch: Watch,
-    /// They may be late now: somebody fills the link on purpose.
+    /// True while HELLOs may be late, because somebody fills the link on purpose.
     is_excused: bool,
 }
 
@@ -213,14 +215,15 @@ impl Peer {
     pub const fn travel_max(&self) -> Nanos {
         self.travel.theirs_max
     }
-    /// Its HELLOs that came later than they may.
+    /// HELLOs of the neighbour that came later than they may.
     pub const fn watch(&self) -> &Watch {
         &self.travel.watch
     }
     pub const fn watch_mut(&mut self) -> &mut Watch {
         &mut self.travel.watch
     }
-    /// Its HELLOs may be late from now on, or may not: somebody fills the link on purpose.
+    /// Says whether the neighbour's HELLOs may be late from now on: they may while somebody fills the link on
+    /// purpose.
     pub const fn excuse(&mut self, is_excused: bool) {
         self.travel.is_excused = is_excused;
     }

@@ -232,7 +232,8 @@ impl Signalling {
         gives.into_iter().for_each(|token| self.request_failed(token, self.refusal(RefuseCause::Crowded)));
         Ok(())
     }
-    /// The same for those that came from elsewhere.
+    /// Makes room for a request that came from elsewhere: if all places are taken, the last request of the
+    /// user who has the most gives way.
     fn make_room_to_ask(&mut self, source: Source) -> Result<(), RefuseCause> {
         let gives =
             self.requests.asked_by.make_room(source, REQUESTS_MAX).map_err(|_| RefuseCause::Crowded)?;

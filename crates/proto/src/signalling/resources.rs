@@ -95,7 +95,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Whose stages have answered.
+    /// The channel whose stages have answered.
     pub const fn channel(&self) -> ChannelId {
         match self {
             Self::Held(channel, _) | Self::Final(channel) | Self::Tried(channel, _) => *channel,

@@ -34,7 +34,7 @@ pub enum State {
 /// What can happen to a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The same CREATE again.
+    /// The CREATE came again.
     CreateAgain,
     Accept,
     Refuse,
@@ -94,9 +94,9 @@ pub enum Action {
     KeepWord,
     /// What has passed here, to the source.
     SendPassed,
-    /// The sink's last word to the source: what it had closed has come to its end.
+    /// Send the sink's last word to the source: what it had closed has come to its end.
     SendDone,
-    /// The same where the sink closes.
+    /// Send the sink's last word to the source when the sink closes.
     SendEnded,
     TellOpened,
     TellProbed,
@@ -106,7 +106,7 @@ pub enum Action {
     TryNext,
 }
 
-/// One row: in `state`, `input` leads to `next` by `actions`.
+/// One row of the table: in `state`, `input` leads to `next` and takes `actions`.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub role: Role,

@@ -28,7 +28,7 @@ pub const CLOSED: &str = "closed";
 /// What an input brings along.
 #[derive(Debug, PartialEq, Eq)]
 pub struct InputDetails {
-    /// Of the whole route.
+    /// Grants of all stages of the route.
     pub stages: Vec<StageGrant>,
     /// rho, as the hop behind knows it.
     pub drift: Ppm,

@@ -50,7 +50,7 @@ impl Age {
     /// Nothing is said: best effort, and what was demoted.
     pub const NONE: Self = Self(0);
 
-    /// Of a span, rounded up; what is beyond 19 hours says nothing.
+    /// The age of a span, rounded up; [`Age::NONE`] for a span of more than 19 hours.
     pub fn of(span: Nanos) -> Self {
         let units = span.0.div_ceil(UNIT_NS).max(1);
         let exponent = (u64::BITS - units.leading_zeros()).saturating_sub(SIGNIFICAND_BITS);

@@ -84,7 +84,7 @@ pub struct Header {
     /// It travels as best effort, since it came to some stage too late, too early or too much for its contract; only of
     /// guaranteed data.
     pub demoted: bool,
-    /// Its source demoted it: the sender broke the contract, and nothing was ever promised for it.
+    /// The source demoted the packet: the sender broke the contract, and nothing was ever promised for it.
     pub unpromised: bool,
     /// The channel, on every hop; of best effort its source and flow.
     pub path: PathId,
@@ -108,7 +108,7 @@ pub struct Header {
     pub age: Age,
     /// Payload of this packet in bytes, at most [`FRAGMENT_BYTES_MAX`].
     pub payload_bytes: u32,
-    /// Of a channel: the most that its logical arrival may be wrong by.
+    /// For a channel: how far its logical arrival may be wrong.
     pub clock_error: ClockError,
     /// Where best effort goes; node 0 for channels.
     pub destination: NodeId,
@@ -170,10 +170,10 @@ impl Header {
         HEADER_BYTES
     }
 
-    /// The payload of every fragment of this message but the last, in bytes: fragment i lies at i times this.
-    /// Of a message of one fragment, its length.
+    /// Payload of every fragment of this message except the last, in bytes: fragment i begins at i times
+    /// this. For a message of one fragment it is the message's length.
     ///
-    /// `None` where the lengths contradict one another; never of a parsed header.
+    /// `None` if the lengths contradict one another, which a parsed header's never do.
     pub fn fragment_bytes(&self) -> Option<u32> {
         let before_last = u32::from(self.fragments.checked_sub(1)?);
         let is_last = self.fragment.checked_add(1)? == self.fragments;

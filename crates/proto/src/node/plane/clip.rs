@@ -187,7 +187,7 @@ impl<M: Memory> Clip<M> {
             }
     }
 
-    /// As `channels` shows them.
+    /// Counters of this end, as `channels` shows them.
     pub fn counted(&self) -> ChannelCounters {
         ChannelCounters { lost: self.lost(), ..self.counters.shown() }
     }
@@ -221,7 +221,7 @@ pub(in crate::node) struct Counters {
     pub expired: Count,
     pub packets_in: u64,
     pub packets_out: u64,
-    /// Of which packets have left a source, or have come elsewhere ([`Tally`]).
+    /// Digest of the packets that have left a source, or that have come to another host ([`Tally`]).
     pub digest: u64,
 }
 
@@ -264,7 +264,8 @@ impl Counters {
         }
     }
 
-    /// As `channels` shows them; what is lost is not counted but told by the numbers that are missing.
+    /// Counters as `channels` shows them. `lost` is not counted here: it follows from the message numbers
+    /// that are missing.
     fn shown(&self) -> ChannelCounters {
         ChannelCounters {
             messages_in: self.messages_in,
@@ -291,7 +292,7 @@ impl Counters {
     }
 }
 
-/// Which notices the application has been told.
+/// The notices that the application has been told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::node) struct NoticesGiven(u8);
 

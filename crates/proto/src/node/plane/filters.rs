@@ -10,9 +10,9 @@
 //!
 //! `packets(x) <= P ((x + a + U + J) / I' + 1) <= P (ceil((a + U + J) / I') + 1) + x P / I'`.
 //!
-//! That is a token bucket of P (ceil((a + U + J) / I') + 1) packets and one more each I' / P (rounded down: wider).
-//! A driver that counts at any time between the arrival and the receive time that it reports counts within the same
-//! bounds: J covers what lies between.
+//! This is a token bucket of P (ceil((a + U + J) / I') + 1) packets that earns one more packet each I' / P
+//! (rounded down, so the bucket is wider). A driver that counts at any time between the arrival and the
+//! receive time that it reports counts within the same bounds, because J covers that span.
 //!
 //! **Expiry.** With U_min the sum of the smallest bounds before this host (a stage's bound never falls below what it
 //! offered), n >= l + U_min - J, so a packet received at n - slack is past l + D for certain when

@@ -1,4 +1,4 @@
-//! One link of this host: its queues, who waits for them, and its signalling.
+//! One link of this host: its queues, the channels that wait for them, and its signalling.
 
 use alloc::boxed::Box;
 
@@ -48,7 +48,7 @@ impl<M: Memory> LinkState<M> {
         self.watches.full_at
     }
 
-    /// Its driver had no room for the next packet.
+    /// Notes that the link's driver had no room for the next packet.
     pub const fn note_full(&mut self, now: Instant) {
         self.watches.full_at = now;
         if let Some(filler) = &mut self.measuring.filler {

@@ -92,10 +92,10 @@ pub(super) struct Plane<M: Memory> {
 /// The channels that start, pass or end here.
 struct Channels<M: Memory> {
     clips: Table<Clip<M>>,
-    /// Those of them whose guarantee is soft.
+    /// Channels among `clips` whose guarantee is soft.
     soft: u32,
     paths: Paths,
-    /// Of channels that come in.
+    /// Terms on which packets of incoming channels are policed; equal ones are stored once.
     arrival_terms: Interned<ArrivalTerms>,
     /// What channels had counted that are here no more.
     counted_gone: ChannelCounters,
@@ -106,7 +106,7 @@ struct BestEffort<M: Memory> {
     flows: HashMap<ChannelId, Flow<M>>,
     /// Bound ports by the hash of their name.
     bindings: HashMap<u32, Binding<M>>,
-    /// Those hashes, by the handle of the port.
+    /// Hash of each bound port's name, by the handle of the port.
     bound: HashMap<ChannelId, u32>,
     arrivals: Arrivals<M::Frame>,
     arrivals_handler: HandlerId,
@@ -160,7 +160,7 @@ struct News {
     stirred: bool,
 }
 
-/// Whose handler it is.
+/// What a handler works for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A channel's.
@@ -181,7 +181,7 @@ pub(super) enum Owner {
     Filler(LinkId),
 }
 
-/// One link of this host.
+/// State of one link of this host.
 pub(super) struct LinkState<M: Memory> {
     config: LinkConfig,
     scheduler: LinkScheduler<Packet<M::Frame>>,
@@ -202,7 +202,7 @@ pub(super) struct LinkState<M: Memory> {
 
 /// The implicit signalling channel of a link.
 struct SignalPort<F> {
-    /// Its flow, regulator and bound, and whether a packet of it is queued.
+    /// Flow of the signalling channel in the link's scheduler.
     flow: FlowIndex,
     regulator: LogicalArrivals,
     bound: Nanos,
@@ -288,8 +288,8 @@ struct Source<M: Memory> {
     reservation: LinkReservation,
     outbox: Option<M::Outbox>,
     regulator: LogicalArrivals,
-    /// Of the next message that is kept. What is dropped takes none: the sink remembers as many as may be under way at
-    /// the contract's rate.
+    /// Number of the next message that is kept. A dropped message takes no number: the sink remembers as many
+    /// numbers as may be under way at the contract's rate.
     number_next: u64,
     outgoing: Outgoing,
     /// e of the link stage.
@@ -318,7 +318,7 @@ struct PacketQueue {
     packets_used: u32,
     packets_max: u32,
     arrivals: EffectiveArrivals,
-    /// The same for all channels with equal ones.
+    /// Terms on which packets are policed. Channels with equal terms share them.
     terms: Arc<ArrivalTerms>,
 }
 
@@ -339,7 +339,7 @@ struct Sink<M: Memory> {
     inbox: Option<M::Inbox>,
     /// Most that lies between l and n(sink): moves n back to l.
     upstream: Nanos,
-    /// Its application takes messages as fast as they are shown to it: it is shown more soon.
+    /// The application takes messages as fast as they are shown to it, so more are shown soon.
     is_resuming: bool,
     /// `Delivery::AtDeadline`.
     at_deadline: Option<Box<HeldDeliveries<Slot<M>>>>,
@@ -362,7 +362,7 @@ struct Flow<M: Memory> {
     handler: HandlerId,
     /// It is among the link's blocked ones.
     listed: bool,
-    /// Of the next message, whether it is kept or not.
+    /// Number of the next message, whether that message is kept or dropped.
     number_next: u64,
 }
 
@@ -389,6 +389,6 @@ struct Waiting<F> {
     frame: F,
     header: Header,
     received: Instant,
-    /// Whose frame it keeps.
+    /// Link whose frame the packet occupies.
     link: LinkId,
 }

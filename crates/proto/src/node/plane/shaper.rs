@@ -80,7 +80,8 @@ pub(super) struct Shaper {
 }
 
 impl Shaper {
-    /// Of a link whose kernel traffic follows; it carries its signalling from the start on.
+    /// Creates the shaper of a link whose kernel traffic follows admission; `None` for other links. The link
+    /// carries its signalling from the start.
     pub fn of(link: &LinkConfig, model: &Link, signal: (&Demand, Nanos)) -> Option<Box<Self>> {
         let largest = model.cost_of(u64::from(model.mtu_wire_bytes));
         let sharing = Sharing {

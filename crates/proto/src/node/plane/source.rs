@@ -28,8 +28,8 @@ const DRAIN_EXTRA_MESSAGES: u32 = 16;
 /// How many messages a call may take out of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) enum Portion {
-    /// So many, for a doorbell or for a message that is served. Of a ring that is known to hold more than was taken at once,
-    /// no more than one message stands for.
+    /// At most this many messages, for a doorbell or for a message that is served. If the ring is known to
+    /// hold more than was taken at once, the call takes at most [`RING_MESSAGES_BEHIND`].
     InPassing(u32),
     /// A unit of the background's.
     Unit,

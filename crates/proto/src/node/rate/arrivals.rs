@@ -15,7 +15,7 @@ use crate::limits::{RATE_MARK_INTERVAL, RATE_MARKS_MAX, RATE_MARKS_MIN};
 use crate::rate_sample::RateSample;
 use crate::wire::Header;
 
-/// One packet.
+/// What is known of one packet of the measurement.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     received: Instant,
@@ -23,9 +23,9 @@ struct Mark {
     sent: Instant,
     /// Packets that came before it.
     packets: u64,
-    /// Those that were sent before it.
+    /// Packets of the measurement that were sent before it.
     number: u64,
-    /// Bytes of the wire that others' packets took that were sent before it.
+    /// Bytes on the wire that packets of others took which were sent before it.
     others: u64,
 }
 

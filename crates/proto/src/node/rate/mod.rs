@@ -54,13 +54,13 @@ impl Own {
     }
 }
 
-/// One link.
+/// Measurements of one link.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkRate {
     own: Own,
     /// The neighbour fills its direction: its token, and when it is given up.
     theirs: Option<(Cookie, Instant)>,
-    /// Of the attempts that are under way.
+    /// Best result of the attempts that are under way.
     best: Option<MeasuredRate>,
     attempts: u8,
     /// How often the driver was full in the present one.
@@ -86,7 +86,7 @@ impl LinkRate {
 #[derive(Debug)]
 pub(super) struct Rates {
     links: Vec<LinkRate>,
-    /// As configured: what a measurement adds to is no configuration.
+    /// Rate error of each link as configured: the error of a measured rate is never taken to be smaller.
     errors: Vec<Ppm>,
     events: VecDeque<Event>,
     /// When something is due by itself; asked in each turn.

@@ -9,7 +9,7 @@ use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 use crate::api::MeasuredRate;
 use crate::limits::{RATE_LOOK_MAX, RATE_LOOK_MIN};
 
-/// One part in so many of what came out must be missing.
+/// Divisor of what came out: at least this part must be missing before the link counts as full.
 const MISSING_PART: u64 = 10;
 /// Less than this part of the rate says nothing of what the link could drain.
 const FILLED_PART: u64 = 2;

@@ -37,7 +37,7 @@ impl HeldStage {
     pub fn work_bound(&self) -> Nanos {
         self.bound - self.wait
     }
-    /// As it is now.
+    /// The same stage with the bound and the earliness that it has now.
     fn with(self, bound: Nanos, early: Nanos) -> Self {
         Self { bound, demand: Demand { early, ..self.demand }, ..self }
     }
@@ -93,7 +93,7 @@ impl Held {
         self.special.as_ref()?.planned.map(|index| index as usize)
     }
 
-    /// Its buffers here.
+    /// Buffers that the channel has reserved on this host.
     pub(super) fn buffers(&self) -> Reserved {
         Reserved { bytes: self.buffer_bytes, frames: self.frames, pooled: self.special().pooled }
     }

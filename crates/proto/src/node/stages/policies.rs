@@ -59,7 +59,7 @@ pub(super) struct Trial {
     /// `None`: what is offered.
     pub wanted: Option<Vec<Nanos>>,
     pub terms: CommitTerms,
-    /// As of [`Final`].
+    /// How early the channel is served anyway, as in [`Final`].
     pub unasked: Nanos,
 }
 
@@ -69,7 +69,7 @@ pub(super) enum Question {
     Hold(Arc<LocalChannel>, Box<Wish>),
     /// Nothing is held when it is answered.
     Try(Arc<LocalChannel>, Box<Trial>),
-    /// The same, refused without being asked.
+    /// The answer to a try that is refused without asking the policies.
     Untried(Arc<LocalChannel>, RefuseCause),
     /// It was refused without being asked: the answer has its turn all the same.
     Refused(Arc<LocalChannel>, RefuseCause),
@@ -282,7 +282,7 @@ impl Policies {
     }
 }
 
-/// Which stage refuses to hold what it has offered.
+/// The stage that refuses to hold what it has offered, and why.
 enum Taken {
     Cpu(Refusal),
     Link(Refusal),

@@ -125,7 +125,7 @@ impl Line {
     fn fill(&mut self) {
         self.outbox.fill(&mut self.send).expect("room");
     }
-    /// One packet goes, and is acknowledged at once. `false`: there is none.
+    /// Sends one packet, which is acknowledged at once. Returns `false` if there is none to send.
     fn step(&mut self) -> bool {
         let Some((number, bytes)) = self.send.due() else { return false };
         self.receive.take(number, bytes);
