@@ -10,13 +10,13 @@ use crate::policies::Admission;
 use crate::statistical::Soft;
 use crate::units::{Nanos, Ppm};
 
-/// Which channels go first under `rmdp` (RTU 3); no other policy asks.
+/// Class of a channel, which decides who goes first under `rmdp` (RTU 3). No other policy uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// Before all others.
+    /// The channel goes before all guaranteed ones.
     LowLatency,
-    /// By its period.
+    /// The channel's place follows from its period.
     #[default]
     Guaranteed,
 }
@@ -25,11 +25,11 @@ pub enum Class {
 /// plan gave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Urgency {
-    /// Its class.
+    /// Class of the channel.
     pub class: Class,
     /// The rate group: the channel's own period, or a shorter one where a plan says so.
     pub rate: Nanos,
-    /// Its place in the rate group: 0 without a plan, at most [`PLACES_MAX`].
+    /// Place of the channel in its rate group: 0 without a plan, at most [`PLACES_MAX`].
     pub place: u8,
 }
 
@@ -56,7 +56,7 @@ pub struct Demand {
     pub release_latency: Nanos,
     /// How early a message may be served (the horizon): jitter to fixed-priority policies, ignored by `edf`.
     pub early: Nanos,
-    /// Its place in the order of `rmdp`; no other policy asks.
+    /// Place of the channel in the order of `rmdp`. No other policy uses it.
     pub urgency: Urgency,
     /// What the channel bears and declares where its guarantee is soft; only `statistical` asks, others admit
     /// its peak.
@@ -64,9 +64,9 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// The same where a message's packets are served as they come, a unit being all that have: a message is more than one unit,
-    /// however long a unit may be. Fixed orders ask (a message of one unit is safe from all others once it has begun); EDF
-    /// does not.
+    /// This demand for a message whose packets are served as they come, where a unit is all the packets that
+    /// are there. Such a message is more than one unit, however long a unit may be. Fixed orders need to know
+    /// this (a message of one unit is safe from all others once it has begun); EDF does not.
     #[must_use]
     pub fn in_pieces(self) -> Self {
         Self { cost: self.cost.max(self.unit_cost_max + Nanos(1)), ..self }

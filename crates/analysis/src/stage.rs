@@ -30,12 +30,13 @@ impl Interference {
 /// How long work that has begun, or was handed over, holds up work that is more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Blocking {
-    /// One unit outstanding: the largest unit among the less urgent, `best_effort` always among them.
+    /// One unit is outstanding: blocking is the largest unit of less urgent work, of which `best_effort` is
+    /// always a part.
     LargestUnit {
         /// Largest best-effort unit.
         best_effort: Nanos,
     },
-    /// Several units outstanding: P·MTU/rate + delta, whatever the units.
+    /// Several units are outstanding: blocking is P·MTU/rate + delta, whatever the units are.
     Pipeline(Nanos),
 }
 
@@ -79,7 +80,7 @@ pub enum Pacing {
 pub struct Link {
     /// Measured drain rate.
     pub rate: BitRate,
-    /// Its error; all times are at the rate less it.
+    /// Error of the rate. All times are computed at the rate less this error.
     pub rate_error: Ppm,
     /// Bytes on the wire that each packet adds to its payload: our header, UDP, IP, Ethernet, preamble, gap.
     pub overhead_bytes: u32,
@@ -225,7 +226,8 @@ impl PathCosts {
         Self { message, packet, packet_later: packet, kib }
     }
 
-    /// One run of `packets` packets with together `bytes` of payload, a message's edge among them.
+    /// Cost of one run of `packets` packets with `bytes` of payload in all, where a message begins or ends in
+    /// the run.
     pub fn of(&self, packets: u32, bytes: u64) -> Nanos {
         self.parts(packets, packets, bytes.div_ceil(1_024)).sum()
     }
@@ -248,18 +250,18 @@ impl PathCosts {
 pub enum CostParts {
     /// On a processor.
     Cpu {
-        /// Once.
+        /// Cost that a message has once.
         message: Nanos,
-        /// The first packets of its runs.
+        /// Cost of the first packets of its runs.
         first_packets: Nanos,
-        /// The others.
+        /// Cost of the later packets of its runs.
         later_packets: Nanos,
-        /// Copies.
+        /// Cost of copying the payload.
         copy: Nanos,
     },
     /// On a link.
     Link {
-        /// Its bytes at the assured rate.
+        /// Time that the message's bytes take at the assured rate.
         drain: Nanos,
         /// What the reaction to completions or to the clock may leave idle.
         reaction: Nanos,

@@ -42,7 +42,7 @@ impl Ppb {
         f64::from(self.parts()) / 1e9
     }
 
-    /// One of `shares` equal shares, a thousand-millionth at least.
+    /// One of `shares` equal shares of this proportion, at least 10^-9.
     pub fn share(self, shares: u32) -> Self {
         Self(NonZeroU32::new(self.parts() / shares.max(1)).unwrap_or(NonZeroU32::MIN))
     }
@@ -147,8 +147,9 @@ impl Soft {
         })
     }
 
-    /// The same for one of `stages` stages (a message that misses anywhere may miss its deadline: the ratios add
-    /// up), behind an arrival error of `jitter`.
+    /// What a contract asks of one of `stages` stages behind an arrival error of `jitter`. Each stage gets an
+    /// equal part of the miss ratio: a message that misses anywhere may miss its deadline, so the ratios add
+    /// up.
     #[must_use]
     pub fn at_stage(self, stages: u32, jitter: Nanos) -> Self {
         Self { jitter, mean_over: self.mean_over + jitter, miss_ratio: self.miss_ratio.share(stages), ..self }

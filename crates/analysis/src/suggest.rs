@@ -70,7 +70,8 @@ pub enum Kind {
     Peak,
     /// Frames cut into messages that wait up to half of D for their logical arrival.
     SmoothedHalf,
-    /// The same with three quarters of D: cheaper, and harder on every stage's bound.
+    /// Frames cut into messages that wait up to three quarters of D: cheaper than half of D, and harder on
+    /// every stage's bound.
     SmoothedThreeQuarters,
     /// Little more than the mean rate and a burst that takes any backlog: a large frame waits for its own burst,
     /// so it may be complete long after D.

@@ -168,7 +168,7 @@ impl Rate {
     pub const fn per_second(n: u64) -> Option<Self> {
         if n == 0 || n > 1_000_000_000 { None } else { Some(Self { interval_ns: 1_000_000_000 / n }) }
     }
-    /// One message every `interval`; `None` for zero.
+    /// The rate of one message every `interval`; `None` for an interval of zero.
     pub const fn every(interval: Nanos) -> Option<Self> {
         if interval.0 == 0 { None } else { Some(Self { interval_ns: interval.0 }) }
     }

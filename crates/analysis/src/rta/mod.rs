@@ -63,7 +63,7 @@ impl Task {
         Self { cost, period, deadline, jitter: Nanos::ZERO, segment_max, segment_last }
     }
 
-    /// The same with release jitter.
+    /// This task with release jitter.
     #[must_use]
     pub fn with_jitter(self, jitter: Nanos) -> Self {
         Self { jitter, ..self }

@@ -12,7 +12,7 @@ pub const COMMAND: &str =
 
 /// Names of an entry with the time of presentation in seconds.
 const TIMES: [&str; 3] = ["pts_time", "pkt_pts_time", "best_effort_timestamp_time"];
-/// And with the size in bytes.
+/// Names of an entry with the size in bytes.
 const SIZES: [&str; 2] = ["size", "pkt_size"];
 /// Where `-show_packets` has the time, and how far before the end the size: behind it are the position and flags.
 const TIME_COLUMN: usize = 3;

@@ -141,7 +141,7 @@ impl Edf {
         Some((demand, bound))
     }
 
-    /// The smallest bound that keeps everybody's.
+    /// The smallest bound for a newcomer that keeps the bounds of all channels that are held.
     fn smallest(&mut self, demand: &Demand) -> Result<Nanos, NoBound> {
         let mut assumed = Nanos::ZERO;
         for _ in 0..ROUNDS_MAX {
@@ -154,7 +154,7 @@ impl Edf {
         Err(NoBound::Horizon)
     }
 
-    /// The same where the newcomer blocks others as if its bound were `assumed`.
+    /// The smallest bound for a newcomer that blocks others as if its bound were `assumed`.
     fn smallest_blocking_until(&mut self, demand: &Demand, assumed: Nanos) -> Result<Nanos, NoBound> {
         let newcomer = Newcomer {
             cost: signed(demand.cost).max(1),
@@ -183,7 +183,7 @@ impl Edf {
         Err(NoBound::Horizon)
     }
 
-    /// As far as [`STEPS_MAX`] steps of what is held reach.
+    /// The longest horizon, in nanoseconds: as far as [`STEPS_MAX`] steps of what is held reach.
     fn horizon_max(&self) -> i64 {
         let reach = (STEPS_MAX * 1_000_000_000_000).checked_div(self.step_rate).unwrap_or(u128::MAX);
         reach.min(1 << 60) as i64

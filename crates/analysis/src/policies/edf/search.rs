@@ -20,7 +20,7 @@ pub(super) struct Newcomer {
     pub(super) period: i64,
     /// blocking(t) that it causes by itself at t < d - r.
     pub(super) blocking: i64,
-    /// Its d - r, as assumed: the end of that blocking.
+    /// Assumed d - r of the newcomer, at which the blocking ends.
     pub(super) blocks_until: i64,
 }
 
@@ -131,7 +131,8 @@ impl Search<'_> {
         if t < self.newcomer.blocks_until { held.max(self.newcomer.blocking) } else { held }
     }
 
-    /// The same for one block that lasts until `end`, with `before` due by its begin.
+    /// The smallest d - r that one block allows. The block lasts until `end`, and `before` is the demand that
+    /// is due by its begin.
     fn by_block(&self, index: usize, mut end: i64, before: i64, mut best: i64) -> Result<i64, NoBound> {
         let block = &self.stairs.blocks[index];
         let mut demand = before + block.added;

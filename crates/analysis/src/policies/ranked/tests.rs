@@ -225,7 +225,7 @@ fn what_d_order_holds_edf_would_hold_too() {
     }
 }
 
-/// The same to a stage with its caches and to one that drops them before every decision.
+/// A stage with its caches decides like a stage that drops them before every decision.
 #[test]
 fn caches_change_no_decision() {
     let (mut admitted, mut refused) = (0, 0);

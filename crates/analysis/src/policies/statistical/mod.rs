@@ -51,7 +51,7 @@ pub struct Statistical {
     hard_demands: BTreeMap<StageKey, Demand>,
     soft: BTreeMap<StageKey, (Demand, Nanos)>,
     soft_kinds: BTreeMap<SoftKind, u32>,
-    /// Of all: peaks of hard channels, means of soft ones.
+    /// Share of the stage that all channels use: peak rates of hard channels, mean rates of soft ones.
     used: Share,
 }
 

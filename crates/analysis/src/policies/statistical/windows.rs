@@ -173,7 +173,8 @@ impl<'a> Windows<'a> {
         (share < 1.0).then(|| Nanos((offset / (1.0 - share)) as u64 + 1))
     }
 
-    /// That the soft messages that are due in a window from `from` to `to` long take more than there is.
+    /// Bound on the probability that the soft messages due in a window need more time than the window has
+    /// left. The window is `from` to `to` long.
     fn probability(
         &self,
         (from, to): (Nanos, Nanos),
