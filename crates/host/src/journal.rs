@@ -25,14 +25,14 @@ const WHILE: Nanos = Nanos::from_secs(60);
 /// A line of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// As it should be.
+    /// Reports something that is as it should be.
     Info(String),
-    /// Somebody should look.
+    /// Reports something that somebody should look at.
     Warn(String),
 }
 
 impl Line {
-    /// Writes it.
+    /// Writes the line to the log.
     pub(crate) fn say(self) {
         match self {
             Self::Info(text) => tracing::info!(target: TARGET, "{}", harmless(&text)),
@@ -52,7 +52,7 @@ struct Link {
 #[derive(Default)]
 struct PerUser {
     users: HashMap<UserId, Limiter>,
-    /// Of all who come when there are [`USERS`] already.
+    /// Limiter of all users that come when there are [`USERS`] already.
     others: Option<Limiter>,
 }
 
@@ -69,7 +69,7 @@ impl PerUser {
     }
 }
 
-/// Which lines were said lately.
+/// Limits what the log says about links, channels and stages.
 pub(crate) struct Journal {
     links: Vec<Link>,
     channels: PerUser,
@@ -80,7 +80,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Of a node that has said nothing yet.
+    /// The journal of a node that has said nothing yet.
     pub(crate) fn new(node: &NodeConfig) -> Self {
         let link = |link: &punctual_proto::config::LinkConfig| {
             let neighbour = node.host_name(link.neighbour);

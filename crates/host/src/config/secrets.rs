@@ -52,7 +52,7 @@ pub(super) fn key_in(path: &Path) -> Result<[u8; 32], String> {
     key(&text).map_err(|what| format!("key_file {}: {what}", path.display()))
 }
 
-/// Of a key file that is read; a key has 64.
+/// Bytes of a key file that are read at most; a key has 64.
 const KEY_FILE_BYTES_MAX: u64 = 4_096;
 
 /// A user and a group.

@@ -27,7 +27,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// Of one packet.
+    /// Cost of one packet.
     pub(super) const fn of(packet: &Packet) -> Self {
         Self { bytes: packet.bytes.len() as u64 + ENTRY_BYTES, descriptors: packet.descriptors.len() as u64 }
     }
@@ -52,12 +52,12 @@ struct Entry {
 pub(super) struct Backlog {
     file: Option<OwnedFd>,
     entries: VecDeque<Entry>,
-    /// Where the first one lies, and where the next one will.
+    /// Place of the first packet in the file, and where the next one will be written.
     begin: u64,
     end: u64,
-    /// Pages up to here were given back.
+    /// Place in the file up to which pages were given back.
     freed: u64,
-    /// Of all packets.
+    /// Descriptors of all packets.
     descriptors: u64,
 }
 

@@ -47,10 +47,10 @@ impl<H: Host> Service<H> {
         Ok(())
     }
 
-    /// Handles the next event that waits; `false` where there was none.
+    /// Handles the next event that waits. Returns `false` if there is none.
     ///
     /// # Errors
-    /// As [`Self::handle_events`].
+    /// See [`Self::handle_events`].
     pub fn handle_next_event(&mut self) -> Result<bool, HostGone> {
         let Some(event) = self.host.try_next_event()? else { return Ok(false) };
         self.charge_nobody();

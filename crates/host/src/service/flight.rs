@@ -20,7 +20,8 @@ use super::connection::Connection;
 pub(super) struct Flight {
     /// Bytes of all packets.
     sent: u64,
-    /// Of packets with descriptors that are not read for all that is known: where they begin in that, and how many they have.
+    /// Packets with descriptors that may not be read yet: the place of each in the bytes that were sent, and
+    /// the number of its descriptors.
     aloft: VecDeque<(u64, u64)>,
 }
 

@@ -23,7 +23,7 @@ pub struct HostGone;
 
 /// A running engine whose node uses this crate's rings.
 pub trait Host {
-    /// Its buffers.
+    /// Types of the host's buffers.
     type Memory: Memory<Outbox = OutboxReader, Inbox = InboxWriter> + 'static;
 
     /// How a thread was scheduled.

@@ -54,7 +54,7 @@ impl Leaving {
         self.0.iter().any(|(other, _)| *other == account)
     }
 
-    /// Of whose turn it is.
+    /// Takes the next things to end, with the user whose turn it is.
     fn slice(&mut self) -> Option<(UserId, Vec<Left>)> {
         let (account, mut waiting) = self.0.pop_front()?;
         let most = if holds(Defence::SlicedEnds) { SLICE } else { usize::MAX };

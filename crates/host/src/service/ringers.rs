@@ -55,14 +55,14 @@ impl Ringers {
         Ok(if is_privileged(user) { RingPath::Direct } else { RingPath::Ringer(ringer.bells()) })
     }
 
-    /// A ring of the user takes so much more.
+    /// Notes that a ring of the user takes `bytes` more.
     pub fn grew(&mut self, user: UserId, bytes: u64) {
         if let Some((_, held)) = self.users.get_mut(&user) {
             *held += bytes;
         }
     }
 
-    /// So much of the user's memory is gone. With the last of it its ringer ends.
+    /// Notes that `bytes` of the user's memory are gone. The ringer ends with the last of them.
     pub fn freed(&mut self, user: UserId, bytes: u64) {
         if let Some((_, held)) = self.users.get_mut(&user) {
             *held = held.saturating_sub(bytes);

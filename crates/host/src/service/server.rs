@@ -67,7 +67,7 @@ pub struct Server<H: Host> {
     sessions: BTreeMap<ClientId, Session>,
     /// Refused connections that have not read why.
     lobby: Lobby,
-    /// Those that were cut and have not read what was sent with descriptors.
+    /// Connections that were cut and have not read what was sent with descriptors.
     departed: VecDeque<Departed>,
     /// When to look which descriptors have been read.
     look_at: Option<Instant>,
@@ -94,12 +94,12 @@ struct Ready {
     read: Vec<ClientId>,
     hung_up: Vec<ClientId>,
     write: Vec<ClientId>,
-    /// Which of those in the lobby are gone.
+    /// For each connection in the lobby, whether it is gone.
     left: Vec<bool>,
 }
 
 impl<H: Host> Server<H> {
-    /// Around a running engine; `listening` is a non-blocking socket that programs connect to.
+    /// Creates the server of a running engine; `listening` is a non-blocking socket that programs connect to.
     ///
     /// # Errors
     /// Where the engine has stopped or descriptors run out.

@@ -125,7 +125,7 @@ mod tests {
         free.count() as u64
     }
 
-    /// As many places as `asker` gets from others.
+    /// Number of places that `asker` gets from others.
     fn claim(waiting: &mut Waiting, asker: &Asker, givers: &[&Asker], first: u64) -> usize {
         let claims = (first..).take_while(|channel| {
             let Place::Of(given) = waiting.place(ANN, asker) else { return false };

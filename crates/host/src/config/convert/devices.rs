@@ -86,7 +86,7 @@ pub(super) const fn kernel_traffic(beside: Beside) -> KernelTraffic {
     }
 }
 
-/// One link's device, as far as the file tells it.
+/// The device of one link, as far as the file describes it.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     table: &'a LinkTable,

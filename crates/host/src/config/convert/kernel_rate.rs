@@ -19,8 +19,8 @@ const BURST_BYTES_MIN: u64 = 2 * PACKET_BYTES;
 /// Where the rate follows admission, so many of them.
 const BURST_FOLLOWING_BYTES_MIN: u64 = FOLLOWING_UNITS as u64 * PACKET_BYTES;
 const PACKET_BYTES: u64 = 1_542;
-/// The most that is left to the kernel, of the rate as it is configured and of what the link drains: at more, ours would be
-/// paced at next to nothing.
+/// Largest part of the configured rate, and of what the link drains, that is left to the kernel. With more,
+/// our packets would be paced at next to nothing.
 const SHARE_MAX: Ppm = Ppm(950_000);
 /// Larger ones last so long at the kernel's rate: timers are not exact.
 const BURST: Nanos = Nanos::from_millis(1);
@@ -28,13 +28,14 @@ const BURST: Nanos = Nanos::from_millis(1);
 /// A bound on kernel traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct KernelRate {
-    /// Bits of the wire a second.
+    /// Rate in bits on the wire a second.
     pub rate_bps: u64,
-    /// Bytes of the wire.
+    /// Burst in bytes on the wire.
     pub burst_bytes: u32,
-    /// The same in the link's time.
+    /// The bound as interference: what kernel traffic takes of the link's time.
     pub interference: Interference,
-    /// Where it follows admission: up to this part of what the link drains, and that in bits a second.
+    /// If the rate follows admission: the largest part of what the link drains, and that part in bits a
+    /// second.
     pub follows: Option<(Ppm, u64)>,
 }
 

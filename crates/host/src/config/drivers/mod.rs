@@ -34,7 +34,7 @@ impl Driver {
     /// What costs least and needs no device: profiles show it beside the driver that was asked for.
     pub const BASE: Self = Self::MEMORY;
 
-    /// Those that come with Punctual and that a configuration can name.
+    /// Drivers that come with Punctual and that a configuration can name.
     pub const ALL: [Self; 3] = [Self::UDP, Self::XDP, Self::MEMORY];
 
     /// A driver of the program's own. Its name must be none of [`Driver::ALL`].

@@ -24,7 +24,8 @@ const DEPARTED_LOOKS: usize = 64;
 const FAREWELL: Duration = Duration::from_millis(200);
 
 impl<H: Host> Server<H> {
-    /// Which descriptors have been read meanwhile; of connections that were cut, some at a time.
+    /// Gives back descriptors that programs have read meanwhile. Of the connections that were cut, it looks
+    /// at some at a time.
     pub(super) fn look_aloft(&mut self) {
         let clients: Vec<ClientId> = self.sessions.keys().copied().collect();
         clients.into_iter().for_each(|client| self.look(client));
@@ -44,7 +45,7 @@ impl<H: Host> Server<H> {
         self.look_at = (!is_over).then(|| Instant::now() + LOOK);
     }
 
-    /// Which descriptors this client has read meanwhile.
+    /// Gives back descriptors that this client has read meanwhile.
     pub(super) fn look(&mut self, client: ClientId) {
         let Some(session) = self.sessions.get_mut(&client) else { return };
         let landed = session.flight.look(&session.socket);
@@ -53,7 +54,7 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// Into the client's socket; `WouldBlock` also where it is not its user's turn.
+    /// Sends `packet` to the client's socket; `WouldBlock` also if it is not its user's turn.
     fn put(&mut self, client: ClientId, packet: &Packet) -> io::Result<()> {
         let Some(account) = self.service.account_of(client) else { return Ok(()) };
         let Some(session) = self.sessions.get_mut(&client) else { return Ok(()) };
@@ -141,7 +142,8 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// The same; one that fails, or is at its end, is cut.
+    /// Sends what waits for the client, as [`Self::drain`] does. Cuts the connection if that fails or if it
+    /// is at its end.
     pub(super) fn flush(&mut self, client: ClientId) {
         let Some(before) = self.sessions.get(&client).map(|session| session.unread.cost()) else { return };
         let goes_on = self.drain(client);

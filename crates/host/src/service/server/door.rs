@@ -92,7 +92,7 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// None are accepted for a while.
+    /// Accepts no connections for a while.
     fn pause(&mut self) -> bool {
         self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE);
         false

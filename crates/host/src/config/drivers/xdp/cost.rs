@@ -89,7 +89,7 @@ fn measure() -> io::Result<Cost> {
     Ok(Cost { without: tcp(&a, &b)?, native: with(AttachMode::Native)?, generic: with(AttachMode::Generic)? })
 }
 
-/// One stream from `a` to `b`, in Mbit/s of payload.
+/// Rate of one TCP stream from `a` to `b`, in Mbit/s of payload.
 fn tcp(a: &Namespace, b: &Namespace) -> io::Result<u64> {
     let listener = b.within(|| TcpListener::bind((RECEIVE, 0)))?;
     let to = listener.local_addr()?;

@@ -63,7 +63,7 @@ fn capabilities() -> CapabilitySet {
     CapabilitySet::from_bits_retain(bits.unwrap_or(0))
 }
 
-/// Of `needed`, what is not in `held`.
+/// Names of the capabilities that are `needed` and not `held`.
 fn missing(needed: CapabilitySet, held: CapabilitySet) -> Vec<String> {
     needed.difference(held).iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
 }

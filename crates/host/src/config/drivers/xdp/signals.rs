@@ -31,8 +31,9 @@ pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<
     })
 }
 
-/// The same for packets that the neighbour has not sealed: its first ones in a life, or somebody else's under its
-/// address. So few that the processor's own budget carries them beside what the neighbour sends.
+/// Bucket for packets that the neighbour has not sealed: its first ones in a life, or those that somebody
+/// else sends under its address. It lets so few in that the processor's own budget carries them beside what
+/// the neighbour sends.
 pub(super) fn strangers_bound(signalling: &SignallingConfig) -> Option<Rate> {
     let packets_per_second = (signalling.packets_per_second / STRANGERS_PART).max(1);
     Some(Rate { packets_per_second, burst_packets: HEAP_PACKETS as u32 })
