@@ -62,8 +62,9 @@ impl Opened {
 
 /// The sending end of a guaranteed channel or of a best-effort flow. Dropping it closes it.
 ///
-/// Its descriptor ([`AsFd`]) is for `poll`/`epoll`: it is *readable* (`POLLIN`) while the queue has room or the
-/// channel has ended, level-triggered. It is a bell, not the data: never read from it.
+/// The channel's descriptor ([`AsFd`]) is for `poll`/`epoll`: it is *readable* (`POLLIN`) while the queue has
+/// room or the channel has ended, level-triggered. It only signals this and carries no data: never read from
+/// it.
 pub struct Channel {
     connection: Arc<Connection>,
     events: Arc<ChannelEvents>,

@@ -151,7 +151,7 @@ pub enum OpenError {
     /// The network or the receiver said no.
     #[error("refused{}", describe(refusal, wanted))]
     Refused {
-        /// Which hop, why, and what it could offer instead.
+        /// The hop that refused, its reason, and what it could offer instead.
         refusal: ChannelRefusal,
         /// What was asked for.
         wanted: Box<Contract>,
@@ -242,7 +242,7 @@ pub enum SendError {
     /// Longer than the contract.
     #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
     TooLong {
-        /// Its length.
+        /// Length of the message in bytes.
         bytes: usize,
         /// What the contract allows.
         bytes_max: u32,
@@ -264,7 +264,7 @@ pub enum SendError {
 /// A message that was not received.
 #[derive(Debug, Error)]
 pub enum RecvError {
-    /// None waits; the receiver's descriptor becomes readable when one does.
+    /// No message waits. The receiver's descriptor becomes readable when one does.
     #[error("no message waits")]
     WouldBlock,
     /// The receive timeout passed.

@@ -96,7 +96,7 @@ impl Lead {
     /// Hands `read` the next message where it is; does the engine's work until there is one.
     ///
     /// # Errors
-    /// As [`Receiver::recv_in_place`].
+    /// See [`Receiver::recv_in_place`].
     pub fn recv_in_place<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Result<R, RecvError> {
         self.come_back();
         if self.engine.is_none() {
@@ -120,7 +120,7 @@ impl Lead {
     /// while the queue is full. A channel of another endsystem is sent to as by [`Channel::send`], without waiting.
     ///
     /// # Errors
-    /// As [`Channel::send`].
+    /// See [`Channel::send`].
     pub fn send(&mut self, channel: &mut Channel, message: &[u8]) -> Result<(), SendError> {
         self.come_back();
         if self.engine.is_none() || !channel.is_of(&self.receiver.connection().shared) {

@@ -170,7 +170,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Its name.
+    /// Name of the listener.
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
@@ -190,7 +190,7 @@ impl Listener {
     /// The next channel that was opened to it, if there is one.
     ///
     /// # Errors
-    /// As [`Listener::accept`].
+    /// See [`Listener::accept`].
     pub fn try_accept(&self) -> Result<Option<Receiver>, Error> {
         self.accept_timeout(Duration::ZERO)
     }
@@ -198,7 +198,7 @@ impl Listener {
     /// The next channel that was opened to it; `None` where none came in time.
     ///
     /// # Errors
-    /// As [`Listener::accept`].
+    /// See [`Listener::accept`].
     pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<Receiver>, Error> {
         let until = Instant::now().checked_add(timeout);
         let accepted = self.queue.wait(until, |waiting| waiting.accepted.pop_front())?;

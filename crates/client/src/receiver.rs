@@ -22,8 +22,9 @@ use crate::state::{ChannelState, Evidence};
 
 /// The receiving end of a guaranteed channel or of best-effort flows. Dropping it closes it.
 ///
-/// Its descriptor ([`AsFd`]) is for `poll`/`epoll`: it is readable (`POLLIN`) while a message waits or the
-/// channel has ended, level-triggered. It is a bell, not the data: never read from it.
+/// The receiver's descriptor ([`AsFd`]) is for `poll`/`epoll`: it is readable (`POLLIN`) while a message
+/// waits or the channel has ended, level-triggered. It only signals this and carries no data: never read from
+/// it.
 pub struct Receiver {
     end: End,
     request: Option<IncomingRequest>,
@@ -88,7 +89,8 @@ impl Receiver {
         self.try_recv(buffer)
     }
 
-    /// As [`Receiver::recv`], waiting at most `timeout` whatever the receive timeout.
+    /// Copies the next message into `buffer`, as [`Receiver::recv`] does. It waits at most `timeout`,
+    /// whatever the receive timeout.
     ///
     /// # Errors
     /// See [`RecvError`].
@@ -131,10 +133,10 @@ impl Receiver {
         self.try_recv_in_place(read)
     }
 
-    /// As [`Receiver::recv_in_place`], if a message waits.
+    /// Hands `read` the next message in place, as [`Receiver::recv_in_place`] does, if a message waits.
     ///
     /// # Errors
-    /// [`RecvError::WouldBlock`] where none does.
+    /// [`RecvError::WouldBlock`] if none does.
     pub fn try_recv_in_place<R>(
         &mut self,
         read: impl FnOnce(&[u8], &MessageInfo) -> R,

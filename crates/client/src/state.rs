@@ -57,7 +57,7 @@ struct Said {
 /// Where a channel's state is read.
 pub(crate) struct Evidence {
     counters: CountersReader,
-    /// None before the first question.
+    /// The last status that was asked for; `None` before the first question.
     said: Mutex<Option<Box<Said>>>,
 }
 

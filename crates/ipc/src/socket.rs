@@ -173,11 +173,11 @@ pub fn send(socket: impl AsFd, packet: &Packet, flags: SendFlags) -> io::Result<
     }
 }
 
-/// As [`receive`], without room for descriptors: none is taken, and a packet that came with some is refused. (The kernel
-/// lets go of them then, on this thread: see [`refuse_descriptors`].)
+/// Does what [`receive`] does without room for descriptors: it takes none, and refuses a packet that came
+/// with some. (The kernel then releases them on this thread: see [`refuse_descriptors`].)
 ///
 /// # Errors
-/// As [`receive`].
+/// See [`receive`].
 pub fn receive_bare(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Option<Packet>> {
     let mut none = RecvAncillaryBuffer::default();
     let got = loop {

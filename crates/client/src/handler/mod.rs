@@ -38,7 +38,7 @@ impl Reply<'_> {
     /// endsystem is served as soon as the handler returns, without a wake-up.
     ///
     /// # Errors
-    /// As [`Channel::try_send`].
+    /// See [`Channel::try_send`].
     pub fn send(&mut self, channel: &mut Channel, message: &[u8]) -> Result<(), SendError> {
         match self.engine_of {
             Some((shared, begun)) if channel.is_of(shared) => {

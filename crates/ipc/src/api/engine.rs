@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct EngineStatus {
     /// The processor has no real-time class: nothing is guaranteed.
     pub best_effort_host: bool,
-    /// Its class.
+    /// Scheduling class of the processor's thread.
     pub class: ClassStatus,
     /// Times at which the kernel gave it no larger runtime: channels were refused or closed for it.
     pub runtimes_refused: u64,
@@ -78,7 +78,7 @@ pub struct ProfileStatus {
     pub file: Option<PathBuf>,
     /// When it was measured.
     pub measured: Option<String>,
-    /// One line for people.
+    /// Summary of the profile in one line, for people.
     pub summary: String,
     /// Packets that a handler finishes before it yields: as configured, or as many as fit.
     pub quantum_packets: u32,
@@ -126,19 +126,19 @@ pub struct DriverStatus {
 /// Packets that a driver dropped before they took a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverDrops {
-    /// Beyond what a token bucket lets through.
+    /// Packets beyond what a token bucket lets through.
     pub policed: u64,
-    /// No packets of ours.
+    /// Packets that are not Punctual's.
     pub malformed: u64,
-    /// Of no channel here.
+    /// Packets of a path that no channel here has.
     pub unknown: u64,
-    /// With another cookie than their channel's.
+    /// Packets with another cookie than their channel's.
     pub wrong_cookie: u64,
-    /// All buffers of their class were taken.
+    /// Packets that came while all buffers of their class were in use.
     pub no_buffer: u64,
-    /// Of a channel whose time is over.
+    /// Packets of a channel whose time is over.
     pub expired: u64,
-    /// Seen before.
+    /// Packets that were seen before.
     pub replayed: u64,
 }
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Descriptors that a daemon needs beside what users and links take, on the safe side: it has some 30, and keeps up to 32
 /// connections that were refused until they have read why.
 const DESCRIPTORS_OWN: u64 = 128;
-/// Of a link, on the safe side: one over `xdp` has three for each queue, and a dozen for its device and classifier.
+/// Descriptors that one link takes, on the safe side: a link over `xdp` has three for each queue, and a dozen
+/// for its device and classifier.
 const DESCRIPTORS_PER_LINK: u64 = 64;
 
 /// What quotas count.
@@ -20,7 +21,8 @@ pub enum Resource {
     Clients,
     /// Listeners.
     Listeners,
-    /// Those of all users together; the rest of what a host has is kept for root and the daemon's own user.
+    /// Listeners of all users together. The rest of what a host has is kept for root and the daemon's own
+    /// user.
     AllListeners,
     /// Ends of channels and best-effort flows.
     Channels,
@@ -131,7 +133,7 @@ pub struct UserStatus {
     pub listeners: u64,
     /// Ends of channels and best-effort flows.
     pub channels: u64,
-    /// As in [`Quotas`].
+    /// Bytes of message rings, as [`Quotas`] counts them.
     pub buffer_bytes: u64,
     /// Bytes of answers and news that its programs have not read, beside what their sockets hold.
     pub unread_bytes: u64,

@@ -29,7 +29,7 @@ pub enum Request {
     },
     /// Gives it back; open channels stay (rtcUnRegisterPort).
     Unlisten {
-        /// Which.
+        /// Handle of the listener.
         listener: ListenerId,
     },
     /// Opens a channel (rtcCreateConnection). Answered when the network has.
@@ -59,14 +59,14 @@ pub enum Request {
     },
     /// Says no to a receiver's request.
     RefuseAsk {
-        /// Which.
+        /// Token of the request, from [`Push::Requested`].
         token: u64,
         /// Why.
         why: String,
     },
     /// Says yes to [`Push::Incoming`].
     Consent {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
         /// How long the program may take no message without losing one; `None`: what the daemon gives unasked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,31 +74,31 @@ pub enum Request {
     },
     /// Says no to [`Push::Incoming`].
     Refuse {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
         /// Why.
         why: String,
     },
     /// Ends a channel (rtcDestroyConnection).
     Close {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
     },
     /// Gives a thread of this client, which takes the messages of a channel, the priority of that channel.
     CoSchedule {
-        /// Which channel; it ends here.
+        /// Handle of the channel, which must end here.
         channel: ChannelId,
-        /// The thread's id, as the kernel has it.
+        /// Thread id that the kernel uses for the thread.
         thread: u32,
     },
     /// The client has mapped and sealed what it writes of a channel's ring. Before this the daemon does not look at it.
     Attached {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
     },
     /// From now on a channel that ends here gives a message only when the one before is taken.
     Alternate {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
     },
     /// A flow without promises (rdata_send).
@@ -117,7 +117,7 @@ pub enum Request {
     },
     /// Whether the host's directory has another host.
     Resolve {
-        /// Which.
+        /// Name of the host to find.
         host: Name,
     },
     /// Measures what a link drains towards its neighbour; for root and the daemon's own user. Answered when it is done.
@@ -139,7 +139,7 @@ pub enum Request {
     },
     /// State of one channel (rtcGetParameter).
     Channel {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
     },
 }

@@ -29,9 +29,10 @@ use crate::wake::{self, Alarm, Answered, Bell, BellHandle, RingPath};
 
 pub use reader::InboxReader;
 
-/// Of the daemon's own memory, for each slot: its place in the list of free ones, and which slot was published at a position.
+/// Bytes of the daemon's own memory for each slot: its place in the list of free slots, and the slot that was
+/// published at a position.
 pub(super) const OWN_BYTES_PER_SLOT: u64 = 2 * size_of::<u32>() as u64;
-/// And one that waits for its turn.
+/// Bytes of the daemon's own memory for each message that waits for its turn.
 pub(super) const TURN_BYTES: u64 = size_of::<Turn>() as u64;
 /// Slots that the application has freed which one call takes back.
 const COLLECTED_AT_ONCE: u64 = 64;
@@ -99,7 +100,7 @@ pub type Upcall = Box<dyn FnMut(&[u8], &MessageInfo) -> bool + Send>;
 pub struct InboxWriter {
     shared: Arc<SharedInbox>,
     answered: Answered,
-    /// Which slot was published at a position.
+    /// Number of the slot that was published at each position.
     published: Box<[u32]>,
     produced: u64,
     consumed: u64,
@@ -108,7 +109,7 @@ pub struct InboxWriter {
     /// Complete messages that wait until the one before is taken; `None` unless the ring alternates. Their slots are
     /// the ring's, so that it never holds more than they are.
     turns: Option<VecDeque<Turn>>,
-    /// Of the messages that were promised.
+    /// Latencies of the messages that were promised.
     latencies: Latencies,
     counters: CountersWriter,
 }

@@ -31,7 +31,7 @@ const SLOT_HEADER_BYTES: usize = LINE_BYTES;
 const SENT_AT: usize = 8;
 /// Positions that are made free by one call at most.
 const FREED_AT_ONCE: u32 = 64;
-/// Of the daemon's own memory, for each slot: the position that was freed there last.
+/// Bytes of the daemon's own memory for each slot: the position that was freed there last.
 pub(super) const OWN_BYTES_PER_SLOT: u64 = size_of::<AtomicU64>() as u64;
 
 fn slot_offset(shape: RingShape, position: u64) -> usize {

@@ -32,7 +32,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Of a record that is all zero, with so many words beside the turn.
+    /// The writer of a record that is all zero, with this many words besides the turn.
     pub const fn new(at: usize, words: usize) -> Self {
         Self { at, words, turn: 0, version: 0, is_touched: false }
     }

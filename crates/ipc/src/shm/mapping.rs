@@ -90,7 +90,8 @@ impl Mapping {
         Ok(())
     }
 
-    /// As many pages, one of each range from `offset` on, as one pipe takes: at least one.
+    /// Holds as many pages, one of each range from `offset` on, as one pipe takes: at least one. Returns the
+    /// pipe and the number of pages.
     fn hold_some(&self, offset: usize) -> io::Result<(OwnedFd, usize)> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let wanted = (self.len - offset).div_ceil(HUGE_BYTES);

@@ -28,7 +28,7 @@ pub struct Watched(i32);
 pub struct Vigil(OwnedFd);
 
 impl Vigil {
-    /// One that watches nothing.
+    /// A vigil that watches nothing yet.
     ///
     /// # Errors
     /// If descriptors, or such objects (`fs.inotify.max_user_instances`), run out.

@@ -18,7 +18,7 @@ pub struct BellNode<T> {
 }
 
 impl<T> BellNode<T> {
-    /// One that is in no list.
+    /// A node that is in no list.
     pub fn new(bell: T) -> Self {
         Self { bell, is_listed: AtomicBool::new(false), next: AtomicPtr::new(ptr::null_mut()) }
     }

@@ -25,9 +25,9 @@ use rustix::time::{ClockId, clock_gettime};
 use super::line::{BellList, BellNode};
 use super::{Alarm, wait_readable};
 
-/// One part in so many of a CPU is a user's in the real-time class.
+/// Divisor of a CPU: this part of it is a user's in the real-time class.
 const SHARE: i64 = 20;
-/// So much of it at once, in nanoseconds.
+/// Longest time in the real-time class that a user may take at once, in nanoseconds.
 const BURST_NS: i64 = 500_000;
 /// Ringing that took no longer, in nanoseconds, counts as that: the thread's CPU time, which takes a system call, is asked
 /// for only where it took longer (and may have waited for somebody).
@@ -46,19 +46,19 @@ const ROAM_NS: u64 = 10_000_000;
 const NOWHERE: u32 = u32::MAX;
 /// Between two looks at a ring of which the engine still holds a part.
 const LOOK: Duration = Duration::from_millis(10);
-/// Its stack is locked memory.
+/// Bytes of the ringer's stack, which is locked memory.
 const STACK_BYTES: usize = 128 * 1024;
 
 /// How the calling thread is scheduled.
 pub trait Rank: Send {
-    /// Done once, before anything else.
+    /// Prepares the calling thread, once and before anything else.
     ///
     /// # Errors
     /// Why the thread cannot be what it is to be: it ends then.
     fn begin(&mut self) -> io::Result<()>;
-    /// As one whose work others wait for.
+    /// Schedules the thread as one whose work others wait for.
     fn raise(&mut self);
-    /// As any other.
+    /// Schedules the thread as an ordinary one.
     fn lower(&mut self);
     /// Whether it is to stay on the CPU of whoever wants bells rung: one that sleeps soon.
     fn follows(&self) -> bool;
@@ -66,11 +66,11 @@ pub trait Rank: Send {
 
 /// What is left of a ring: dropped here once nobody else holds it.
 pub trait Remains: Send {
-    /// Nobody else holds any of it.
+    /// Whether nobody else holds any part of it.
     fn is_alone(&self) -> bool;
-    /// Of memory, which then counts as the user's no longer.
+    /// Bytes of memory that it holds. They stop counting as the user's when it is dropped.
     fn bytes(&self) -> u64;
-    /// That are closed with it, likewise.
+    /// Descriptors that are closed with it. They stop counting as the user's, too.
     fn descriptors(&self) -> u64;
 }
 
@@ -84,7 +84,7 @@ pub struct Bells {
     /// Where and when, by the monotonic clock, the thread was woken last.
     woken_on: AtomicU32,
     woken_at_ns: AtomicU64,
-    /// Of remains that are gone.
+    /// Bytes of memory of remains that are gone.
     freed_bytes: AtomicU64,
     freed_descriptors: AtomicU64,
 }
@@ -379,7 +379,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// So much was spent until `now_ns`.
+    /// Notes that `spent_ns` was spent until `now_ns`.
     fn spend(&mut self, spent_ns: u64, now_ns: u64) {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let earned = signed(now_ns.saturating_sub(self.at_ns)) / SHARE;
@@ -387,7 +387,7 @@ impl Budget {
         self.at_ns = now_ns;
     }
 
-    /// It is used up.
+    /// Punishes a user whose budget is used up.
     fn punish(&mut self) {
         if self.at_ns.saturating_sub(self.struck_at_ns) > FORGIVEN_NS {
             self.strikes = 0;

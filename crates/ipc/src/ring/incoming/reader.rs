@@ -95,7 +95,8 @@ impl InboxReader {
         self.take_if(|_| true, read)
     }
 
-    /// As [`InboxReader::take`], if `wanted` says so; else the message stays.
+    /// Does what [`InboxReader::take`] does if `wanted` accepts the message. Otherwise the message stays in
+    /// the ring.
     pub fn take_if<R>(
         &mut self,
         wanted: impl FnOnce(&MessageInfo) -> bool,
