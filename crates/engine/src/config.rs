@@ -11,7 +11,7 @@ use punctual_proto::config::NodeConfig;
 pub struct EngineConfig {
     /// The host.
     pub node: NodeConfig,
-    /// Its links, in the order of `node.links`.
+    /// Links of the host, in the order of `node.links`.
     pub links: Vec<Box<dyn Link>>,
     /// What the processor needs of the system.
     pub real_time: RealTime,

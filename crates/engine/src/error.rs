@@ -26,7 +26,7 @@ pub enum EngineError {
     /// A driver carries less than its link is configured for.
     #[error("link \"{name}\" is configured for packets of {configured} B, its driver carries {given} B")]
     PacketBytes {
-        /// Which.
+        /// Name of the link.
         name: String,
         /// In the configuration.
         configured: usize,

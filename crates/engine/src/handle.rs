@@ -51,7 +51,7 @@ pub enum WatchError {
     Os(#[from] io::Error),
 }
 
-/// One host at work.
+/// Runs one host: a processor thread with its node and its links.
 pub struct Engine;
 
 impl Engine {
@@ -171,12 +171,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.ask(move |processor, now| request(processor.node_mut(), now))
     }
 
-    /// As [`Self::call`], behind messages: it is done when no handler waits for the processor, one such request in a turn
-    /// of the loop; where handlers always wait, one in 64 turns (some 3 ms). What one takes all others wait for: it must
-    /// be short all the same.
+    /// Runs `request` on the processor's thread behind messages and returns its answer. It is done when no
+    /// handler waits for the processor, one such request in a turn of the loop. If handlers always wait, one
+    /// is done in 64 turns (some 3 ms). Everything else waits while it runs, so it must be short all the
+    /// same.
     ///
     /// # Errors
-    /// As [`Self::call`].
+    /// See [`Self::call`].
     pub fn call_in_background<R, F>(&self, request: F) -> Result<R, CallError>
     where
         R: Send + 'static,
@@ -227,7 +228,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// What the links run on and have counted, in their order.
     ///
     /// # Errors
-    /// As [`EngineHandle::call`].
+    /// See [`EngineHandle::call`].
     pub fn link_reports(&self) -> Result<Vec<LinkReport>, CallError> {
         self.ask(|processor, _| processor.link_reports())
     }

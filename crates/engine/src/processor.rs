@@ -94,7 +94,7 @@ struct Pace {
     turn_begun: Option<Instant>,
 }
 
-/// Which thread drives.
+/// The thread that drives the processor, and the next one to do so.
 struct Leading<O: Outbox, I: Inbox> {
     /// Who is to lead next.
     successor: Option<lead::Successor<O, I>>,
@@ -214,8 +214,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         })
     }
 
-    /// One turn, and the sleep until the next one, `rest_until` at the latest; the time, or how it ended. `is_done` is
-    /// asked between the two: who waits for something that the turn has brought does not sleep.
+    /// Does one turn, and sleeps until the next one, `rest_until` at the latest. Returns the time, or how the
+    /// processor ended. `is_done` is asked between the two, so that whoever waits for something that the turn
+    /// has brought does not sleep.
     fn step(
         &mut self,
         started: Instant,

@@ -93,7 +93,7 @@ impl Counters {
     }
 }
 
-/// One number with one writer.
+/// A number that only one thread writes.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 

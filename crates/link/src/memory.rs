@@ -33,7 +33,7 @@ impl Default for MemoryOptions {
     }
 }
 
-/// One end of a pair.
+/// One end of a pair of links in memory.
 pub struct MemoryLink {
     out: Ends<Producer>,
     input: Ends<Consumer>,

@@ -21,7 +21,7 @@ pub enum ToolError {
     Failed {
         /// What was run.
         command: String,
-        /// Its last words.
+        /// What the program said last.
         why: String,
     },
     /// It could not be run or fed.

@@ -13,7 +13,7 @@ use super::attributes::{Attributes, SELF, set_attributes};
 /// A processor that spins so long never sleeps in effect: RT throttling counts within a second.
 const SPIN_BOUNDED: Nanos = Nanos::from_millis(100);
 
-/// Of the admitted utilisation: what costs that nobody has measured may take beside it.
+/// Part of the admitted utilisation that costs which nobody has measured may take in addition to it.
 const RUNTIME_MARGIN: Ppm = Ppm(50_000);
 /// An idle node's share: HELLOs, requests, wake-ups; one slice of work in a period of a millisecond is half of it.
 const RUNTIME_MIN: Ppm = Ppm(100_000);
@@ -105,7 +105,7 @@ pub enum SchedulingClass {
     },
     /// `SCHED_DEADLINE`, with the runtime that admission has given away.
     Deadline {
-        /// Of its runtime; also its deadline.
+        /// Period of the runtime, and its deadline.
         period: Nanos,
     },
     /// An ordinary thread: nothing is guaranteed, and whoever runs so says so.
@@ -115,7 +115,7 @@ pub enum SchedulingClass {
 /// What the processor thread needs of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealTime {
-    /// Its class.
+    /// Scheduling class of the thread.
     pub class: SchedulingClass,
     /// The CPU that it is pinned to.
     pub cpu: Option<u32>,
@@ -298,14 +298,14 @@ pub struct TimerSlack(libc::c_ulong);
 impl TimerSlack {
     const LEAST: Self = Self(1);
 
-    /// As it is.
+    /// Reads the slack of the calling thread.
     pub fn read() -> Self {
         // SAFETY: PR_GET_TIMERSLACK takes nothing and touches no memory. It cannot fail.
         let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
         Self(libc::c_ulong::from(slack.unsigned_abs()))
     }
 
-    /// From now on.
+    /// Sets the slack of the calling thread from now on.
     pub fn set(self) {
         // SAFETY: PR_SET_TIMERSLACK takes one number and touches no memory. It cannot fail.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.0) };

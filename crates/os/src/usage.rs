@@ -15,10 +15,10 @@ pub struct ThreadUsage {
 }
 
 impl ThreadUsage {
-    /// Until now. Two system calls, about 0.5 us.
+    /// Reads what the calling thread has used until now. This takes two system calls, about 0.5 us.
     ///
     /// # Errors
-    /// None that Linux names for these arguments.
+    /// Linux names no error for these arguments.
     pub fn of_this_thread() -> io::Result<Self> {
         // SAFETY: plain numbers, for which all zeroes is valid.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -57,7 +57,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// One that watches nothing yet.
+    /// A waiter that watches nothing yet.
     ///
     /// # Errors
     /// If the process has too many descriptors.

@@ -36,7 +36,7 @@ impl<O: Outbox, I: Inbox> Mailboxes<O, I> {
     pub const fn commands(&self) -> &CommandQueue<Processor<O, I>> {
         &self.commands
     }
-    /// Of what is done when no message waits for its handler, one in a turn.
+    /// Queue of what is done when no message waits for its handler, one command in a turn.
     pub const fn background(&self) -> &CommandQueue<Processor<O, I>> {
         &self.background
     }

@@ -35,15 +35,16 @@ const ALL_SPACING: Nanos = Nanos::from_micros(250);
 /// Rings of all users together that are heard at once and that no contract allows; one of each user where there are more.
 const AT_ONCE: u32 = 32;
 
-/// Those that are muted for want of a share are heard again together: to wake up for each would take five times as much.
+/// Doorbells that are muted for want of a share are heard again together, at multiples of this span: to wake
+/// up for each of them would take five times as much.
 const TOGETHER: Nanos = Nanos::from_millis(4);
 
 /// How often a doorbell is heard at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Allowance {
-    /// Of its own.
+    /// The doorbell's own allowance; `None`: it has none.
     own: Option<Pace>,
-    /// Whose share has what is beyond that.
+    /// User whose share pays for rings beyond that.
     payer: Option<UserId>,
 }
 
@@ -80,7 +81,7 @@ impl Rest {
         Instant(self.0.0.saturating_sub(early.0))
     }
 
-    /// One was, at this time.
+    /// Notes that one was heard at this time.
     fn take(&mut self, pace: Pace, at: Instant) {
         self.0 = self.0.max(at) + pace.interval;
     }

@@ -1,4 +1,4 @@
-//! One link as the processor drives it: what is ready, what is queued, what is outstanding.
+//! A link as the processor drives it: what is ready, what is queued, what is outstanding.
 //!
 //! A link that fails for good is told in the log, counted, and left alone; the node's HELLOs find the neighbour
 //! dead, and the other links work on.
@@ -75,7 +75,7 @@ impl DrivenLink {
         }
     }
 
-    /// Which link it is.
+    /// Id of the link.
     pub const fn id(&self) -> LinkId {
         self.id
     }
@@ -218,7 +218,7 @@ impl DrivenLink {
         }
     }
 
-    /// As it is where its memory is the driver's, else copied.
+    /// Queues a frame: as it is if its memory is the driver's, or else a copy.
     fn queue_frame(&mut self, port: Port, frame: Frame, wire_bytes: u32) -> Result<(), LinkError> {
         let Err(frame) = self.driver.transmit_frame(port, frame, wire_bytes) else { return Ok(()) };
         let Some(buffer) = self.driver.transmit_buffer() else {

@@ -6,10 +6,11 @@
 
 use punctual_proto::{Instant, Nanos};
 
-/// Between two looks while there is work. A standstill of that length is always seen, a shorter one by chance: what delays
-/// messages again and again is.
+/// Span between two looks while there is work. A standstill of this length is always seen, and a shorter one
+/// by chance; what delays messages is a standstill that happens again and again.
 const SPAN: Nanos = Nanos::from_millis(7);
-/// The same while there is none: some sixty wake-ups a second. A prime number of milliseconds keeps step with nothing.
+/// Span between two looks while there is no work: some sixty wake-ups a second. A prime number of
+/// milliseconds keeps step with nothing.
 const SPAN_QUIET: Nanos = Nanos::from_millis(17);
 
 /// See the module.
@@ -46,7 +47,7 @@ impl Sentry {
         late
     }
 
-    /// The same where somebody else has said already how late it is.
+    /// Sets the next time for a caller who has already said how late the look is.
     pub fn seen(&mut self, at: Instant) {
         if self.due.is_some_and(|due| due <= at) {
             self.set(at);

@@ -15,7 +15,7 @@ const RETRY: Nanos = Nanos::from_micros(50);
 const LATE: Nanos = Nanos::from_millis(1);
 /// Token of the command queue's doorbell; links and channels have theirs below (see `wake_up`).
 pub(super) const COMMANDS: u64 = 1 << 63;
-/// That of the queue whose commands wait for messages.
+/// Token of the doorbell of the queue whose commands wait for messages.
 pub(super) const BACKGROUND: u64 = COMMANDS + 1;
 /// Tokens of channels; their numbers stay below 2^62.
 pub(super) const CHANNELS: u64 = 1 << 62;

@@ -13,7 +13,8 @@ use thiserror::Error;
 use super::machine::Machine;
 use super::summary::Summary;
 
-/// Of the file and of what its costs mean; a profile of another version is measured again. 2: cold starts.
+/// Version of the file and of what its costs mean. A profile of another version is measured again. Version 2
+/// brought cold starts.
 pub const PROFILE_VERSION: u32 = 2;
 /// No cost of one packet or message is longer on a machine that could guarantee anything.
 const COST_NS_MAX: u64 = 10_000_000;
@@ -67,7 +68,7 @@ pub enum ProfileError {
     /// It cannot be read or written.
     #[error("profile {path}: {error}")]
     Io {
-        /// Which.
+        /// Path of the file.
         path: String,
         /// Why.
         error: io::Error,
@@ -75,7 +76,7 @@ pub enum ProfileError {
     /// It is no profile.
     #[error("profile {path}: {what}: measure again with 'punctual profile --output {path}'")]
     Malformed {
-        /// Which.
+        /// Path of the file.
         path: String,
         /// What is wrong in it.
         what: String,
@@ -86,9 +87,9 @@ pub enum ProfileError {
          'punctual profile --output {path}'"
     )]
     Version {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Its version.
+        /// Version of the profile.
         version: i64,
     },
     /// It is of another machine.
@@ -97,7 +98,7 @@ pub enum ProfileError {
          'punctual profile --output {path}', or run without guarantees with profile_mismatch = \"accept\" in [processor]"
     )]
     Foreign {
-        /// Which.
+        /// Path of the file.
         path: String,
         /// What differs.
         what: &'static str,
@@ -219,7 +220,7 @@ impl Profile {
 }
 
 impl Costs {
-    /// As the node wants them, without a margin.
+    /// Costs as the node takes them, without a margin.
     pub fn cpu_costs(&self) -> CpuCosts {
         CpuCosts {
             send_message: Nanos(self.send_message_ns),

@@ -59,7 +59,7 @@ impl CareStatus {
     }
 }
 
-/// One device, looked after. Dropping it puts everything back.
+/// Looks after one device. Dropping it puts everything back.
 #[derive(Debug)]
 pub struct DeviceCare {
     device: Device,
@@ -120,7 +120,7 @@ impl DeviceCare {
     /// Sets up again what is made anew when a device is switched on: NAPI instances and their threads.
     ///
     /// # Errors
-    /// As [`DeviceCare::take`].
+    /// See [`DeviceCare::take`].
     pub fn renew(&mut self) -> Result<(), KernelError> {
         self.run_napi_in_threads()
     }

@@ -84,11 +84,11 @@ impl XdpFeatures {
 /// A device's facts at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its number in this network namespace; a device that is made again gets another.
+    /// Index of the device in this network namespace. A device that is made again gets another.
     pub index: u32,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Its hardware address; `None` where it is no Ethernet device.
+    /// Hardware address of the device; `None` if it is no Ethernet device.
     pub mac: Option<Mac>,
     /// Longest IP packet, in bytes.
     pub mtu: u32,
@@ -105,7 +105,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// By its name, in the network namespace of this thread.
+    /// Looks for a device by its name, in the network namespace of this thread.
     ///
     /// # Errors
     /// If there is none, or the kernel does not answer.
@@ -117,10 +117,10 @@ impl Device {
         Self::get(&Body::new(&[0; HEADER_BYTES]).with_text(IFLA_IFNAME, name), name)
     }
 
-    /// By its number.
+    /// Looks for a device by its index, in the network namespace of this thread.
     ///
     /// # Errors
-    /// As [`Device::named`].
+    /// See [`Device::named`].
     pub fn numbered(index: u32) -> Result<Self, KernelError> {
         let mut header = [0; HEADER_BYTES];
         header[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -176,7 +176,7 @@ impl Device {
         hardware && driver.is_some_and(|driver| !PARAVIRTUAL.contains(&driver))
     }
 
-    /// Its hardware address.
+    /// Hardware address of the device.
     ///
     /// # Errors
     /// If it has none.

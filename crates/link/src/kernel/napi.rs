@@ -57,12 +57,12 @@ pub struct NapiSettings {
     pub gro_flush_timeout_ns: u64,
 }
 
-/// One NAPI instance.
+/// A NAPI instance of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Napi {
-    /// Its number, for the whole kernel.
+    /// Id of the instance, for the whole kernel.
     pub id: u32,
-    /// Its kernel thread, where it has one.
+    /// Id of its kernel thread, if it has one.
     pub thread: Option<u32>,
     /// How it works.
     pub settings: NapiSettings,
@@ -71,7 +71,7 @@ pub struct Napi {
 /// Scheduling class and priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadClass {
-    /// As in `sched_setscheduler`.
+    /// Scheduling policy, with the numbers of `sched_setscheduler`.
     pub policy: i32,
     /// 1 to 99 for real-time classes, else 0.
     pub priority: i32,
@@ -83,7 +83,7 @@ impl ThreadClass {
         Self { policy: libc::SCHED_FIFO, priority: priority as i32 }
     }
 
-    /// Of a thread now.
+    /// Reads the present class of a thread.
     ///
     /// # Errors
     /// If there is no such thread.

@@ -49,7 +49,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Whose hardware address packets to `peer` go to.
+    /// Address whose hardware address packets to `peer` go to.
     pub fn next_hop(&self, peer: IpAddr) -> IpAddr {
         self.gateway.unwrap_or(peer)
     }

@@ -1,5 +1,5 @@
-//! One netlink socket for requests: asks, collects the answers, turns refusals into errors with what the kernel
-//! says about them.
+//! A netlink socket for requests: it asks, collects the answers, and turns refusals into errors with what the
+//! kernel says about them.
 
 use std::io;
 

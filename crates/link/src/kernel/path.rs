@@ -29,13 +29,13 @@ pub struct PathRequest {
 /// The way to a neighbour, ready to be written into headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkPath {
-    /// By which device.
+    /// Device that the path leaves by.
     pub device: Device,
-    /// Whose hardware address `destination` is: the neighbour or a router.
+    /// Address whose hardware address is `destination`: the neighbour or a router.
     pub next_hop: IpAddr,
     /// The device's hardware address.
     pub source: Mac,
-    /// The next hop's; `None`: it has not answered yet.
+    /// The next hop's hardware address; `None`: it has not answered yet.
     pub destination: Option<Mac>,
 }
 
@@ -94,10 +94,11 @@ impl PathRequest {
         Ok(LinkPath { source: device.ethernet()?, device, next_hop, destination })
     }
 
-    /// The path, complete.
+    /// Finds the complete path.
     ///
     /// # Errors
-    /// As [`PathRequest::find`], and where there is no carrier or the neighbour does not answer.
+    /// The errors of [`PathRequest::find`], and an error if there is no carrier or the neighbour does not
+    /// answer.
     pub fn resolve(&self, patience: Duration) -> Result<LinkPath, KernelError> {
         let path = self.find(patience)?;
         match path.destination {

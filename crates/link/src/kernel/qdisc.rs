@@ -81,7 +81,7 @@ pub(super) struct Qdisc {
     pub kind: String,
     pub handle: u32,
     parent: u32,
-    /// As it came, for the way back.
+    /// Options as the kernel sent them, for putting the qdisc back.
     pub options: Vec<u8>,
 }
 
@@ -160,27 +160,29 @@ pub(super) fn install(device: &Device, rate: ShaperRate) -> Result<(), KernelErr
     )
 }
 
-/// The same for all that the device sends: ours first, the kernel's packets behind.
+/// Puts a shaper for everything that the device sends at the root: our packets go first, the kernel's packets
+/// behind.
 ///
 /// # Errors
-/// As [`install`].
+/// See [`install`].
 pub(super) fn install_in_order(device: &Device, rate: ShaperRate) -> Result<(), KernelError> {
     install(device, rate)?;
     classes::install(device, rate, queue_bytes(rate))
 }
 
-/// In the burst of a rate that changes there are so many units: see [`install_following`].
+/// Units in the burst of a rate that changes: see [`install_following`].
 pub const FOLLOWING_UNITS: u32 = 4;
-/// The bucket that cuts is so many times faster than the link.
+/// How many times faster than the link the bucket that cuts is.
 const CUTTER_AMPLE: u64 = 4;
 
-/// A bound on the kernel's packets whose rate can be changed ([`follow`]): a class, in a bucket that only cuts
-/// what is longer than a unit: one of the link's rate would take up to a tenth of it by its timer's lateness. Kernel traffic stays within the burst and the larger rate over a change. The burst has four
-/// units: what the class may send at once, by how much it overdraws, the one that the bucket holds, and what a change gives
-/// (its tokens are time: what was owed at one rate is paid at the other).
+/// Puts a bound on the kernel's packets whose rate can be changed ([`follow`]). It is a class in a bucket
+/// that cuts only what is longer than a unit. (A bucket of the link's rate would take up to a tenth of the
+/// rate by its timer's lateness.) Kernel traffic stays within the burst and the larger rate over a change.
+/// The burst has four units: what the class may send at once, how much it overdraws, the unit that the bucket
+/// holds, and what a change gives (its tokens are time: what was owed at one rate is paid at the other).
 ///
 /// # Errors
-/// As [`install`].
+/// See [`install`].
 pub(super) fn install_following(device: &Device, rate: ShaperRate, link_bps: u64) -> Result<(), KernelError> {
     let packet_bytes = device.mtu + ETHERNET_BYTES + WIRE_EXTRA_BYTES;
     let unit_bytes = rate.burst_bytes / FOLLOWING_UNITS;

@@ -26,7 +26,7 @@ const FIRST_LINE: &str = "punctual device record 1";
 pub(super) struct State {
     /// Number of the device.
     pub device: u32,
-    /// Its name then.
+    /// Name of the device when it was changed.
     pub name: String,
     /// Who changed it.
     pub owner: u32,

@@ -1,8 +1,9 @@
 //! Kernel UDP sockets: needs no privilege, works with every NIC.
 //!
-//! One connected socket for each port, so that the kernel drops what does not come from the configured peer and
-//! a flood of data cannot displace signalling. Batches go through `recvmmsg` and `sendmmsg` with vectors that are
-//! made once; receive times are the kernel's own. An absent peer and lost packets are counted, never fatal.
+//! Each port has a connected socket of its own, so that the kernel drops what does not come from the
+//! configured peer, and a flood of data cannot displace signalling. Batches go through `recvmmsg` and
+//! `sendmmsg` with vectors that are made once; receive times are the kernel's own. An absent peer and lost
+//! packets are counted, never fatal.
 
 mod receive;
 mod socket;

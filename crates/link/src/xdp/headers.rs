@@ -82,9 +82,10 @@ const fn ports(ends: &ClassifierOptions, port: Port) -> (u16, u16) {
 pub(super) struct Headers {
     is_ipv4: bool,
     bytes: usize,
-    /// Of data and of signalling: everything but lengths, checksums and Ethernet addresses.
+    /// Templates of data and of signalling packets: everything except lengths, checksums and Ethernet
+    /// addresses.
     templates: [[u8; HEADER_BYTES_MAX]; 2],
-    /// Of each template: the sum of the IPv4 header's words, or of the IPv6 pseudo-header's and the ports.
+    /// For each template: the sum of the IPv4 header's words, or of the IPv6 pseudo-header's and the ports.
     sums: [u64; 2],
 }
 
@@ -216,7 +217,7 @@ mod tests {
         packet
     }
 
-    /// One's complement sum by the book: word by word, carry by carry.
+    /// One's complement sum as RFC 1071 defines it: word by word, carry by carry.
     fn by_the_book(bytes: &[u8]) -> u16 {
         bytes.chunks(2).fold(0u16, |sum, pair| {
             let word = u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]);

@@ -1,9 +1,9 @@
-//! Which frames of the region the kernel has on behalf of one link, and why.
+//! The frames of the region that the kernel has on behalf of one link, and why it has them.
 //!
-//! An index leaves the pool into this book when it is put into a fill or TX ring, and leaves the book when it comes
-//! back by an RX or completion ring. What the kernel gives back without having it is refused, so a frame has one owner
-//! whatever a ring says. When the book is dropped, after the link's sockets were closed, what it still has goes back
-//! to the pool.
+//! An index leaves the pool and enters this book when it is put into a fill or TX ring. It leaves the book
+//! when it comes back by an RX or completion ring. If the kernel gives back a frame that it does not have, it
+//! is refused, so a frame has one owner whatever a ring says. When the book is dropped, after the link's
+//! sockets were closed, the frames that it still has go back to the pool.
 
 use super::umem::XdpMemory;
 

@@ -96,7 +96,8 @@ impl Receiver {
         count
     }
 
-    /// One descriptor as a frame that begins at our header.
+    /// Takes one descriptor as a frame that begins at our header, with its receive time in ns; `None` if it
+    /// is dropped.
     fn take(
         &self,
         descriptor: &libc::xdp_desc,

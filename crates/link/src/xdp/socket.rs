@@ -1,4 +1,4 @@
-//! One AF_XDP socket: its options, rings, binding, kick and counters, as thin and checked calls.
+//! An AF_XDP socket: its options, rings, binding, kick and counters, as thin and checked calls.
 //!
 //! What belongs to which: the memory and the fill and completion rings belong to the first socket of a (device,
 //! queue); further sockets there are bound to that one and bring only a ring of their own (`queue.rs`).
@@ -26,7 +26,8 @@ pub(super) enum Kick {
     Done,
     /// It took its share of packets, or has no buffer for now.
     Again,
-    /// One packet found the neighbour's or the device's ring full: it is lost, and will be completed all the same.
+    /// A packet found the neighbour's or the device's ring full: it is lost, and will be completed all the
+    /// same.
     Lost,
     /// The completion ring is full.
     NoCompletions,
@@ -48,7 +49,7 @@ pub(super) enum Binding<'a> {
     Joins(BorrowedFd<'a>),
 }
 
-/// Which ring of a socket, with the kernel's number for its size and place.
+/// The rings of a socket, with the kernel's numbers for their size and place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RingKind {
     Rx,

@@ -22,7 +22,7 @@ pub use self::tables::{Call, calls};
 pub enum ThreadKind {
     /// Drives the node and its links, with a heap of its own.
     Processor,
-    /// The same on the C library's heap, which other threads use as well.
+    /// Drives the node and its links on the C library's heap, which other threads use as well.
     ProcessorOnSharedHeap,
     /// Serves programs on the API socket, and ends the host.
     Service,

@@ -113,7 +113,7 @@ fn is_new(kind: Option<ThreadKind>, number: u64) -> bool {
     false
 }
 
-/// One line on standard error, past the log, which may be locked by the very thread.
+/// Writes one line to standard error. It avoids the log, which this very thread may have locked.
 fn tell(kind: Option<ThreadKind>, number: u64) {
     let mut line = Line { bytes: [0; 200], len: 0 };
     let kind = kind.unwrap_or(ThreadKind::Service);

@@ -11,7 +11,7 @@ use super::*;
 use crate::heap::{Allocator, Lease, Sizes};
 use crate::realtime::SchedulingClass;
 
-/// As a daemon's.
+/// The allocator of a daemon.
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 

@@ -91,7 +91,7 @@ struct Heap {
     expected: AtomicUsize,
     /// Less is expected than before: pools may have to go.
     is_to_sweep: AtomicBool,
-    /// Of the thread with the lease alone.
+    /// Pools of the heap. Only the thread with the lease touches them.
     pools: UnsafeCell<Pools>,
 }
 
@@ -236,7 +236,7 @@ impl Noted {
     }
 
     /// # Safety
-    /// As [`Noted::write`], which was called before.
+    /// The requirements of [`Noted::write`], which was called before.
     unsafe fn read(block: NonNull<u8>) -> Layout {
         // SAFETY: as the caller promises; sizes are less than half of the address space, of which nobody has the upper bits.
         unsafe {

@@ -25,12 +25,12 @@ const BLOCK_BYTES_MIN: usize = size_of::<Noted>();
 /// Blocks of up to 4 GiB.
 type Blocks = Tlsf<'static, u32, u16, 27, 16>;
 
-/// At the beginning of its own memory.
+/// A pool of memory. It stands at the beginning of its own memory.
 pub(super) struct Pool {
     blocks: Blocks,
-    /// Of all of it.
+    /// Bytes of the whole pool.
     bytes: usize,
-    /// Counted as [`taken`].
+    /// Bytes that blocks take, counted as [`taken`] counts.
     used_bytes: usize,
     used_blocks: usize,
 }
@@ -76,7 +76,7 @@ impl Owned {
         Ok(Self(pool))
     }
 
-    /// As one number, for [`Owned::from_raw`].
+    /// Returns the pool as one pointer, for [`Owned::from_raw`].
     pub const fn into_raw(self) -> NonNull<u8> {
         self.0.cast()
     }

@@ -36,14 +36,14 @@ type Slot = Option<(Owned, Kind)>;
 pub(super) struct Pools {
     slots: [Slot; POOLS_MAX],
     of: [Account; 2],
-    /// Of blocks that came back, what is still to be done.
+    /// What is still to be done about blocks that came back.
     returned: Taken,
 }
 
-/// Of all pools of a kind.
+/// Sums over all pools of a kind.
 #[derive(Clone, Copy, Debug)]
 struct Account {
-    /// So much is to be ready.
+    /// Bytes that must be ready.
     reserve: usize,
     bytes: usize,
     free: usize,
@@ -121,7 +121,7 @@ impl Pools {
         }
     }
 
-    /// Until the keeper has brought a pool of this kind.
+    /// Waits until the keeper has brought a pool of this kind.
     fn wait(&mut self, heap: &Heap, kind: Kind) -> io::Result<()> {
         loop {
             let seen = heap.desk.brought();
@@ -144,7 +144,7 @@ impl Pools {
     }
 
     /// # Safety
-    /// As [`Pools::deallocate`].
+    /// The requirements of [`Pools::deallocate`].
     unsafe fn put(&mut self, heap: &Heap, block: NonNull<u8>, layout: Layout) {
         let address = block.as_ptr().addr();
         let found = self.slots.iter_mut().enumerate().find_map(|(slot, pool)| {

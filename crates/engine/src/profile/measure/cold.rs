@@ -65,7 +65,7 @@ impl Drop for Others {
     }
 }
 
-/// One message through hosts that were idle.
+/// Sends one message through hosts that were idle, and takes its times.
 pub(super) fn one<R: Rings>(
     chain: &mut Chain<R>,
     rings: &R,

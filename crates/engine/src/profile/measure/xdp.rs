@@ -22,7 +22,7 @@ const SIGNALLING_PORT: u16 = 7_076;
 const FRAME_BYTES: usize = 2_048;
 const PAIRS: u8 = 2;
 
-/// One end of a pair.
+/// One end of a pair of devices.
 #[derive(Clone, Copy)]
 struct End {
     pair: u8,

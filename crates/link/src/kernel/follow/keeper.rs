@@ -30,7 +30,7 @@ pub trait Opener: Send {
     /// Opens a driver on the device, which is there and can carry it.
     ///
     /// # Errors
-    /// As the driver's.
+    /// The errors of the driver.
     fn open(&mut self, device: &Device) -> Result<Box<dyn Link>, LinkError>;
 
     /// What packets carry from now on, those of the driver that is open and of every later one; `None`: the next hop has
@@ -38,7 +38,7 @@ pub trait Opener: Send {
     fn set_addresses(&mut self, source: Mac, destination: Option<Mac>);
 }
 
-/// One link to open and to follow.
+/// A link to open and to follow.
 pub struct Follow {
     /// The way that it goes.
     pub request: PathRequest,
@@ -54,9 +54,9 @@ pub struct Follow {
 #[derive(Debug, Error)]
 #[error("{error}")]
 pub struct FollowError {
-    /// Which; none: none can be.
+    /// Place of the link in the list; `None`: no link can be opened.
     pub link: Option<usize>,
-    /// Why.
+    /// Why it could not be opened.
     pub error: LinkError,
 }
 
@@ -176,7 +176,7 @@ enum Stage {
     Closed,
 }
 
-/// One link, as the keeper sees it.
+/// A link as the keeper sees it.
 struct Kept {
     request: PathRequest,
     options: CareOptions,

@@ -39,7 +39,7 @@ pub struct FollowedLink {
     /// Wire bytes that went to the void.
     void_bytes: u64,
     void_packets: u64,
-    /// Of earlier drivers.
+    /// Counts of the drivers that the link had before.
     statistics: LinkStatistics,
     drops: StreamDrops,
     packet_bytes_max: usize,
