@@ -70,7 +70,7 @@ pub struct RouteConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KernelTraffic {
-    /// Nothing that [`LinkConfig::interference`] does not tell.
+    /// Nothing goes out except what [`LinkConfig::interference`] states.
     #[default]
     Bounded,
     /// Bounded as in [`Self::Bounded`], and the kernel's packets are sent behind all of Punctual's. Best
@@ -85,7 +85,7 @@ pub enum KernelTraffic {
 pub struct LinkConfig {
     /// For people: the interface or what the driver calls it.
     pub name: String,
-    /// Who is at the other end.
+    /// The node at the other end.
     pub neighbour: NodeId,
     /// Measured drain rate.
     pub rate: BitRate,
@@ -104,7 +104,7 @@ pub struct LinkConfig {
     pub overhead_bytes: u32,
     /// Largest packets' worth of bytes that may be handed over and not yet sent.
     pub pipeline_depth: u32,
-    /// What drives the pipeline.
+    /// What drives the pipeline: completions or the clock.
     pub pace: Pacing,
     /// delta: reaction time to a completion or to the clock.
     pub reaction: Nanos,
@@ -122,7 +122,7 @@ pub struct LinkConfig {
     /// ([`crate::node::Node::poll_shaper`]). Admission keeps what `interference` says. No more than its rho: the kernel has
     /// that.
     pub kernel_share_max: Ppm,
-    /// What cannot be given away.
+    /// Share of the link that cannot be given away.
     pub best_effort_share_min: Ppm,
     /// Most of the link's rate that one best-effort flow may take; `Ppm::ONE` is no cap.
     pub best_effort_flow_cap: Ppm,
@@ -161,19 +161,19 @@ pub struct CpuCosts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostSource {
-    /// Somebody wrote them down, or they are the defaults.
+    /// Somebody wrote the costs down, or they are the defaults.
     #[default]
     Configured,
     /// A profile of this machine.
     Measured {
-        /// What was added to what was measured.
+        /// Margin that was added to the measured costs.
         margin: Ppm,
         /// Measured in about a second as the host started, not by `punctual profile`.
         short: bool,
     },
     /// The profile of another machine or version, used since that was asked for: nothing is guaranteed by it.
     Foreign {
-        /// What was added to what was measured.
+        /// Margin that was added to the measured costs.
         margin: Ppm,
     },
 }
@@ -183,15 +183,15 @@ pub enum CostSource {
 pub struct CpuConfig {
     /// Costs that admission charges.
     pub costs: CpuCosts,
-    /// Where they come from.
+    /// Where the costs come from.
     pub costs_from: CostSource,
-    /// It runs without a real-time class: bounds that include this host are no guarantees.
+    /// The host runs without a real-time class: bounds that include it are no guarantees.
     pub best_effort_host: bool,
     /// r: longest time from an arrival to the processor's looking at it.
     pub release_latency: Nanos,
     /// Most of the CPU that all real-time work may take.
     pub utilisation_max: Ppm,
-    /// What cannot be given away.
+    /// Share of the CPU that cannot be given away.
     pub best_effort_share_min: Ppm,
     /// Driver work, timers, signalling: not ordered by us.
     pub interference: Interference,
@@ -262,9 +262,9 @@ impl CpuConfig {
 pub struct SignallingConfig {
     /// Authenticates signalling within the domain (keyed BLAKE3).
     pub domain_key: [u8; 32],
-    /// A reservation that is not refreshed for so long is freed.
+    /// A reservation that is not refreshed for this long is freed.
     pub lease: Nanos,
-    /// Between HELLOs.
+    /// Interval between HELLOs.
     pub hello_interval: Nanos,
     /// First retransmission after this; doubles.
     pub retransmit: Nanos,
@@ -285,10 +285,10 @@ pub struct SignallingConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhileBroken {
-    /// It is granted as degraded: nothing is guaranteed, and both ends are told by which stage.
+    /// The channel is granted as degraded: nothing is guaranteed, and both ends are told by which stage.
     #[default]
     Degrade,
-    /// It is refused with that reason.
+    /// The channel is refused with the breach as the reason.
     Refuse,
 }
 
@@ -430,8 +430,8 @@ impl LinkConfig {
         self.rate.less(self.rate_error).less(share)
     }
 
-    /// By how much kernel packets of that share may put off a departure where the clock paces: whatever the order in which
-    /// the adapter takes theirs and ours.
+    /// Longest time by which kernel packets of this share may delay a departure where the clock paces,
+    /// whatever the order in which the adapter takes their packets and ours.
     pub fn delay_beside(&self, share: Ppm) -> Nanos {
         let kept = u128::from(1_000_000 - share.0.min(999_999));
         let delay = (u128::from(self.interference.sigma.0) * 1_000_000).div_ceil(kept);

@@ -47,7 +47,8 @@ impl ChannelNumber {
         }
     }
 
-    /// Whether the number of a flow may be that of another: so many handles were given away.
+    /// Whether the number of a flow may be that of another flow, because so many handles were given away that
+    /// they repeat.
     pub const fn comes_again(flow: ChannelId) -> bool {
         flow.0 >= Self::COUNT as u64
     }
@@ -100,7 +101,7 @@ pub struct ListenerId(pub u64);
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
 
-/// Not a name.
+/// The text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is no name: use 1 to 63 letters, digits, '-', '_' or '.'")]
 pub struct NameError {
@@ -169,7 +170,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Where a listener is: `port@host`.
+/// Address of a listener: `port@host`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Address {
     /// The listener's name.
@@ -195,11 +196,11 @@ impl core::str::FromStr for Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It starts here.
+    /// The channel starts here.
     Source,
-    /// It passes through.
+    /// The channel passes through.
     Forwarder,
-    /// It ends here.
+    /// The channel ends here.
     Sink,
 }
 

@@ -26,7 +26,7 @@ pub struct Latencies {
 /// A latency and what it may be wrong by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
-    /// From the logical arrival; zero where the clocks say that it came before that.
+    /// Time from the logical arrival to the delivery; zero if the clocks say that the delivery was earlier.
     pub latency: Nanos,
     /// Most that this may be wrong by, either way.
     pub error: Nanos,
@@ -56,7 +56,7 @@ pub struct Observed {
 pub struct Bucket {
     /// All took less than this, in nanoseconds, and no less than the bucket before.
     pub below_ns: u64,
-    /// How many.
+    /// Number of messages in the bucket.
     pub messages: u64,
 }
 
@@ -145,7 +145,7 @@ fn index_of(latency: Nanos) -> usize {
     (index as usize).min(BUCKETS - 1)
 }
 
-/// Where the bucket begins.
+/// Lower end of the bucket, in ns.
 fn begin_of(index: usize) -> u64 {
     let Some(place) = index.checked_sub(1) else { return 0 };
     let (power, eighth) = (POWER_MIN + (place as u64 / PER_POWER) as u32, place as u64 % PER_POWER);

@@ -15,7 +15,7 @@ pub const fn drifted(drift: Ppm, span: Nanos) -> Nanos {
 pub enum Timeliness {
     /// Not later than its deadline, whatever the clocks.
     InTime,
-    /// Within the clocks' error of its deadline.
+    /// The message was delivered within the clocks' error of its deadline.
     PerhapsLate,
     /// Later than its deadline, whatever the clocks.
     Late,

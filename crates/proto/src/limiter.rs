@@ -14,7 +14,7 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Nothing has been said yet.
+    /// A limiter that has let nothing through yet.
     pub const fn new(times: u32, every: Nanos) -> Self {
         Self { times, every, begun: None, said: 0, left_out: 0 }
     }

@@ -18,7 +18,8 @@ pub const FRAGMENT_BYTES_MAX: u32 = 65_507 - HEADER_BYTES as u32;
 pub const FRAGMENTS_MAX: u32 = u16::MAX as u32;
 /// Numbers of messages behind the newest one that a sink remembers one by one.
 pub const NUMBERS_REMEMBERED: u32 = 1_024;
-/// Sinks of slow channels remember those of this time only, and so many at least.
+/// Time for which sinks of slow channels remember message numbers. They remember at least
+/// [`NUMBERS_REMEMBERED_MIN`].
 pub const NUMBERS_REMEMBERED_FOR: Nanos = Nanos::from_secs(10);
 /// See above.
 pub const NUMBERS_REMEMBERED_MIN: u32 = 64;
@@ -35,7 +36,7 @@ pub const SIGNAL_BYTES_MAX: usize = 1_400;
 pub const LEASE_DEFAULT: Nanos = Nanos::from_secs(20);
 /// Refreshes within a lease (at least four).
 pub const REFRESHES_PER_LEASE: u64 = 5;
-/// Between HELLOs to a neighbour: an idle node wakes less than five times a second.
+/// Interval between HELLOs to a neighbour: an idle node wakes less than five times a second.
 pub const HELLO_INTERVAL_DEFAULT: Nanos = Nanos::from_secs(1);
 /// What one packet told of a neighbour's clock is forgotten after so long, however good it was: where the clock ran faster than
 /// it may, or was stepped by less than the error, it is wrong. A queue that stands in one direction for longer than that makes
@@ -45,19 +46,19 @@ pub const CLOCK_BOUND_AGE_MAX: Nanos = Nanos::from_secs(60);
 pub const HELLOS_MISSED_MAX: u64 = 4;
 /// Probes of a neighbour's clock and of the link in a HELLO's interval, while channels use the link.
 pub const PROBES_PER_HELLO: u64 = 10;
-/// They take at most this part of the signalling budget: one packet in so many.
+/// Divisor of the signalling budget: probes take at most this part of it.
 pub const PROBES_BUDGET_DIVISOR: u64 = 5;
 /// What was late is looked at in slots of this length ...
 pub const WATCH_SLOT: Nanos = Nanos::from_millis(100);
-/// ... so many of them: a second.
+/// Number of slots in which a stage is watched: a second in all.
 pub const WATCH_SLOTS: usize = 10;
-/// A stage that was late in so many of them is broken.
+/// A stage that was late in this many of the slots is broken.
 pub const WATCH_SLOTS_LATE: usize = 3;
 /// What was late is remembered for about a minute: in slots of this length ...
 pub const WATCH_LONG_SLOT: Nanos = Nanos::from_secs(10);
-/// ... so many of them.
+/// Number of long slots in which a stage is watched: a minute in all.
 pub const WATCH_LONG_SLOTS: usize = 6;
-/// Between two lines about a stage that was late and is not broken.
+/// Interval between two lines about a stage that was late and is not broken.
 pub const LATE_TOLD_INTERVAL: Nanos = Nanos::from_secs(60);
 /// Bound of signalling on a link whose kernel traffic follows admission, in its periods; elsewhere one.
 pub const SIGNAL_PERIODS_BESIDE_KERNEL: u64 = 3;
@@ -73,13 +74,13 @@ pub const SHAPER_CONTENTION: Nanos = Nanos::from_millis(20);
 pub const SHAPER_CONTENTION_KEPT: Nanos = Nanos::from_secs(1);
 /// How soon to look again whether queue 1 is empty.
 pub const SHAPER_RETRY: Nanos = Nanos::from_millis(1);
-/// Between two words to a neighbour about what comes late from it.
+/// Interval between two messages to a neighbour about what comes late from it.
 pub const LATE_ARRIVALS_INTERVAL: Nanos = Nanos::from_secs(1);
 /// Broken stages of other hosts that a node remembers.
 pub const STAGES_BROKEN_MAX: usize = 1_024;
 /// Best-effort and demoted packets that may wait for a node's processor.
 pub const ARRIVALS_PACKETS_MAX: usize = 1_024;
-/// While so many wait, drivers that can are asked for no more.
+/// While this many packets wait, drivers that can hold packets back are asked for no more.
 pub const ARRIVALS_AHEAD_MAX: usize = 64;
 /// Best-effort and demoted packets of one path that may wait for a node's processor.
 pub const ARRIVALS_OF_PATH_MAX: u32 = 128;
@@ -91,7 +92,7 @@ pub const RATE_TIME: Nanos = Nanos::from_millis(300);
 pub const RATE_BYTES_MAX: u64 = 256 << 20;
 /// Packets of it that wait for the link scheduler at once.
 pub const RATE_QUEUED_MAX: u32 = 8;
-/// Between two packets whose times are kept.
+/// Interval between two packets whose times are kept.
 pub const RATE_MARK_INTERVAL: Nanos = Nanos::from_millis(5);
 /// Most of them.
 pub const RATE_MARKS_MAX: usize = 96;
@@ -111,9 +112,9 @@ pub const RATE_ERROR_GOOD: Ppm = Ppm(20_000);
 pub const RATE_ERROR_MAX: Ppm = Ppm(250_000);
 /// A driver that had no room so often in a measurement is what sets the pace.
 pub const RATE_FULL_TIMES: u32 = 8;
-/// Between two attempts of a link that measures itself.
+/// Interval between two attempts of a link that measures itself.
 pub const RATE_AGAIN: Nanos = Nanos::from_millis(500);
-/// Between two measurements of an unused link that was found to be slower than configured.
+/// Interval between two measurements of an unused link that was found to be slower than configured.
 pub const RATE_PROOF_AGAIN: Nanos = Nanos::from_secs(60);
 /// What a link drains is looked at no more often than this ...
 pub const RATE_LOOK_MIN: Nanos = Nanos::from_millis(200);

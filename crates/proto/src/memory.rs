@@ -52,7 +52,7 @@ pub trait Outbox {
     fn touch(&mut self) -> bool {
         false
     }
-    /// What is counted now. Constant work.
+    /// Shows the application what is counted now. This is constant work.
     fn show(&mut self, _counters: &ChannelCounters) {}
     /// What is said of its channel beside what is counted has changed: who wants to know must ask.
     fn outdate(&mut self) {}
@@ -80,7 +80,8 @@ pub struct MessageInfo {
     pub deadline: Instant,
     /// When it was delivered, on this host's clock.
     pub delivered: Instant,
-    /// It travelled as best effort from some stage on: it came there too late, too early or too much for its contract.
+    /// The message travelled as best effort from some stage on: it came there too late, too early or too much
+    /// for its contract.
     pub demoted: bool,
     /// The source found that the message breaks the contract: no promise held for it.
     pub unpromised: bool,

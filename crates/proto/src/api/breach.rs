@@ -42,14 +42,14 @@ impl StageName {
 pub enum Cause {
     /// The link drains more slowly than it is configured.
     SlowLink {
-        /// What came out of it at its other end.
+        /// Rate that came out of the link at its other end.
         drains: BitRate,
-        /// What admission counts on.
+        /// Rate that admission counts on.
         configured: BitRate,
     },
-    /// Somebody else's packets leave on the link's device.
+    /// Packets of others leave on the link's device.
     ForeignTraffic {
-        /// How many.
+        /// Rate of these packets.
         rate: BitRate,
     },
     /// What was sent came through, and each packet took longer than the link may take.
@@ -111,7 +111,7 @@ impl fmt::Display for Cause {
 /// How a stage breaks its promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breach {
-    /// In the second before it was told.
+    /// Lateness in the second before the breach was announced.
     pub late: Lateness,
     /// The likely cause.
     pub cause: Cause,
@@ -124,7 +124,7 @@ pub struct BrokenStage {
     pub host: String,
     /// The neighbour that the link leads to; `None` for the processor.
     pub towards: Option<String>,
-    /// In the second before it was told.
+    /// Lateness in the second before the breach was announced.
     pub late: Lateness,
     /// The likely cause.
     pub cause: Cause,
@@ -166,9 +166,9 @@ pub struct LateStage {
     pub host: String,
     /// The neighbour that the link leads to; `None` for the processor.
     pub towards: Option<String>,
-    /// In the last minute.
+    /// Lateness in the last minute.
     pub late: Lateness,
-    /// What showed it.
+    /// What showed the lateness.
     pub seen_in: SeenIn,
 }
 
@@ -224,7 +224,7 @@ pub struct LateArrivals {
     pub late: Lateness,
     /// What came over the link since the last look, all together.
     pub received: BitRate,
-    /// How long that was.
+    /// Length of the span that these counts cover.
     pub span: Nanos,
 }
 

@@ -44,7 +44,7 @@ impl CloseReason {
         }
     }
 
-    /// In words, for people.
+    /// The reason in words, for people.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Local => "closed at this end",

@@ -46,21 +46,21 @@ pub enum Event {
     Opened {
         /// The channel that was opened.
         channel: ChannelId,
-        /// What is promised.
+        /// The grant: what is promised to the channel.
         grant: Grant,
     },
     /// No.
     Refused {
         /// The channel that was refused.
         channel: ChannelId,
-        /// Where, why, and what instead.
+        /// The hop that refused, its reason, and what it offers instead.
         refusal: ChannelRefusal,
     },
     /// A probe's answer; nothing is held.
     Probed {
         /// The channel that was probed.
         channel: ChannelId,
-        /// What would be granted or why not.
+        /// The grant that the channel would get, or the refusal.
         answer: Result<Grant, ChannelRefusal>,
     },
     /// The agent must consent or refuse.
@@ -72,15 +72,15 @@ pub enum Event {
     },
     /// A receiver asks this host's application `port` to open a channel to it.
     Requested {
-        /// Who listens here.
+        /// The listener here that was asked for.
         listener: ListenerId,
-        /// Where to open it to.
+        /// Address that the channel must be opened to.
         to: Address,
-        /// With what contract.
+        /// Contract of the wanted channel.
         contract: Contract,
-        /// On whose behalf there.
+        /// User at the receiver's host on whose behalf the request is made.
         user: UserId,
-        /// To be given back with the open request.
+        /// Token that the open request must give back.
         token: u64,
     },
     /// Nobody waits any more for the answer to [`Event::Requested`]: its time is over, or it gave way to others.
@@ -92,23 +92,23 @@ pub enum Event {
     RequestFailed {
         /// Token of the request, as the call that sent it returned it.
         token: u64,
-        /// Why.
+        /// Why the request failed.
         refusal: ChannelRefusal,
     },
     /// The channel is gone; its rings may be dropped once read out.
     Closed {
         /// The channel that was closed.
         channel: ChannelId,
-        /// Why.
+        /// Why the channel ended.
         reason: CloseReason,
-        /// At the source: what the sink has of it; `None` where that was not to be learnt.
+        /// At the source: what the sink has of the channel. `None` if that could not be learnt.
         receipt: Option<Receipt>,
     },
     /// Admission has decided something for a channel of this host's, or for one that passes it, away from the processor.
     Decided {
         /// The channel that admission decided about.
         channel: ChannelId,
-        /// How long that took.
+        /// How long the decision took.
         took: Nanos,
     },
     /// A stage on a channel's way breaks its promise, or keeps it again.
@@ -118,16 +118,16 @@ pub enum Event {
         channel: Option<ChannelId>,
         /// The stage, and what is known about its breach.
         stage: BrokenStage,
-        /// It has kept its promise for a lease.
+        /// True if the stage has kept its promise for a lease.
         healed: bool,
     },
     /// A stage was late, and is not broken for it: said at once, then once a minute, or when it is twice as late.
     Late(LateStage),
-    /// What became of a link.
+    /// The state of a link changed.
     Link {
         /// The link that changed.
         link: LinkId,
-        /// What.
+        /// What changed.
         change: LinkChange,
     },
     /// A measurement of what a link drains has ended.
@@ -141,7 +141,7 @@ pub enum Event {
     Notice {
         /// The channel that the notice is about.
         channel: ChannelId,
-        /// What.
+        /// The notice.
         notice: Notice,
     },
 }

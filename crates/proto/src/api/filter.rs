@@ -13,7 +13,7 @@ use crate::seal::SealKey;
 pub struct PathFilter {
     /// Path id of the channel.
     pub path: PathId,
-    /// What each of its packets carries.
+    /// Cookie that each of the channel's packets carries.
     pub cookie: Cookie,
     /// True if the channel's activation is `low_latency`: its packets are read before those of other
     /// channels.
@@ -31,7 +31,7 @@ pub struct PathFilter {
     pub slack_ns_min: Option<i64>,
 }
 
-/// What a link's driver is to change.
+/// A change that a link's driver must make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterChange {
     /// Let it in; replaces what was said of the same path. To be done before the next packet is transmitted: the
@@ -39,7 +39,7 @@ pub enum FilterChange {
     Set(PathFilter),
     /// Nobody knows it any more.
     Clear(PathId),
-    /// From now on signalling whose seal is of this key, each number once, is the neighbour's. All other signalling may
-    /// be anybody's.
+    /// Signalling whose seal is made with this key, each number once, comes from the neighbour. All other
+    /// signalling may come from anybody.
     Neighbour(SealKey),
 }

@@ -40,7 +40,7 @@ impl fmt::Display for StageKind {
 /// What one stage on the way grants to a channel that is admitted or probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageGrant {
-    /// On which host.
+    /// Host that the stage belongs to.
     pub node: NodeId,
     /// The kind of resource on that host.
     pub kind: StageKind,

@@ -27,9 +27,9 @@ pub enum LostWhy {
     NoBuffer,
     /// All slots of the channel in a link's queue were in use.
     NoSlot,
-    /// It had come later or faster than it may, was demoted, and best effort had no room for it.
+    /// The packet came later or faster than it may and was demoted, and best effort had no room for it.
     Demoted,
-    /// It came too late for the deadline of a soft channel.
+    /// The packet came too late for the deadline of a soft channel.
     Expired,
     /// The receiver's ring was full.
     ReceiverFull,
@@ -51,7 +51,7 @@ impl fmt::Display for LostWhy {
 /// their order; a packet that came twice makes it another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
     /// The sum of what [`Tally::mark`] says of each.
     pub digest: u64,

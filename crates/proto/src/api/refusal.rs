@@ -30,7 +30,7 @@ pub enum RefuseCause {
     Broken {
         /// The kind of resource that is broken.
         kind: StageKind,
-        /// How.
+        /// How the stage breaks its promise.
         breach: Breach,
     },
     /// Nobody listens there.
@@ -92,7 +92,7 @@ pub enum RefuseCause {
 pub struct ChannelRefusal {
     /// The hop.
     pub node: NodeId,
-    /// Why.
+    /// Why the channel was refused.
     pub cause: RefuseCause,
     /// The nearest contract that the same route was found to accept a moment ago, if any. On its way to the source: what
     /// the refusing hop takes for that.
@@ -122,7 +122,7 @@ impl ChannelRefusal {
     }
 }
 
-/// What people call a node.
+/// The name of a node's host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostName {
     /// The node.

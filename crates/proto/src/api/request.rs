@@ -13,7 +13,7 @@ pub enum RequestError {
     /// The contract is out of range.
     #[error("contract: {0}")]
     Contract(#[from] ContractError),
-    /// Not in the directory.
+    /// The host is not in the directory.
     #[error("host \"{0}\" is not in the directory: add it to [[host]] in the configuration")]
     UnknownHost(Name),
     /// Not in the directory, but another host is.
@@ -21,9 +21,9 @@ pub enum RequestError {
         "host \"{asked}\" is not in the directory: did you mean \"{like}\"? Else add it to [[host]] in the configuration"
     )]
     UnknownHostLike {
-        /// What was given.
+        /// The name that was given.
         asked: Name,
-        /// What the directory has.
+        /// The similar name that the directory has.
         like: Name,
     },
     /// A channel from a host to itself.
@@ -61,7 +61,7 @@ pub struct OpenRequest {
     pub to: Address,
     /// Traffic and wish.
     pub contract: Contract,
-    /// On whose behalf.
+    /// User on whose behalf the channel is opened.
     pub user: UserId,
     /// Only ask what would be offered; holds nothing, asks no application.
     pub probe: bool,
@@ -74,13 +74,13 @@ pub struct OpenRequest {
 pub struct Incoming {
     /// The channel's handle here.
     pub channel: ChannelId,
-    /// Who listens.
+    /// The listener that the channel leads to.
     pub listener: ListenerId,
     /// The source host.
     pub from: Name,
-    /// On whose behalf there.
+    /// User at the source host on whose behalf the channel is opened.
     pub user: UserId,
-    /// What it asks for.
+    /// Contract that the channel asks for.
     pub contract: Contract,
     /// Messages that the receiver's ring must hold to keep the promise.
     pub inbox_messages: u32,

@@ -102,7 +102,7 @@ pub struct ChannelStatus {
     pub channel: ChannelId,
     /// Name on every hop.
     pub path: PathId,
-    /// What this host is to it.
+    /// Role of this host for the channel.
     pub role: Role,
     /// Source host's name.
     pub from: String,
@@ -118,7 +118,7 @@ pub struct ChannelStatus {
     /// Hosts on the way, by name, whose bounds are no guarantees: with one of them nothing is guaranteed.
     #[serde(default)]
     pub degraded_by: Vec<String>,
-    /// Why, a line for each host and reason.
+    /// Reasons why nothing is guaranteed: one line for each host and reason.
     #[serde(default)]
     pub degraded_why: Vec<String>,
     /// All of that and of `broken` in one list, each with a word for its cause: why nothing is guaranteed now. Empty: it is.
@@ -128,7 +128,7 @@ pub struct ChannelStatus {
     pub stages: Vec<StageGrant>,
     /// State of signalling (`open`, `creating`, ...).
     pub state: String,
-    /// How it is delivered.
+    /// How the channel's messages are delivered.
     pub delivery: Delivery,
     /// Counters.
     pub counters: ChannelCounters,
@@ -242,7 +242,7 @@ pub struct LinkStatus {
 /// What kernel traffic may have of a link, in bits of the wire a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelShare {
-    /// At present.
+    /// Rate that the kernel has at present.
     pub now_bps: BitRate,
     /// Whatever is admitted: what admission counts with.
     pub least_bps: BitRate,
@@ -272,7 +272,7 @@ pub struct DropCounters {
     pub unknown_path: u64,
     /// The cookie is not the channel's.
     pub wrong_cookie: u64,
-    /// From another link than the channel's.
+    /// Packets that came in over another link than the channel's.
     pub wrong_link: u64,
     /// Signalling that does not authenticate.
     pub unauthenticated: u64,

@@ -31,14 +31,14 @@ impl Work {
     }
 }
 
-/// What to hand to a link's driver.
+/// A packet to hand to a link's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit<F> {
     /// Which of the two ports the packet goes to.
     pub port: Port,
     /// Bytes that it takes on the wire: what `handle_sent` must give back.
     pub wire_bytes: u32,
-    /// Where its bytes are.
+    /// Where the packet's bytes are.
     pub packet: PacketOut<F>,
 }
 

@@ -28,9 +28,9 @@ const RESTART_MESSAGES: u32 = 4;
 /// What became of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome<S> {
-    /// It is in its message, which is not complete yet.
+    /// The fragment is stored in its message, which is not complete yet.
     Stored,
-    /// It completed its message.
+    /// The fragment completed its message.
     Complete {
         /// The slot with the whole message.
         slot: S,
@@ -44,7 +44,7 @@ pub enum Outcome<S> {
     Stale,
     /// The receiver's ring had no slot: the whole message is lost.
     NoSlot,
-    /// It does not belong into this channel.
+    /// The fragment does not belong to this channel.
     Rejected(Rejection),
 }
 
@@ -54,7 +54,7 @@ pub enum Rejection {
     /// The message is longer than the contract allows.
     #[error("message longer than the contract allows")]
     TooLong,
-    /// It was cut with another fragment size than the channel's.
+    /// The message was cut with another fragment size than the channel's.
     #[error("cut with another fragment size than the channel's")]
     FragmentSize,
     /// Another fragment of the same message named another length.
@@ -85,7 +85,7 @@ pub struct Reassembly<S> {
 /// Messages of several packets.
 #[derive(Debug)]
 struct Partial<S> {
-    /// In the order of their first fragments; never grows beyond its capacity.
+    /// Messages in the order of their first fragments. The list never grows beyond its capacity.
     messages: Vec<Progress<S>>,
     messages_max: usize,
     /// `words` for each message in progress: the bits of the fragments that are there.
@@ -172,7 +172,7 @@ impl<S: MessageWrite> Reassembly<S> {
         }
     }
 
-    /// What it has allocated, in bytes.
+    /// Memory that it has allocated, in bytes.
     pub fn room_bytes(&self) -> usize {
         let windows = self.over.room_bytes() + self.over_demoted.room_bytes();
         self.partial.as_deref().map_or(0, Partial::room_bytes) + windows

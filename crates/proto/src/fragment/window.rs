@@ -175,7 +175,8 @@ mod tests {
         }
     }
 
-    /// From where it starts again on all is open and all before is closed, also at the last number that there is.
+    /// A window that starts again at a number has all numbers from there on open and all before it closed.
+    /// This holds at the last number, too.
     #[test]
     fn it_starts_again_anywhere() {
         for number in [0, 1, 63, 64, 65, 1_000, u64::MAX - 64, u64::MAX - 1] {

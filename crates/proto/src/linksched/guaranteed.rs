@@ -41,7 +41,7 @@ struct Flow {
     place: Place,
     /// Removed: takes no packets, waits for its heap entry and its packets in flight.
     retired: bool,
-    /// Behind everybody who is not.
+    /// True if the channel is soft: it goes behind all hard channels.
     soft: bool,
 }
 

@@ -8,7 +8,7 @@ use punctual_analysis::Nanos;
 
 /// Accidents of the last one to two of these count.
 const SPELL: Nanos = Nanos::from_secs(30);
-/// An overrun is grave that goes so many times beyond what busy periods are allowed,
+/// An overrun is grave if it takes this many times more than busy periods are allowed,
 const GRAVE_TIMES: u64 = 10;
 /// and at least so far: idle processors that wake are some 100 us late in 1 of 30 units.
 const GRAVE_MIN: Nanos = Nanos::from_micros(500);
@@ -29,7 +29,7 @@ struct Spell {
 pub(super) struct Accidents {
     present: Spell,
     former: Spell,
-    /// When the present spell began.
+    /// Record's time at which the present spell began.
     begun: Nanos,
 }
 

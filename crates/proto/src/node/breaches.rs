@@ -24,16 +24,16 @@ const SENT_BEYOND_RECEIVED: u64 = 20;
 /// Foreign traffic beyond this part of the link's rate is worth naming.
 const FOREIGN_PART: u64 = 20;
 
-/// What is known beside the watches.
+/// What is known about stages, apart from the watches.
 #[derive(Debug)]
 pub(super) struct Looks {
     /// When the next one is due; none while nothing is late.
     next: Option<Instant>,
     processor: Option<Breach>,
     links: Vec<LinkLook>,
-    /// What was said of each watch.
+    /// What was reported about each watch.
     said: Vec<Said>,
-    /// What is to be said.
+    /// Events that are to be reported.
     events: VecDeque<Event>,
 }
 
@@ -93,12 +93,12 @@ impl Looks {
         }
     }
 
-    /// How many watches there are.
+    /// Number of watches.
     pub fn watches(&self) -> usize {
         self.said.len()
     }
 
-    /// What was said of a watch.
+    /// What was reported about a watch.
     pub fn said_mut(&mut self, number: usize) -> &mut Said {
         &mut self.said[number]
     }
@@ -108,7 +108,7 @@ impl Looks {
         self.events.push_back(event);
     }
 
-    /// What was said.
+    /// The next event that is to be reported.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

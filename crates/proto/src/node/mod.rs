@@ -119,8 +119,9 @@ impl<M: Memory> Node<M> {
         newest.is_some()
     }
 
-    /// From now on decisions of admission are made by who takes them from [`Node::poll_decision`]: one may take milliseconds
-    /// beside thousands of channels, and packets need not wait for it. Before that, each is made where it is asked for.
+    /// Has decisions of admission made by whoever takes them from [`Node::poll_decision`]: a decision may
+    /// take milliseconds beside thousands of channels, and packets need not wait for it. Before this call
+    /// each decision is made where it is asked for.
     pub const fn decide_elsewhere(&mut self) {
         self.plane.stages_mut().decide_elsewhere();
     }

@@ -23,7 +23,7 @@ pub(in crate::node) struct LinkReservation {
     pub bound: Nanos,
 }
 
-/// What only soft channels have.
+/// Terms that only soft channels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct SoftTerms {
     /// Packets with less slack than that have expired: none where late ones are delivered too.
@@ -32,7 +32,7 @@ pub(in crate::node) struct SoftTerms {
     pub pooled: Option<u32>,
 }
 
-/// Where a source is in its end.
+/// How far the end of a source has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::node) enum Ending {
     #[default]
@@ -198,7 +198,7 @@ impl<M: Memory> Clip<M> {
     }
 }
 
-/// What an end counts.
+/// Counters of one end of a channel, or of the part that passes through.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::node) struct Counters {
     pub messages_in: u64,

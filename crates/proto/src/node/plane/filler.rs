@@ -20,7 +20,7 @@ use crate::wire::{Age, ClockError, Header, Kind};
 /// No channel and no flow has it.
 const CHANNEL: ChannelNumber = ChannelNumber(0);
 
-/// What fills a link now.
+/// The packets that fill a link now, to measure its rate.
 #[derive(Debug)]
 pub(in crate::node) struct Filler {
     cookie: Cookie,
@@ -29,7 +29,7 @@ pub(in crate::node) struct Filler {
     /// Made and not handed over.
     queued: u32,
     bytes_left: u64,
-    /// What the link had handed over before.
+    /// Bytes that the link had handed over before.
     handed_before: u64,
     /// How often the driver had no room: then the link, not this host, sets the pace.
     full_times: u32,
@@ -43,7 +43,7 @@ impl Filler {
         self.full_times += 1;
     }
 
-    /// Nothing of it waits here any more.
+    /// Whether no packet of the filler waits here any more.
     pub const fn is_empty(&self) -> bool {
         self.queued == 0
     }

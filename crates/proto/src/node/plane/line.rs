@@ -43,7 +43,7 @@ impl<M: Memory> LinkState<M> {
         self.bytes_in
     }
 
-    /// When its driver had no room last.
+    /// Time at which the link's driver had no room last.
     pub const fn full_at(&self) -> Instant {
         self.watches.full_at
     }
@@ -94,7 +94,7 @@ impl<M: Memory> LinkState<M> {
         self.measuring.counting = Some(Box::new(FillerArrivals::new(token)));
     }
 
-    /// What was counted; nothing is any more.
+    /// Ends the count and returns it; nothing is counted any more.
     pub fn end_counting(&mut self) -> Option<Box<FillerArrivals>> {
         self.measuring.counting.take()
     }

@@ -101,7 +101,7 @@ struct Channels<M: Memory> {
     counted_gone: ChannelCounters,
 }
 
-/// What nothing is promised to.
+/// Flows and ports that nothing is promised to.
 struct BestEffort<M: Memory> {
     flows: HashMap<ChannelId, Flow<M>>,
     /// Bound ports by the hash of their name.
@@ -133,13 +133,13 @@ struct Links<M: Memory> {
 /// The processor: who competes for it, and what it was seen to do.
 struct Processor {
     executor: Executor,
-    /// By handler.
+    /// Owner of each handler, by handler.
     owners: Vec<Option<Owner>>,
     /// What units of work took, beside what admission assumes.
     record: WorkRecord,
     /// Packets that this processor served later than its bound for them, and its standstills.
     watch: Watch,
-    /// What those are compared with.
+    /// Bounds that the watch compares with.
     promises: Promises,
 }
 
@@ -148,7 +148,7 @@ struct News {
     notices: VecDeque<(ChannelId, Notice)>,
     /// Channels whose applications are to be shown what they have counted when the turn ends.
     touched: Vec<ChannelId>,
-    /// What drivers have not been told yet.
+    /// Changes that drivers have not been told yet.
     filters: VecDeque<(LinkId, FilterChange)>,
     /// Closing sources that have sent everything, and channels that pass or end here of which nothing more comes.
     drained: VecDeque<ChannelId>,
@@ -156,7 +156,7 @@ struct News {
     fitted: Vec<ChannelId>,
     /// A channel that ends here, of which the unit that was just done has taken in the first packet.
     first_data: Option<ChannelId>,
-    /// Something was late since the node looked.
+    /// True if something was late since the node looked.
     stirred: bool,
 }
 
@@ -222,7 +222,7 @@ struct SignalIn<F> {
 
 /// What was late on a link.
 struct Watches {
-    /// When its driver had no room last.
+    /// Time at which the link's driver had no room last.
     full_at: Instant,
     /// Packets that left later than the link's bound for them since the adapter had not sent those before: what is paced by
     /// completions tells that itself.
@@ -267,7 +267,7 @@ struct Clip<M: Memory> {
     /// h(k) of the processor.
     cpu_horizon: Nanos,
     handler: HandlerId,
-    /// What few channels have.
+    /// Terms that only soft channels have.
     soft: Option<Box<SoftTerms>>,
     /// It is closing, and this is all that comes: a source has none, nor has one of which nobody knows that.
     last: Option<Box<Tally>>,
@@ -276,7 +276,7 @@ struct Clip<M: Memory> {
     role: RoleState<M>,
 }
 
-/// What the roles keep.
+/// State that a channel's role keeps.
 enum RoleState<M: Memory> {
     Source(Source<M>),
     Forwarder(Forwarder),
@@ -296,12 +296,12 @@ struct Source<M: Memory> {
     link_arrivals: ArrivalsWithin,
     /// Messages that broke the contract and travel as best effort (`Policing::Demote`).
     demoted: Option<Box<Demoted>>,
-    /// It is among those whose ring is drained in the background.
+    /// True if the ring is among those that are drained in the background.
     in_backlog: bool,
-    /// Since when its ring holds more than was taken, as far as that is known.
+    /// Time since which the ring holds more than was taken, as far as that is known.
     rest_since: Option<Instant>,
     ending: Ending,
-    /// It is among the link's blocked ones.
+    /// True if the source is among the link's blocked ones.
     listed: bool,
 }
 
@@ -349,7 +349,7 @@ struct Sink<M: Memory> {
 struct HeldDeliveries<S> {
     /// Hands them over: due at another time than packets, so a handler of its own.
     handler: HandlerId,
-    /// In the order of completion.
+    /// Messages in the order of completion.
     held: VecDeque<Held<S>>,
 }
 
@@ -360,7 +360,7 @@ struct Flow<M: Memory> {
     outbox: M::Outbox,
     outgoing: Outgoing,
     handler: HandlerId,
-    /// It is among the link's blocked ones.
+    /// True if the flow is among the link's blocked ones.
     listed: bool,
     /// Number of the next message, whether that message is kept or dropped.
     number_next: u64,
@@ -372,7 +372,7 @@ struct PacketIn<F> {
     header: Header,
     nominal: Instant,
     effective: Instant,
-    /// Behind it in its queue.
+    /// The packet behind this one in its queue.
     next: Next,
 }
 

@@ -77,7 +77,7 @@ pub(in crate::node) struct Fragment {
     pub arrival: Arrival,
 }
 
-/// When a message came.
+/// Logical arrival of a message, in two ways of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct Arrival {
     /// l, from which stages serve it: no sooner than the host could know of it.
@@ -99,7 +99,7 @@ pub(in crate::node) struct Outgoing {
     messages: Fifo,
     /// Number of the first of them.
     first: u64,
-    /// How many there are.
+    /// Number of messages in the queue.
     len: u32,
     messages_max: u32,
     fragment_bytes: u32,
@@ -143,7 +143,7 @@ impl Outgoing {
         messages.remove_room(core::mem::take(&mut self.messages_max));
     }
 
-    /// What its room takes, in bytes.
+    /// Memory that the queue's room takes, in bytes.
     pub const fn room_bytes<T: MessageRead>(&self) -> u64 {
         self.messages_max as u64 * room_bytes::<T>() as u64
     }

@@ -278,8 +278,8 @@ impl<M: Memory> Source<M> {
         self.outgoing.is_full()
     }
 
-    /// From when on this host could have served what it takes out of the ring `now`: where the channel had something to be
-    /// served ever since the ring was looked at, that is when.
+    /// Time from which on this host could have served what it takes out of the ring `now`. If the channel had
+    /// something to serve ever since the ring was looked at, it is the time of that look.
     fn seen(&self, messages: &Messages<Message<M>>, now: Instant) -> Instant {
         self.rest_since.filter(|_| self.outgoing.has_head(messages)).unwrap_or(now)
     }
