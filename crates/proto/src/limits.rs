@@ -21,10 +21,10 @@ pub const NUMBERS_REMEMBERED: u32 = 1_024;
 /// Time for which sinks of slow channels remember message numbers. They remember at least
 /// [`NUMBERS_REMEMBERED_MIN`].
 pub const NUMBERS_REMEMBERED_FOR: Nanos = Nanos::from_secs(10);
-/// See above.
+/// Fewest message numbers that a sink remembers, however slow its channel is.
 pub const NUMBERS_REMEMBERED_MIN: u32 = 64;
-/// Channels with more than that under way may hear a message twice, where the network doubled it and one of the two was
-/// demoted on the way.
+/// Most message numbers that a sink remembers. A channel with more messages under way may hear a message
+/// twice, if the network duplicated it and one copy was demoted on the way.
 pub const NUMBERS_REMEMBERED_MAX: u32 = 65_536;
 /// Most nodes on a route, both ends included.
 pub const ROUTE_NODES_MAX: usize = 32;
@@ -48,13 +48,13 @@ pub const HELLOS_MISSED_MAX: u64 = 4;
 pub const PROBES_PER_HELLO: u64 = 10;
 /// Divisor of the signalling budget: probes take at most this part of it.
 pub const PROBES_BUDGET_DIVISOR: u64 = 5;
-/// What was late is looked at in slots of this length ...
+/// Length of the slots in which late events are counted.
 pub const WATCH_SLOT: Nanos = Nanos::from_millis(100);
 /// Number of slots in which a stage is watched: a second in all.
 pub const WATCH_SLOTS: usize = 10;
 /// A stage that was late in this many of the slots is broken.
 pub const WATCH_SLOTS_LATE: usize = 3;
-/// What was late is remembered for about a minute: in slots of this length ...
+/// Length of the long slots, which remember for about a minute what was late.
 pub const WATCH_LONG_SLOT: Nanos = Nanos::from_secs(10);
 /// Number of long slots in which a stage is watched: a minute in all.
 pub const WATCH_LONG_SLOTS: usize = 6;
@@ -64,13 +64,13 @@ pub const LATE_TOLD_INTERVAL: Nanos = Nanos::from_secs(60);
 pub const SIGNAL_PERIODS_BESIDE_KERNEL: u64 = 3;
 /// A shaper of kernel traffic that has not shrunk within this is no shaper for who waits: it is refused.
 pub const SHAPER_PATIENCE: Nanos = Nanos::from_millis(250);
-/// Kernel traffic is given more once that has been open for so long ...
+/// Kernel traffic is given more once the larger share has been possible for this long.
 pub const SHAPER_GROWS_AFTER: Nanos = Nanos::from_secs(1);
-/// ... and only so much more is worth a change, in ppm of the link.
+/// Smallest increase of the kernel's share that is worth a change, in ppm of the link.
 pub const SHAPER_STEP_PPM: u32 = 10_000;
-/// Best effort that still waits after this wants what the kernel has beyond its least ...
+/// Best effort that still waits after this time wants what the kernel has beyond its least share.
 pub const SHAPER_CONTENTION: Nanos = Nanos::from_millis(20);
-/// ... and is asked again after this.
+/// Best effort is asked again after this time.
 pub const SHAPER_CONTENTION_KEPT: Nanos = Nanos::from_secs(1);
 /// How soon to look again whether queue 1 is empty.
 pub const SHAPER_RETRY: Nanos = Nanos::from_millis(1);
@@ -106,9 +106,9 @@ pub const RATE_DRAIN_TIME: Nanos = Nanos::from_secs(5);
 pub const RATE_STEP: Nanos = Nanos::from_millis(1);
 /// Attempts at a better figure.
 pub const RATE_ATTEMPTS_MAX: u8 = 4;
-/// An error that is good enough at once, and the largest that is of use.
+/// Error of a measured rate that is good enough at once, in ppm.
 pub const RATE_ERROR_GOOD: Ppm = Ppm(20_000);
-/// See above.
+/// Largest error of a measured rate that is of use, in ppm.
 pub const RATE_ERROR_MAX: Ppm = Ppm(250_000);
 /// A driver that had no room so often in a measurement is what sets the pace.
 pub const RATE_FULL_TIMES: u32 = 8;

@@ -13,9 +13,9 @@ use crate::ids::{Life, NodeId};
 
 /// Bytes of the envelope: version, epoch, session, number, seal; little-endian.
 pub const ENVELOPE_BYTES: usize = 1 + 8 + 4 + 8 + 8;
-/// Where the number stands.
+/// Offset of the packet's number, in bytes.
 pub const NUMBER_OFFSET: usize = 13;
-/// Where the seal stands.
+/// Offset of the seal, in bytes.
 pub const SEAL_OFFSET: usize = 21;
 
 /// Keys the seals of one life of one end of a link: another life, another key.

@@ -43,7 +43,7 @@ const RUNS_PER_WORD: usize = u64::BITS as usize;
 /// The slots, in runs. Items go to the first run that has a free slot, so that the last ones become empty.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    /// By place; where one was given back stands an empty one.
+    /// Runs by place. An empty run stands where one was given back.
     runs: Vec<Run<T>>,
     /// A bit for each run that has a free slot.
     vacant: Vec<u64>,
@@ -108,7 +108,7 @@ impl Fifo {
 }
 
 impl<T: Linked> Slab<T> {
-    /// What room for an item takes.
+    /// Memory that room for an item takes, in bytes.
     pub(crate) const ITEM_BYTES: usize = size_of::<Slot<T>>() + size_of::<u16>();
 
     pub(crate) const fn new() -> Self {
@@ -238,7 +238,7 @@ impl<T: Linked> Slab<T> {
         self.at(Next(fifo.tail))
     }
 
-    /// From the head on.
+    /// The items of a queue, from the head on.
     pub(crate) fn iter(&self, fifo: &Fifo) -> impl Iterator<Item = &T> {
         let behind = |item: &&T| self.at(item.next());
         core::iter::successors(self.front(fifo), behind)

@@ -25,9 +25,9 @@ pub struct Watch {
 /// How often something was late, and how much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// How often.
+    /// How often something was late.
     pub times: u64,
-    /// By how much at most.
+    /// By how much it was late at most.
     pub by_max: Nanos,
 }
 
@@ -70,12 +70,12 @@ fn recent(slots: &[Slot], span: Nanos, now: Instant) -> impl Iterator<Item = &Sl
 #[derive(Clone, Copy, Debug)]
 struct Broken {
     since: Instant,
-    /// It was late then.
+    /// Time at which it was late last.
     last: Instant,
 }
 
 impl Watch {
-    /// Something was late by `by`. Says whether the stage is broken by that and was not before.
+    /// Notes that something was late by `by`. Returns whether the stage is broken by that and was not before.
     pub fn late(&mut self, by: Nanos, now: Instant) -> bool {
         note(&mut self.slots, WATCH_SLOT, by, now);
         note(&mut self.long, WATCH_LONG_SLOT, by, now);
@@ -110,7 +110,7 @@ impl Watch {
         self.broken.map(|broken| broken.last + lease)
     }
 
-    /// Since when it is broken.
+    /// Time since which the stage is broken; `None` if it is not.
     pub fn broken_since(&self) -> Option<Instant> {
         self.broken.map(|broken| broken.since)
     }
@@ -120,7 +120,7 @@ impl Watch {
         self.broken.is_some() || self.slots_late(now) > 0
     }
 
-    /// What was late in the last second.
+    /// Lateness in the last second.
     pub fn recent(&self, now: Instant) -> Lateness {
         let slots = recent(&self.slots, WATCH_SLOT, now);
         slots.fold(Lateness::default(), |sum, slot| sum.and(slot.late))
@@ -132,7 +132,7 @@ impl Watch {
         slots.fold(Lateness::default(), |sum, slot| sum.and(slot.late))
     }
 
-    /// What was late since the start.
+    /// Lateness since the start.
     pub const fn total(&self) -> Lateness {
         self.total
     }

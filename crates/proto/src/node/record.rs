@@ -25,7 +25,7 @@ const OVERRUNS_TOLERATED: u64 = 100;
 const OVERRUN_UNITS: u64 = 20;
 /// Warm units of a path of which half tell what its units take.
 const UNITS_TELLING: u32 = 1_000;
-/// The window is halved when it holds so many units: what was seen long ago counts less and less.
+/// The window is halved when it holds this many units, so that old units count less and less.
 const WINDOW_UNITS: u32 = 1 << 16;
 
 /// Half of the latest wake-ups are forgotten when there are so many.
@@ -153,16 +153,16 @@ impl Path {
     }
 }
 
-/// What a unit means for its busy period.
+/// How a unit is judged within its busy period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Judged {
-    /// Nothing ran before it.
+    /// True if nothing ran before the unit.
     is_first: bool,
     /// A unit of its path ran before it.
     is_warm: bool,
-    /// With it the busy period has taken more than admission assumes.
+    /// True if the busy period has taken more than admission assumes with this unit.
     is_overrun: bool,
-    /// How much more, where it has.
+    /// How much more the busy period has taken, if it has.
     beyond: Nanos,
 }
 
@@ -173,9 +173,9 @@ struct BusyPeriod {
     excess: Nanos,
     /// The most of that.
     excess_max: Nanos,
-    /// Nothing has run since the processor was idle.
+    /// True if nothing has run since the processor was idle.
     begins: bool,
-    /// By path: whether a unit of it has.
+    /// For each path, whether a unit of it has run in the busy period.
     ran: [bool; KINDS.len()],
 }
 
@@ -197,10 +197,11 @@ impl BusyPeriod {
         Judged { is_first, is_warm, is_overrun, beyond: excess - allowed }
     }
 
-    /// Nothing was left to do for `span`: who still waits for what was taken too long has that much less to wait.
-    /// (Any idle time ends a busy period; one that is hardly idle is warned of before it is no longer.)
+    /// Notes that nothing was left to do for `span`. Work that still waits because something took too long
+    /// then has that much less to wait. (Any idle time ends a busy period. The record
+    /// warns of a processor that is hardly idle before it is idle no longer.)
     ///
-    /// Returns the most that the busy period that ends here took beyond its units' costs.
+    /// Returns the longest time that the busy period which ends here took beyond its units' costs.
     fn idle(&mut self, span: Nanos) -> Option<Nanos> {
         self.excess = self.excess - span;
         if self.begins || span == Nanos::ZERO {
@@ -282,7 +283,8 @@ impl WorkRecord {
         judged.is_overrun || took > assumed && self.paths[index].warm.is_too_dear()
     }
 
-    /// Nothing was left to do for `span`; `allowed` as above.
+    /// Notes that nothing was left to do for `span`; `allowed` is what busy periods may take beyond their
+    /// units' costs.
     pub fn add_idle(&mut self, span: Nanos, allowed: Nanos) {
         self.elapsed += span;
         let Some(excess) = self.busy.idle(span) else { return };
@@ -333,7 +335,7 @@ impl WorkRecord {
         }
     }
 
-    /// For `status`.
+    /// Records of all paths, for `status`.
     pub fn paths(&self) -> impl Iterator<Item = PathRecord> + '_ {
         KINDS.into_iter().zip(&self.paths).map(|(kind, path)| PathRecord {
             kind,
@@ -422,7 +424,7 @@ mod tests {
         assert!(!record.is_at_risk(WorkKind::Send), "the other path keeps its time");
     }
 
-    /// At twice the cost a processor is warned of before it has no idle time left.
+    /// At twice the cost the record warns before the processor has no idle time left.
     #[test]
     fn overruns_that_idle_time_does_not_make_up_for_are_a_risk() {
         let mut record = WorkRecord::new();
@@ -620,7 +622,8 @@ mod tests {
         assert_eq!((record.busy(COLD).periods, record.busy(COLD).excess_max), (4, US(40) + Nanos(1)));
     }
 
-    /// At a place in order: what so many of a thousand did not exceed, in sixteenths of what is assumed.
+    /// A share is reported at its place in order: the value that this many of a thousand units did not
+    /// exceed, in sixteenths of what is assumed.
     #[test]
     fn shares_are_told_at_their_place_in_order() {
         let mut shares = Shares::NEW;

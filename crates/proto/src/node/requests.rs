@@ -1,4 +1,4 @@
-//! What applications ask of a node.
+//! Requests of applications to a node.
 
 use punctual_analysis::{Contract, Instant, Nanos};
 

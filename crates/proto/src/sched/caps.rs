@@ -44,7 +44,7 @@ impl Bucket {
         Nanos(u64::try_from(paid).unwrap_or(u64::MAX))
     }
 
-    /// Until when it is empty, if it is.
+    /// Time until which the bucket is empty; `None` if it is not.
     pub(crate) fn spent_until(&self, now: Instant) -> Option<Instant> {
         Some(self.tat - CPU_CAP_WINDOW).filter(|until| *until > now)
     }
@@ -94,7 +94,7 @@ impl Caps {
         self.throttled = self.throttled.filter(|until| *until > now);
     }
 
-    /// Until when best effort waits, as far as `settle` knows.
+    /// Time until which best effort waits, as far as `settle` knows; `None` if it does not wait.
     pub(super) const fn throttled(&self) -> Option<Instant> {
         self.throttled
     }

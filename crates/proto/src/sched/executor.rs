@@ -189,7 +189,7 @@ impl Executor {
         self.place(id, now);
     }
 
-    /// Nothing is queued at the handler any more.
+    /// Notes that nothing is queued at the handler any more.
     pub fn idle(&mut self, id: HandlerId) {
         let Some(handler) = self.get_mut(id) else { return };
         // One without a head is in no queue.
@@ -207,7 +207,8 @@ impl Executor {
         }
     }
 
-    /// It has again: the handler goes to the tail of its level. Without effect where it was not blocked.
+    /// Notes that the handler has slots again: it goes to the tail of its level. Without effect if it was not
+    /// blocked.
     pub fn unblock(&mut self, id: HandlerId, now: Instant) {
         let ticket = self.tickets;
         let Some(handler) = self.get_mut(id).filter(|handler| handler.blocked) else { return };
@@ -368,7 +369,7 @@ impl Handler {
         matches!(self.order.class, Class::BestEffort | Class::Background) || self.account.is_spent()
     }
 
-    /// Until when it has spent its flow's share, where it is best effort now.
+    /// Time until which a best-effort handler has spent its flow's share; `None` if it may run.
     fn held(&self, now: Instant) -> Option<Instant> {
         let until = self.share.as_ref().and_then(|share| share.spent_until);
         until.filter(|until| *until > now && self.takes_turns())
@@ -423,8 +424,8 @@ const _: () = assert!(SPAN_MAX.0 < 1 << RATE_PERIOD_BITS, "every period has its 
 const _: () =
     assert!(3 + RATE_PERIOD_BITS + RATE_PLACE_BITS + RATE_TICKET_BITS <= 96, "what a heap's key holds");
 
-/// By class, period, place within the rate group, and the order of arrival. Only channels have periods; tickets
-/// begin anew after 2^45, a year of a million a second.
+/// Sort key by class, period, place within the rate group, and the order of arrival. Only channels have
+/// periods. Tickets begin anew after 2^45, a year of a million a second.
 fn by_rate(class: Class, order: &Order, ticket: u64) -> u128 {
     let of_channel = matches!(class, Class::LowLatency | Class::Guaranteed | Class::Soft);
     let (period, place) =

@@ -129,8 +129,8 @@ pub fn outbox_messages(contract: &Contract, first: Nanos) -> u32 {
     u32::try_from(waiting.saturating_add(u64::from(contract.burst_messages_max))).unwrap_or(u32::MAX)
 }
 
-/// The longest that a message may be under way or held once its last packet has left the source, which may be so much ahead of
-/// its logical arrival.
+/// Longest time that a message may be under way or held after its last packet has left the source. That
+/// packet may leave as much ahead of its logical arrival as the contract allows.
 pub fn way_max(contract: &Contract) -> Nanos {
     contract.early_service() + contract.deadline
 }

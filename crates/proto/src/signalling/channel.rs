@@ -33,7 +33,7 @@ impl Attempt {
     }
 }
 
-/// From whom to whom, and over which nodes: what all channels between two ends have in common.
+/// Names of both ends and the nodes between them: what all channels between the same two ends have in common.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Way {
     pub from: Name,

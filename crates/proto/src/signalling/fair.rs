@@ -11,7 +11,7 @@ use punctual_trial::{Defence, holds};
 use crate::api::UserId;
 use crate::ids::NodeId;
 
-/// Who asks: a user of a host.
+/// A user of a host, who asks for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     pub node: NodeId,
@@ -27,7 +27,7 @@ impl Source {
     }
 }
 
-/// How many each has of something.
+/// How many items each host and each user has.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     all: usize,
@@ -188,7 +188,7 @@ impl<T> Fair<T> {
         let place = *self.waiting.range((giver, 0)..=(giver, u64::MAX)).next_back()?.0;
         Some((place, self.remove(&place)?))
     }
-    /// Where it waits now.
+    /// Adds an item; returns the place where it waits now.
     pub fn push(&mut self, source: Source, item: T) -> Place {
         // Without turns all are one user's.
         let source = if holds(Defence::SignallingTurns) { source } else { Source::first_of(NodeId(0)) };

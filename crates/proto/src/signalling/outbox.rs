@@ -278,7 +278,7 @@ impl Outbox {
         let (number, (source, since)) = self.ages.first_key_value()?;
         Some((*since + ASK_WAIT_MAX, (*source, *number)))
     }
-    /// When an ask has waited for too long.
+    /// Time at which an ask has waited for too long.
     pub fn poll_timeout(&self, met: Instant) -> Option<Instant> {
         self.oldest().map(|(due, _)| due.max(met + ASK_WAIT_MAX))
     }

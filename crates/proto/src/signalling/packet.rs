@@ -1,10 +1,13 @@
-//! What travels between neighbours on the signalling port. An envelope first, at fixed places, little-endian: version (1
-//! byte), epoch (8) and session (4) of the sender's life, the packet's number (8), a seal that a driver can check (8,
-//! [`SealKey`]). Then who to whom, an acknowledgement, a body. A truncated keyed BLAKE3 tag over all of it last.
+//! Packets between neighbours on the signalling port. An envelope comes first, at fixed places,
+//! little-endian: version (1 byte), epoch (8) and session (4) of the sender's life, the packet's number (8),
+//! a seal that a driver can check (8, [`SealKey`]). The sender and the receiver, an acknowledgement and a
+//! body follow. A truncated keyed BLAKE3 tag over all of it comes last.
 //!
 //! A packet is parsed only after its tag fits, so only members of the domain reach the decoder.
 //!
-//! In every version the version stands first, the tag over all of it last, and the tag's key comes from the domain key. So a node knows a member of its domain that speaks another version from a stranger or a broken bit.
+//! In every version the version comes first and the tag over everything last, and the tag's key is derived
+//! from the domain key. Therefore a node can distinguish a member of its domain that speaks another version
+//! from a stranger or a broken bit.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -44,7 +47,7 @@ pub struct Packet<'a> {
     pub body: Body<'a>,
 }
 
-/// What stands behind the envelope.
+/// The part of a packet behind the envelope.
 #[derive(Serialize, Deserialize)]
 struct Content<'a> {
     from: NodeId,

@@ -30,7 +30,7 @@ use crate::watch::Watch;
 
 /// HELLOs of ours that may still be echoed.
 const NONCES: usize = 8;
-/// Strangers' HELLOs are answered at most so many times in an interval: they may be recordings.
+/// Most HELLOs of strangers that are answered in an interval: they may be recordings.
 const STRANGERS_PER_INTERVAL: u64 = 16;
 
 /// How much more often a HELLO is sent to a neighbour that has not been heard yet.
@@ -43,7 +43,7 @@ pub enum Presence {
     Awaited,
     Alive,
     Dead,
-    /// It is there and speaks another version: nothing can be said to it.
+    /// The neighbour is there and speaks another version: nothing can be said to it.
     Foreign(u8),
 }
 
@@ -52,7 +52,7 @@ pub enum Presence {
 pub enum Change {
     /// All that the neighbour had from us, and we from it, is gone there.
     Lost {
-        /// It is another life of the node, not only of the link.
+        /// True if it is another life of the node, and not only of the link.
         restarted: bool,
     },
 }
@@ -60,7 +60,7 @@ pub enum Change {
 /// What was wrong with a packet that authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
-    /// Not from that neighbour to us.
+    /// The packet is not from that neighbour to this node.
     Misdirected,
     /// Seen before, or of a former life.
     Replayed,
@@ -85,7 +85,7 @@ pub struct Peer {
     met: Met,
     send: SendStream,
     retransmits_max: u32,
-    /// What has no place in the stream yet.
+    /// Messages that have no place in the stream yet.
     outbox: Outbox,
     /// The stream is of no use any more.
     broken: bool,
@@ -95,12 +95,12 @@ pub struct Peer {
     told: Told,
 }
 
-/// How it was met.
+/// When the neighbour was met, and in which life.
 #[derive(Debug)]
 struct Met {
     /// When it was there first in its present life.
     at: Instant,
-    /// It was met in another life: its driver's key is to be told anew.
+    /// True if it was met in another life: its driver's key must be told anew.
     is_news: bool,
     /// Lives of it that were met.
     lives: u32,
@@ -112,7 +112,7 @@ struct Envelope {
     number: u64,
     /// Seals what we send in this life; `None` until it is needed.
     seal: Option<SealKey>,
-    /// It says what has come, whatever else it says.
+    /// True if the packet must acknowledge what has come, whatever else it says.
     acknowledge: bool,
 }
 
@@ -124,13 +124,13 @@ struct Hellos {
     interval: Nanos,
     due: Option<HelloStep>,
     at: Instant,
-    /// Between probes, and when the next is due while channels use the link.
+    /// Interval between probes, and in `probe_at` when the next is due while channels use the link.
     probe_interval: Nanos,
     probe_at: Instant,
     stranger_answered: Option<Instant>,
     /// Nonces of our HELLOs that may still be echoed, and when they were sent.
     nonces: VecDeque<(u64, Instant)>,
-    /// What the next one echoes.
+    /// What the next HELLO echoes.
     echo: Option<Echo>,
     random: SplitMix64,
 }
@@ -340,7 +340,7 @@ fn is_same(known: Life, life: Life) -> bool {
     known == life || active(Mutation::SessionNotCompared) && known.epoch == life.epoch
 }
 
-/// Between two probes of a neighbour: no more than their part of the signalling budget.
+/// Interval between two probes of a neighbour. Probes take no more than their part of the signalling budget.
 fn probe_interval(config: &SignallingConfig) -> Nanos {
     let packet = Nanos::from_secs(1) / u64::from(config.packets_per_second.max(1));
     (config.hello_interval / PROBES_PER_HELLO).max(packet * PROBES_BUDGET_DIVISOR)

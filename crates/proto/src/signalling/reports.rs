@@ -34,7 +34,7 @@ impl Changed {
     pub fn says_less(&self) -> bool {
         self.before.zip(self.after).is_some_and(|(before, after)| after.cause.kind() < before.cause.kind())
     }
-    /// What the stage does, or did until now.
+    /// The stage's breach as it is now or, if the stage has healed, as it was until now.
     pub fn known(&self) -> Option<Breach> {
         self.after.or(self.before)
     }

@@ -23,7 +23,7 @@ pub struct Asked {
     /// The receiver's token and life.
     pub token: u64,
     pub epoch: Epoch,
-    /// To the receiver, and who asks there.
+    /// Route to the receiver, and in `user` who asks there.
     pub back: Route,
     pub user: UserId,
     until: Instant,
@@ -41,7 +41,7 @@ struct Sent {
     /// Whom it asks, and for whom.
     node: NodeId,
     user: UserId,
-    /// When it is given up.
+    /// Time at which the request is given up.
     until: Instant,
 }
 
@@ -113,7 +113,7 @@ impl Requests {
             ("places of requests of others", self.asked_by.books()),
         ]
     }
-    /// How many of ours wait, and of theirs.
+    /// Number of this host's requests that wait, and of the others'.
     pub fn waiting(&self) -> [usize; 2] {
         [self.sent.len(), self.asked.len()]
     }
@@ -128,7 +128,7 @@ impl Signalling {
     /// returned token or `RequestFailed` follows.
     ///
     /// # Errors
-    /// It cannot even be tried.
+    /// If the request cannot even be tried.
     pub fn request(
         &mut self,
         source: &Address,

@@ -22,7 +22,7 @@ pub enum State {
     Fitting,
     /// The source has the ACCEPT.
     Open,
-    /// It takes nothing new; what is under way still arrives.
+    /// The channel takes nothing new; what is under way still arrives.
     Draining,
     /// Everything has left this node (its source, or one between), which holds nothing any more and waits for the sink's word,
     /// with which all behind it have let go, too.
@@ -54,7 +54,7 @@ pub enum Input {
     Close,
     /// The stages are final, and the link out does not give yet what they say.
     NotYet,
-    /// Now it does.
+    /// The link out now gives what the final stages say.
     Fitted,
     /// The stages could not be made final.
     CommitFailed,
@@ -92,7 +92,7 @@ pub enum Action {
     StartSettling,
     /// Keep the sink's word until those between have let go.
     KeepWord,
-    /// What has passed here, to the source.
+    /// Send to the source what has passed here.
     SendPassed,
     /// Send the sink's last word to the source: what it had closed has come to its end.
     SendDone,

@@ -40,7 +40,7 @@ pub struct NeighbourView {
 /// A channel as signalling knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelView<'a> {
-    /// What the node was asked to hold.
+    /// The channel as the node was asked to hold it.
     pub local: &'a LocalChannel,
     /// Source host's name.
     pub from: &'a Name,
@@ -50,7 +50,8 @@ pub struct ChannelView<'a> {
     pub degraded: &'a [DegradedHost],
     /// State as `channels` shows it (`open`, `creating`, ...).
     pub state: &'static str,
-    /// It has ended here, stages, clip and counters with it; only the sink's word is still waited for.
+    /// True if the channel has ended here, with its stages, clip and counters, and only the sink's word is
+    /// still waited for.
     pub has_ended: bool,
 }
 

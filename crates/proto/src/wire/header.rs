@@ -19,7 +19,7 @@ const DEMOTED: u16 = 1;
 const UNPROMISED: u16 = 2;
 const BEYOND_CONTRACT: u16 = DEMOTED | UNPROMISED;
 
-/// What a data packet belongs to.
+/// The kind of traffic that a data packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// An admitted channel.
@@ -81,8 +81,8 @@ pub enum Malformed {
 pub struct Header {
     /// Guaranteed or best effort.
     pub kind: Kind,
-    /// It travels as best effort, since it came to some stage too late, too early or too much for its contract; only of
-    /// guaranteed data.
+    /// True if the packet travels as best effort, because it came to some stage too late, too early or too
+    /// much for its contract. Only guaranteed data is demoted.
     pub demoted: bool,
     /// The source demoted the packet: the sender broke the contract, and nothing was ever promised for it.
     pub unpromised: bool,

@@ -38,7 +38,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// How many share it.
+    /// Number of channels that share the pool.
     pub(super) fn parts(&self) -> usize {
         self.parts.len()
     }

@@ -71,9 +71,9 @@ struct LinkStage {
     frames_max: u32,
     frames: u32,
     pool: Pool,
-    /// It breaks its promise.
+    /// The breach, if the link breaks its promise.
     breach: Option<Breach>,
-    /// Why nobody knows what it drains.
+    /// Why nobody knows what the link drains; `None` if the rate is known.
     rate_unknown: Option<RateRefusal>,
 }
 
@@ -122,7 +122,7 @@ struct CpuStage {
 struct Asking {
     /// `None` while they are asked elsewhere.
     policies: Option<Policies>,
-    /// What they are to be asked.
+    /// Questions that the policies must still be asked.
     questions: VecDeque<Question>,
     /// Whether they are asked elsewhere ([`Decision`]), or at once.
     elsewhere: bool,
@@ -215,7 +215,7 @@ impl Stages {
     pub const fn buffer_bytes(&self) -> u64 {
         self.buffer_bytes
     }
-    /// What a channel holds.
+    /// What a channel holds in the stages of this host; `None` if it holds nothing.
     pub fn held(&self, channel: ChannelId) -> Option<&Held> {
         self.held.get(channel)
     }

@@ -321,7 +321,8 @@ fn asks_wait_for_their_time_and_no_longer() {
     assert!(!outbox.withdraw(path(1)), "it is gone");
 }
 
-/// Whoever asks for ever so much has so many answers waiting; who has asked little is answered.
+/// A user who asks for very much has a bounded number of answers waiting. A user who has asked little is
+/// answered.
 #[test]
 fn answers_wait_in_bounded_numbers() {
     let mut outbox = Outbox::default();
@@ -342,7 +343,8 @@ fn answers_wait_in_bounded_numbers() {
     assert_eq!(outbox.answers.len(), ANSWERS_WAITING_MAX + 2);
 }
 
-/// Only answers that nobody holds anything for are dropped: each kind, where so many of one who asks wait.
+/// Only answers that nobody holds anything for are dropped: each kind, when the user who asked has too many
+/// waiting.
 #[test]
 fn only_spare_answers_are_dropped() {
     let path = path(9_999);
