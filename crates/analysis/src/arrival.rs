@@ -15,19 +15,19 @@ use crate::units::{Instant, Nanos};
 /// What the source does with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceVerdict {
-    /// It keeps the contract: served from `logical` on, due at `logical` + D.
+    /// The message keeps the contract. It is served from `logical` on and is due at `logical` + D.
     Conforming {
         /// l(i).
         logical: Instant,
     },
-    /// It breaks the contract and waits for its logical arrival ([`Policing::Delay`]).
+    /// The message breaks the contract and waits for its logical arrival ([`Policing::Delay`]).
     Delayed {
         /// l(i).
         logical: Instant,
     },
-    /// It breaks the contract and is thrown away ([`Policing::Drop`]).
+    /// The message breaks the contract and is thrown away ([`Policing::Drop`]).
     Dropped,
-    /// It breaks the contract and travels as best effort ([`Policing::Demote`]).
+    /// The message breaks the contract and travels as best effort ([`Policing::Demote`]).
     Demoted,
 }
 
@@ -61,7 +61,7 @@ pub struct LogicalArrivals {
 struct Mean {
     interval: Nanos,
     over: Nanos,
-    /// When the messages so far would have come at the mean rate, the next one included.
+    /// Time at which the messages so far would have come at the mean rate, the next one included.
     due: Instant,
 }
 
@@ -200,15 +200,16 @@ pub struct Arrival {
     pub received: Instant,
 }
 
-/// What a stage makes of a packet.
+/// The decision of a stage about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It keeps the contract: ready from `effective` less the horizon, due at `effective` + d(k).
+    /// The packet keeps the contract: it is ready from `effective` less the horizon, and due at `effective` +
+    /// d(k).
     Accepted {
         /// e.
         effective: Instant,
     },
-    /// It goes to best effort; it has not moved e.
+    /// The packet goes to best effort and has not moved e.
     Demoted,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Variables {
 
 /// Steps of the search for theta.
 const STEPS_MAX: u32 = 24;
-/// Beyond this exp is infinite.
+/// Largest exponent; exp is infinite beyond it.
 const EXPONENT_MAX: f64 = 600.0;
 /// More than all rounding.
 const ROUNDING: f64 = 1.0 + 1e-9;

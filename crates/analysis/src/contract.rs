@@ -26,12 +26,13 @@ pub const JITTER_DEFAULT_INTERVALS: u64 = 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policing {
-    /// It waits for its logical arrival; the sender blocks or gets `WouldBlock` when the queue is full.
+    /// The message waits for its logical arrival; the sender blocks or gets `WouldBlock` when the queue is
+    /// full.
     #[default]
     Delay,
-    /// It is dropped and counted.
+    /// The message is dropped and counted.
     Drop,
-    /// It travels as best effort.
+    /// The message travels as best effort.
     Demote,
 }
 
@@ -90,7 +91,7 @@ pub struct Contract {
     /// When the sink delivers.
     #[serde(default)]
     pub delivery: Delivery,
-    /// How early hops may serve.
+    /// How early hops may serve ahead of the logical arrival.
     #[serde(default)]
     pub horizon: Horizon,
     /// What wakes handlers, and their budgets.
@@ -141,7 +142,7 @@ pub enum ContractError {
     /// The jitter allowance is too long.
     #[error("jitter allowance {jitter}: give at most an hour")]
     Jitter {
-        /// What was asked for.
+        /// Jitter allowance that was asked for.
         jitter: Nanos,
     },
     /// The activation is out of range.

@@ -61,7 +61,8 @@ pub fn horizons(mode: Horizon, bounds: &[Nanos]) -> Vec<Nanos> {
 
 /// h(k) that hop k commits when ACCEPT comes back: D - final bounds from k on - later propagation.
 ///
-/// It is known before the hops upstream have chosen theirs, and never below what they will sum to.
+/// It is known before the hops upstream have chosen their bounds, and it is never below the sum of those
+/// bounds.
 pub fn committed_horizon(
     mode: Horizon,
     deadline: Nanos,

@@ -100,7 +100,7 @@ pub enum Remedy {
     Period(usize, Nanos),
     /// All costs times this many millionths.
     Costs(u64),
-    /// Nothing that is tried: the processor has no time to give away.
+    /// Nothing that was tried helps: the processor has no time to give away.
     None,
 }
 

@@ -37,13 +37,13 @@ pub struct Urgency {
 pub const PLACES_MAX: u8 = 63;
 
 impl Urgency {
-    /// By the period alone.
+    /// The urgency that follows from the period alone.
     pub const fn of_period(class: Class, period: Nanos) -> Self {
         Self { class, rate: period, place: 0 }
     }
 }
 
-/// What one channel asks of one stage.
+/// Demand of one channel on one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
     /// C: the cost of a whole message here.
@@ -91,10 +91,10 @@ pub enum RefusalReason {
     Utilisation {
         /// Utilisation with the newcomer, in ppm.
         wanted_ppm: u32,
-        /// What may be given away, in ppm.
+        /// Share that may be given away, in ppm.
         limit_ppm: u32,
     },
-    /// It could be served, but not within the limit.
+    /// The channel could be served, but not within the limit.
     #[error("it needs {} at least, and {limit} of the deadline are left for it", possible.at_least())]
     Bound {
         /// Smallest feasible bound.
@@ -119,7 +119,7 @@ pub enum RefusalReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("{reason}")]
 pub struct Refusal {
-    /// Why.
+    /// Why the stage refuses.
     pub reason: RefusalReason,
     /// The smallest bound that this stage could promise for the same traffic, if any.
     pub bound_possible: Option<Nanos>,
@@ -190,10 +190,10 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
     /// Drops everything that speeds up the next decision; changes no decision. For benchmarks.
     fn drop_caches(&mut self);
 
-    /// What all held channels use together.
+    /// Share of the stage that all held channels use together.
     fn utilisation(&self) -> Ppm;
 
-    /// How many channels are held.
+    /// Number of channels that are held.
     fn len(&self) -> usize;
 
     /// Whether none is held.
@@ -201,6 +201,6 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
         self.len() == 0
     }
 
-    /// What it is, beside its arithmetic.
+    /// The policy that this is, beside its arithmetic.
     fn admission(&self) -> Admission;
 }

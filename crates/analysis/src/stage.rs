@@ -90,13 +90,13 @@ pub struct Link {
     pub best_effort_wire_bytes: u32,
     /// P: packets' worth of bytes that may be handed over and not yet sent, at least 1.
     pub pipeline_depth: u32,
-    /// What drives the pipeline.
+    /// What drives the pipeline: completions or the clock.
     pub pacing: Pacing,
     /// delta: reaction time to a completion or to the clock.
     pub reaction: Nanos,
     /// Kernel traffic beside us.
     pub interference: Interference,
-    /// What cannot be given away.
+    /// Share of the link that cannot be given away.
     pub best_effort_share_min: Ppm,
 }
 
@@ -176,7 +176,7 @@ impl Link {
         self.rate_assured().time_of(window) + self.reaction
     }
 
-    /// What admission sees.
+    /// The link as admission sees it.
     pub fn model(&self) -> StageModel {
         let blocking = match self.pipeline_depth {
             0 | 1 => {
@@ -248,7 +248,7 @@ impl PathCosts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostParts {
-    /// On a processor.
+    /// The cost of a message on a processor.
     Cpu {
         /// Cost that a message has once.
         message: Nanos,
@@ -259,7 +259,7 @@ pub enum CostParts {
         /// Cost of copying the payload.
         copy: Nanos,
     },
-    /// On a link.
+    /// The cost of a message on a link.
     Link {
         /// Time that the message's bytes take at the assured rate.
         drain: Nanos,
@@ -291,7 +291,7 @@ impl CostParts {
 pub struct Cpu {
     /// Most that all real-time work may take (at most 0.95).
     pub utilisation_max: Ppm,
-    /// What cannot be given away.
+    /// Share of the CPU that cannot be given away.
     pub best_effort_share_min: Ppm,
     /// Driver work, timers, signalling: not ordered by us.
     pub interference: Interference,
@@ -335,7 +335,7 @@ impl Cpu {
         costs.parts(packets, self.quantum_packets, kib * u64::from(packets))
     }
 
-    /// What admission sees.
+    /// The processor as admission sees it.
     pub fn model(&self) -> StageModel {
         let kept = 1_000_000 - self.best_effort_share_min.0.min(1_000_000);
         StageModel {

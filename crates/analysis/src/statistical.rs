@@ -76,7 +76,7 @@ pub enum StatisticalError {
         "mean of one message every {mean}: give at most the rate, one every {interval}, and one an hour at least"
     )]
     Mean {
-        /// What was asked for.
+        /// Mean interval that was asked for.
         mean: Nanos,
         /// I.
         interval: Nanos,
@@ -84,7 +84,7 @@ pub enum StatisticalError {
     /// The mean is kept over too short or too long a time.
     #[error("mean kept over {over}: give the interval {interval} or more, and an hour at most")]
     Over {
-        /// What was asked for.
+        /// Time over which the mean is kept, as it was asked for.
         over: Nanos,
         /// I.
         interval: Nanos,
@@ -92,7 +92,7 @@ pub enum StatisticalError {
     /// Everything may miss.
     #[error("miss ratio {ratio}: give less than 1; leave it out for a hard guarantee")]
     MissRatio {
-        /// What was asked for.
+        /// Miss ratio that was asked for.
         ratio: Ppb,
     },
     /// Budgets and plans are for hard guarantees.
@@ -128,7 +128,8 @@ impl Statistical {
 pub struct Soft {
     /// The policed mean interval.
     pub mean_period: Nanos,
-    /// In any time t at most 1 + (t + `mean_over`)/`mean_period` messages arrive at the stage.
+    /// Excess over the mean rate: in any time t at most 1 + (t + `mean_over`)/`mean_period` messages arrive
+    /// at the stage.
     pub mean_over: Nanos,
     /// J: how far effective arrivals here may be moved against those at the source.
     pub jitter: Nanos,

@@ -32,11 +32,11 @@ impl Nanos {
     pub const fn as_u64(self) -> u64 {
         self.0
     }
-    /// In seconds, for people.
+    /// The span in seconds, for people.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// In milliseconds, for people.
+    /// The span in milliseconds, for people.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -184,7 +184,8 @@ impl Rate {
     pub fn as_per_second_f64(self) -> f64 {
         1e9 / self.interval_ns as f64
     }
-    /// In words that never say more than it, as command lines take them: messages a second, or the time between two.
+    /// The rate in words that never state more than it, as command lines take them: messages a second, or the
+    /// time between two messages.
     pub const fn at_most(self) -> AtMost {
         AtMost(self)
     }

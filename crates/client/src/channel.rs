@@ -17,7 +17,7 @@ use crate::error::{Error, OpenError, SendError};
 use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch, Ending};
 use crate::state::{ChannelState, Evidence};
 
-/// What came with a channel's yes.
+/// What came with the grant of a channel.
 pub(crate) struct Opened {
     channel: ChannelId,
     /// `None` for a best-effort flow.

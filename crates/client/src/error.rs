@@ -25,7 +25,7 @@ pub enum ConnectError {
     NoDaemon {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         cause: io::Error,
     },
     /// This user may not use the socket, or not enter a directory on the way to it.
@@ -37,7 +37,7 @@ pub enum ConnectError {
     NoPermission {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         cause: io::Error,
     },
     /// The daemon said no.
@@ -66,10 +66,10 @@ impl ConnectError {
 /// A request that failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Not `port@host`, or not a name.
+    /// The text is not `port@host`, or not a name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// It cannot even be tried: unknown host, name taken, contract out of range, ...
+    /// The request cannot even be tried: unknown host, name taken, contract out of range, ...
     #[error("{0}")]
     Request(RequestError),
     /// The daemon said no for a reason of its own: quota, memory, shutting down.
@@ -153,10 +153,10 @@ pub enum OpenError {
     Refused {
         /// The hop that refused, its reason, and what it could offer instead.
         refusal: ChannelRefusal,
-        /// What was asked for.
+        /// Contract that was asked for.
         wanted: Box<Contract>,
     },
-    /// It did not come to that.
+    /// The request failed for another reason than a refusal.
     #[error(transparent)]
     Failed(#[from] Error),
 }
@@ -244,7 +244,7 @@ pub enum SendError {
     TooLong {
         /// Length of the message in bytes.
         bytes: usize,
-        /// What the contract allows.
+        /// Longest message that the contract allows, in bytes.
         bytes_max: u32,
     },
     /// The channel has ended.

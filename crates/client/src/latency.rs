@@ -33,12 +33,12 @@ impl OneWayLatency {
         info.clock_error.map(|error| Self { measured, error })
     }
 
-    /// It surely took at least so long.
+    /// The message certainly took at least this long.
     pub fn at_least(self) -> Nanos {
         self.measured - self.error
     }
 
-    /// It surely took no longer.
+    /// The message certainly took no longer than this.
     pub fn at_most(self) -> Nanos {
         self.measured + self.error
     }

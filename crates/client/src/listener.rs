@@ -20,7 +20,7 @@ use crate::receiver::Receiver;
 pub struct IncomingRequest {
     /// The source host.
     pub from: String,
-    /// On whose behalf there.
+    /// User at the source host on whose behalf the channel is opened.
     pub user: UserId,
     /// The traffic that it promises.
     pub contract: Contract,
@@ -29,9 +29,9 @@ pub struct IncomingRequest {
 /// A receiver wants this program to open a channel to it (as RSVP does).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelRequest {
-    /// Where to.
+    /// Address that the channel must be opened to.
     pub to: Address,
-    /// On whose behalf there.
+    /// User at the receiver's host on whose behalf the request is made.
     pub user: UserId,
     /// The traffic that it wants.
     pub contract: Contract,
@@ -67,7 +67,7 @@ pub(crate) struct Accepted {
     pub(crate) channel: ChannelId,
     pub(crate) ring: InboxReader,
     pub(crate) request: IncomingRequest,
-    /// What its handler may take.
+    /// Time that the handler may take for a message.
     pub(crate) handler_time: Nanos,
 }
 
@@ -109,7 +109,7 @@ impl ListenerQueue {
         self.changed.notify_all();
     }
 
-    /// Nothing more comes: the daemon is gone.
+    /// Closes the queue: the daemon is gone, and nothing more comes.
     pub(crate) fn close(&self) {
         lock(&self.waiting).closed = true;
         self.changed.notify_all();

@@ -70,7 +70,7 @@ impl Receiver {
         self.ring.shape().message_bytes_max
     }
 
-    /// Messages that the ring holds: so many may come before this program takes one, and the next is lost.
+    /// Messages that the ring holds. If more come before this program takes one, the next is lost.
     pub fn messages_held_max(&self) -> u32 {
         self.ring.shape().slots
     }
@@ -184,9 +184,10 @@ impl Receiver {
         }
     }
 
-    /// From now on the protocol's handler and this receiver alternate one to one (RTU 3): a message becomes visible only
-    /// when the one before is taken. Those that are complete wait in the buffers reserved for them, at nobody's cost;
-    /// beyond those they are overruns as ever. Bounds are kept up to that waiting. For a guaranteed channel only.
+    /// Makes the protocol's handler and this receiver alternate one to one (RTU 3): from now on a message
+    /// becomes visible only when the one before is taken. Complete messages wait in the buffers reserved for
+    /// them, at nobody's cost; messages beyond those are overruns as ever. Bounds are kept up to that
+    /// waiting. This is for a guaranteed channel only.
     ///
     /// # Errors
     /// If the channel has ended, is best effort, or the daemon is gone.
@@ -267,8 +268,8 @@ impl Receiver {
 /// What a thread needs that leads its engine.
 #[cfg(feature = "embedded")]
 impl Receiver {
-    /// From now on the calling thread does the engine's work whenever it waits, see [`Lead`]: what this channel brings and
-    /// what it sends passes no other thread of this host.
+    /// Has the calling thread do the engine's work from now on, whenever it waits: see [`Lead`]. What this
+    /// channel brings and what it sends then passes no other thread of this host.
     ///
     /// # Errors
     /// [`Error::NotEmbedded`]; [`Error::HandlerTime`] where the listener declared no time (that of a handler: what

@@ -21,7 +21,7 @@ use crate::error::Error;
 pub struct ChannelState {
     /// Every message is delivered by its logical arrival plus this.
     pub promised: Nanos,
-    /// How firm that is.
+    /// How firm the promise is.
     pub guarantee: Guarantee,
     /// The largest latency observed at the sink, from the logical arrival; zero at the source.
     pub observed_max: Nanos,

@@ -60,7 +60,7 @@ impl EmbeddedHost {
         })
     }
 
-    /// From now on the calling thread drives the engine whenever it waits for it.
+    /// Has the calling thread drive the engine from now on, whenever it waits for it.
     pub fn lead(&self) -> Result<Lead<OutboxReader, InboxWriter>, LeadError> {
         self.engine.lead()
     }

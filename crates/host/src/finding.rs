@@ -40,7 +40,7 @@ impl Finding {
     pub fn note(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { name, state: State::Note, found: found.into(), fix: fix.into() }
     }
-    /// In the way of guarantees.
+    /// A finding that is in the way of guarantees.
     pub fn problem(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { name, state: State::Problem, found: found.into(), fix: fix.into() }
     }

@@ -1,7 +1,8 @@
-//! What a host says in its log of links and channels: a line each, so many in a minute and then only counted; of channels so
-//! many for each user.
+//! The log of a host about links and channels: a line for each event, up to a number in a minute; further
+//! events are only counted. For channels each user has a number of their own.
 //!
-//! The thread that serves applications says it, when it reads the node's events; the processor never does.
+//! The thread that serves applications writes the log when it reads the node's events; the processor never
+//! does.
 
 use punctual_proto::api::{
     BrokenStage, CloseReason, LateStage, LinkChange, MeasuredRate, RateRefusal, UserId,
@@ -97,7 +98,7 @@ impl Journal {
         }
     }
 
-    /// What became of a link at `now`.
+    /// Line about a link's change at `now`; `None` if there are too many.
     pub(crate) fn link(&mut self, link: LinkId, change: LinkChange, now: Instant) -> Option<Line> {
         let Link { name, neighbour, limiter } = self.links.get_mut(usize::from(link.0))?;
         // The node tells these once a minute itself.

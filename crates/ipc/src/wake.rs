@@ -109,7 +109,7 @@ impl Doorbell {
         Ok(())
     }
 
-    /// Around the application's descriptor.
+    /// A doorbell on the application's descriptor.
     pub fn new(descriptor: OwnedFd) -> Self {
         Self(descriptor)
     }
@@ -120,7 +120,7 @@ impl Doorbell {
     }
 }
 
-/// Who rings bells that are made.
+/// How bells that are made are rung.
 #[derive(Clone, Debug)]
 pub enum RingPath {
     /// Whoever has something to tell: program and engine are one process, or who has the other end is trusted with this one.
@@ -171,7 +171,7 @@ impl Bell {
         Ok((Self(theirs), BellHandle { node: Arc::new(BellNode::new(bell)), ring_path: ring_path.clone() }))
     }
 
-    /// From the descriptor that came over the socket.
+    /// A bell on the descriptor that came over the socket.
     pub fn new(descriptor: OwnedFd) -> Self {
         Self(descriptor)
     }

@@ -143,7 +143,7 @@ impl fmt::Debug for Admission {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no admission policy \"{name}\": use {}", one_of(Admission::NAMES))]
 pub struct UnknownPolicy {
-    /// What was asked for.
+    /// Name that was asked for.
     pub name: String,
 }
 

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-/// What prints such lines.
+/// Command that prints such lines.
 pub const COMMAND: &str =
     "ffprobe -v error -select_streams v:0 -show_entries packet=pts_time,size -of csv FILE";
 

@@ -126,7 +126,7 @@ impl Trace {
         gaps.filter(|&gap| gap > Nanos::ZERO).min().unwrap_or(SPAN_MAX)
     }
 
-    /// From the first frame to one mean gap after the last.
+    /// Time from the first frame to one mean gap after the last.
     pub fn duration(&self) -> Nanos {
         let last = self.frames.last().map_or(Nanos::ZERO, |frame| frame.sent.since(Instant::ZERO));
         last + last / (self.frames.len() as u64 - 1).max(1)
@@ -152,7 +152,7 @@ fn no_row(line: usize, text: &str) -> TraceError {
 /// Lines as they are read.
 #[derive(Default)]
 struct Rows {
-    /// In nanoseconds; a stream may begin before 0.
+    /// Times of the rows in nanoseconds; a stream may begin before 0.
     times: Vec<i128>,
     sizes: Vec<u32>,
     /// Lines without a time.

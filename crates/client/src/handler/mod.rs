@@ -53,7 +53,7 @@ impl Reply<'_> {
     }
 }
 
-/// What the places of a handler share.
+/// State that the places of a handler share.
 struct Stage {
     parked: Mutex<Option<Boxed>>,
     direct: AtomicBool,

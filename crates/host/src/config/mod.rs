@@ -98,7 +98,7 @@ pub enum Beside {
 /// The daemon's API socket and what each user may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonConfig {
-    /// Where it listens.
+    /// Path of the socket that the daemon listens on.
     pub socket: PathBuf,
     /// Permissions of the socket.
     pub socket_mode: u32,
@@ -221,7 +221,7 @@ pub enum ConfigError {
     /// A device cannot be had as it is configured.
     #[error("{error}")]
     Device {
-        /// Why.
+        /// Why the device cannot be used.
         error: KernelError,
     },
     /// The boot count or the random source failed.

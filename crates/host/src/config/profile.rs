@@ -14,7 +14,7 @@ pub enum Mismatch {
     /// The host does not start.
     #[default]
     Refuse,
-    /// It is used; the host says that its guarantees do not rest on it.
+    /// The profile is used; the host says that its guarantees do not rest on it.
     Accept,
 }
 

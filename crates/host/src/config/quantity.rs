@@ -26,7 +26,7 @@ pub trait Quantity: Sized {
     /// Units with what one of them is in the smallest; longer ones before their own endings.
     const UNITS: &'static [(&'static str, u64)];
 
-    /// From a count of the smallest unit; `None` where that is out of range.
+    /// Makes the quantity from a count of the smallest unit; `None` if that is out of range.
     fn from_smallest(count: u64) -> Option<Self>;
 
     /// Reads a decimal number, its unit behind it, blanks between them allowed. A rest below the smallest unit is

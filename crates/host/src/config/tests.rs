@@ -68,7 +68,7 @@ fn small(processor: &str, link: &str, rest: &str) -> String {
 
 const MEMORY: &str = "driver = \"memory\"";
 
-/// What a driver has read of a link.
+/// The settings that a driver has read of a link.
 fn settings<T: LinkDriver>(link: &dyn LinkDriver) -> &T {
     link.settings().unwrap_or_else(|| panic!("a link of another driver: {link:?}"))
 }

@@ -1,8 +1,8 @@
 //! What waits for a client that does not read.
 //!
-//! It lies in a file in memory, not on the heap: the daemon's heap is locked and never shrinks in its middle; pages of the
-//! file are not locked, and are given back when they are read. Most clients never have one: what fits into their socket
-//! goes there at once.
+//! The backlog lies in a file in memory, not on the heap. The daemon's heap is locked and never shrinks in
+//! its middle; pages of the file are not locked, and are given back when they are read. Most clients never
+//! have a backlog: what fits into their socket goes there at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -95,7 +95,7 @@ impl Backlog {
     /// Takes the first packet out; `None` where there is none. One that cannot be sent is put back by [`Self::put_back`].
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub(super) fn pop(&mut self) -> io::Result<Option<Packet>> {
         let (Some(file), Some(entry)) = (&self.file, self.entries.pop_front()) else { return Ok(None) };
         let mut bytes = vec![0; entry.bytes];

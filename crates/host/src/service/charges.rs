@@ -71,7 +71,7 @@ impl<H: Host> Service<H> {
     }
 }
 
-/// What this thread has had of a CPU.
+/// CPU time that this thread has had.
 pub(super) fn cpu_time() -> Nanos {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let (seconds, nanos) =

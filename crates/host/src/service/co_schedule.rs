@@ -21,7 +21,7 @@ pub(super) struct CoScheduled<S> {
     client: ClientId,
     thread: u32,
     priority: u8,
-    /// What it was before its first channel.
+    /// How the thread was scheduled before its first channel.
     before: S,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct End {
     /// User whose quotas are charged for the end.
     pub(super) account: UserId,
     pub(super) stage: Stage,
-    /// What its ring and doorbells take.
+    /// Resources that the end's ring and doorbells take.
     pub(super) held: Held,
     /// Bytes of the processor's heap that the node has for the messages of a burst.
     pub(super) room_bytes: u64,
@@ -129,7 +129,7 @@ impl<H: Host> Service<H> {
         self.after_end(channel);
     }
 
-    /// The bursts of all channels take so much of the processor's memory from now on.
+    /// Has this much of the processor's memory ready for the bursts of all channels.
     pub(super) fn expect_room(&mut self, bytes: u64) {
         if bytes != self.room_bytes {
             self.room_bytes = bytes;

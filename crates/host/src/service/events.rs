@@ -197,7 +197,7 @@ impl<H: Host> Service<H> {
         let _ = self.on_node(move |node, now| node.refuse(channel, &refuse, now));
     }
 
-    /// Who asked for a channel gets none.
+    /// Tells the client that asked for a channel that it gets none.
     fn ask_failed(&mut self, token: u64, refusal: ChannelRefusal) {
         if let Some(client) = self.asked.remove(&token) {
             self.push(client, Push::AskFailed { token, refusal });

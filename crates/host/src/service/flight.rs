@@ -15,7 +15,7 @@ use punctual_proto::api::UserId;
 
 use super::connection::Connection;
 
-/// What one socket has carried.
+/// Descriptors that one socket has carried.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     /// Bytes of all packets.

@@ -66,7 +66,7 @@ pub trait Host {
     /// Runs `request` on the processor's thread.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// If the engine has stopped.
     fn call<R, F>(&self, request: F) -> Result<R, HostGone>
     where
         R: Send + 'static,

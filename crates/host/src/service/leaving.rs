@@ -27,7 +27,7 @@ pub(super) enum Left {
     Requested(u64),
 }
 
-/// By account, in the order in which they are served.
+/// What is left, by account, in the order in which accounts are served.
 #[derive(Debug, Default)]
 pub(super) struct Leaving(VecDeque<(UserId, VecDeque<Left>)>);
 

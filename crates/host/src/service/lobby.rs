@@ -17,7 +17,7 @@ use super::quota::is_privileged;
 
 /// Refused connections that are kept at once; the oldest goes first.
 const LINGERING_MAX: usize = 32;
-/// How long one may take to read why.
+/// Time that a refused connection has to read why.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Refused connections. One that is closed while something of its client's is unread gives it an error in place of the

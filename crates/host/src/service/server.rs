@@ -43,7 +43,7 @@ struct Session {
     ending: bool,
     /// What was sent last took long, for whoever waits at its other end.
     slow: bool,
-    /// It reads no more: what it asked before is still done, and nothing is said to it.
+    /// True if the client reads no more: what it asked before is still done, and nothing is sent to it.
     deaf: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct Server<H: Host> {
     silent_at: Option<Instant>,
 }
 
-/// What `poll` said.
+/// Result of `poll`.
 #[derive(Default)]
 struct Ready {
     stop: bool,

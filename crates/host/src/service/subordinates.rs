@@ -37,7 +37,7 @@ pub(super) struct Subordinates {
     ranges_file: PathBuf,
     names_file: PathBuf,
     stamps: [Stamp; 2],
-    /// By their first user; may overlap.
+    /// Ranges by their first user; they may overlap.
     ranges: Vec<Range>,
 }
 

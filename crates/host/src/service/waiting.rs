@@ -1,8 +1,9 @@
 //! Channels from elsewhere that wait for a program's consent.
 //!
-//! They have places of their own beside the quota of channels, which is taken at consent: whoever asks takes nothing of who is
-//! asked. Where no place of a listener's user is free, who has the most gives way to who has less: hosts share evenly, and
-//! the users of a host share what it has. What is said of a user is its host's word.
+//! Channels that wait have places of their own beside the quota of channels, which is charged at consent.
+//! Therefore whoever asks takes nothing from whoever is asked. If no place of a listener's user is free, the
+//! one who has the most gives way to the one who has less: hosts share evenly, and the users of a host share
+//! what that host has. What is said about a user is the word of the user's host.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,12 +24,12 @@ pub(super) struct Asker {
     pub user: UserId,
 }
 
-/// Where one more may wait.
+/// A place where one more channel may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Beside the others.
     Free,
-    /// In place of this one, the last of who has the most.
+    /// The channel takes the place of this one, the last of the user who has the most.
     Of(ChannelId),
     /// Nowhere: who asks has the most.
     None,
@@ -40,7 +41,7 @@ type Askers = BTreeMap<Asker, BTreeSet<ChannelId>>;
 #[derive(Debug)]
 pub(super) struct Waiting {
     places: usize,
-    /// By whose listeners they are for. Those for whom nothing waits are not there.
+    /// Askers by the user whose listeners they ask. Users for whom nothing waits are not listed.
     owners: HashMap<UserId, Askers>,
 }
 

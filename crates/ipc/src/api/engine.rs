@@ -42,7 +42,7 @@ pub struct EngineStatus {
     pub system_calls_refused: u64,
     /// Times at which the processor waited for memory.
     pub heap_waits: u64,
-    /// What its costs rest on.
+    /// The profile that the processor's costs come from.
     pub profile: ProfileStatus,
     /// The links, in the order of the configuration.
     pub links: Vec<DriverStatus>,
@@ -61,7 +61,7 @@ pub enum ClassStatus {
     Deadline {
         /// CPU time in each period, in ns.
         runtime_ns: u64,
-        /// In ns.
+        /// Length of a period, in ns.
         period_ns: u64,
     },
     /// An ordinary thread.
@@ -76,7 +76,7 @@ pub struct ProfileStatus {
     pub costs_from: CostSource,
     /// The file, where there is one.
     pub file: Option<PathBuf>,
-    /// When it was measured.
+    /// Time at which it was measured.
     pub measured: Option<String>,
     /// Summary of the profile in one line, for people.
     pub summary: String,
@@ -99,7 +99,7 @@ pub struct DriverStatus {
     pub name: String,
     /// The driver and its mode, for people.
     pub mode: String,
-    /// It has failed for good.
+    /// True if the link has failed for good.
     pub failed: bool,
     /// More about it, for people.
     pub facts: Facts,
@@ -143,7 +143,7 @@ pub struct DriverDrops {
 }
 
 impl DriverDrops {
-    /// For any reason.
+    /// Packets that were dropped for any reason.
     pub const fn total(&self) -> u64 {
         let Self { policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed } = *self;
         policed + malformed + unknown + wrong_cookie + no_buffer + expired + replayed

@@ -14,7 +14,7 @@ pub enum ApiError {
     /// The network said no.
     #[error("refused: {0}")]
     Refused(ChannelRefusal),
-    /// It cannot even be tried.
+    /// The request cannot even be tried.
     #[error("{0}")]
     Request(#[from] RequestError),
     /// The user has used up a share of this host.
@@ -27,7 +27,7 @@ pub enum ApiError {
         /// Amount that the quota allows.
         limit: u64,
     },
-    /// Not a request of this API.
+    /// The packet is not a request of this API.
     #[error("malformed request: {0}")]
     Malformed(String),
     /// Another version.
@@ -54,7 +54,7 @@ pub enum ApiError {
         /// Why it is not measured.
         why: RateRefusal,
     },
-    /// Somebody else may ask for this.
+    /// Only other users may make this request.
     #[error("{0}")]
     Forbidden(String),
     /// The daemon is going down.

@@ -46,11 +46,11 @@ pub const TEXT_BYTES_MAX: usize = 256;
 pub struct Call {
     /// Chosen by the client, unique among its open calls.
     pub id: u64,
-    /// What is asked.
+    /// The request.
     pub request: Request,
 }
 
-/// What the daemon says.
+/// A packet from the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FromDaemon {
@@ -87,14 +87,14 @@ pub enum Answer {
     Opened {
         /// The handle.
         channel: ChannelId,
-        /// What is promised.
+        /// The grant: what is promised to the channel.
         grant: Grant,
         /// The ring.
         ring: RingShape,
     },
     /// The answer to `Probe`.
     Probed {
-        /// What would be granted, or why not.
+        /// The grant that the channel would get, or the refusal.
         answer: Result<Grant, ChannelRefusal>,
     },
     /// The answer to `Ask`: the request is on its way.
@@ -145,7 +145,7 @@ pub enum Answer {
     Channel(Box<ChannelStatus>),
 }
 
-/// What a client is told unasked.
+/// News that a client is told without asking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Push {
@@ -157,9 +157,9 @@ pub enum Push {
         listener: ListenerId,
         /// Name of the source host.
         from: Name,
-        /// On whose behalf there.
+        /// User at the source host on whose behalf the channel is opened.
         user: UserId,
-        /// With what traffic.
+        /// Contract of the channel.
         contract: Contract,
         /// Token of this client's own request that the channel answers, if it does.
         token: Option<u64>,
@@ -173,11 +173,11 @@ pub enum Push {
     Requested {
         /// The listener that was asked for.
         listener: ListenerId,
-        /// Where to open the channel to.
+        /// Address that the channel must be opened to.
         to: Address,
-        /// With what traffic.
+        /// Contract of the wanted channel.
         contract: Contract,
-        /// On whose behalf there.
+        /// User at the receiver's host on whose behalf the request is made.
         user: UserId,
         /// Token that `Open` or `RefuseAsk` must give back.
         token: u64,
@@ -186,16 +186,16 @@ pub enum Push {
     AskFailed {
         /// Token of the request, as `Asked` returned it.
         token: u64,
-        /// Why.
+        /// Why the request failed.
         refusal: ChannelRefusal,
     },
     /// A channel is gone.
     Closed {
         /// Handle of the channel.
         channel: ChannelId,
-        /// Why.
+        /// Why the channel ended.
         reason: CloseReason,
-        /// At the source: what the sink has of it; `None` where that was not to be learnt.
+        /// At the source: what the sink has of the channel. `None` if that could not be learnt.
         receipt: Option<Receipt>,
     },
     /// A stage on a channel's way breaks its promise, or keeps it again.
@@ -211,7 +211,7 @@ pub enum Push {
     Notice {
         /// Handle of the channel.
         channel: ChannelId,
-        /// What.
+        /// The notice.
         notice: Notice,
     },
 }

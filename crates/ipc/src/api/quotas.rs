@@ -35,7 +35,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// What the operator can do about it.
+    /// What the operator can change in the configuration when the quota is reached.
     pub(super) const fn fix(self) -> &'static str {
         match self {
             Self::AllListeners => "lower listeners_per_user_max of [daemon]",
@@ -97,8 +97,8 @@ impl Default for Quotas {
 }
 
 impl Quotas {
-    /// Descriptors that a daemon with so many links needs where as many users as there may be, and root and the daemon's own
-    /// beside them, take all that is theirs; zero where there is no bound.
+    /// Descriptors that a daemon with this many links needs if as many users as there may be, and root and
+    /// the daemon's own user as well, take everything that they may. Zero if there is no bound.
     pub const fn descriptors_needed(&self, links: usize) -> u64 {
         if self.descriptors == u64::MAX {
             return 0;

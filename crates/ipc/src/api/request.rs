@@ -1,4 +1,4 @@
-//! What a client asks.
+//! Requests of clients.
 
 use punctual_analysis::{Contract, Nanos};
 use punctual_proto::api::UserId;
@@ -34,18 +34,18 @@ pub enum Request {
     },
     /// Opens a channel (rtcCreateConnection). Answered when the network has.
     Open {
-        /// To whom.
+        /// Address of the listener.
         to: Address,
-        /// With what traffic.
+        /// Contract of the channel.
         contract: Contract,
-        /// From [`Push::Requested`], where this answers a receiver's request.
+        /// Token from [`Push::Requested`], if this answers a receiver's request.
         token: Option<u64>,
     },
-    /// What would be offered; holds nothing.
+    /// Asks what would be offered; holds nothing.
     Probe {
-        /// To whom.
+        /// Address of the listener.
         to: Address,
-        /// With what traffic.
+        /// Contract of the channel.
         contract: Contract,
     },
     /// Asks a source for a channel to our listener `reply_to`.
@@ -54,14 +54,14 @@ pub enum Request {
         source: Address,
         /// Where it is to open the channel to: a listener of this client.
         reply_to: Name,
-        /// With what traffic.
+        /// Contract of the channel.
         contract: Contract,
     },
     /// Says no to a receiver's request.
     RefuseAsk {
         /// Token of the request, from [`Push::Requested`].
         token: u64,
-        /// Why.
+        /// Why the request is refused.
         why: String,
     },
     /// Says yes to [`Push::Incoming`].
@@ -76,7 +76,7 @@ pub enum Request {
     Refuse {
         /// Handle of the channel.
         channel: ChannelId,
-        /// Why.
+        /// Why the channel is refused.
         why: String,
     },
     /// Ends a channel (rtcDestroyConnection).
@@ -96,14 +96,14 @@ pub enum Request {
         /// Handle of the channel.
         channel: ChannelId,
     },
-    /// From now on a channel that ends here gives a message only when the one before is taken.
+    /// Has a channel that ends here give a message only when the one before is taken, from now on.
     Alternate {
         /// Handle of the channel.
         channel: ChannelId,
     },
     /// A flow without promises (rdata_send).
     OpenBestEffort {
-        /// To whom.
+        /// Address of the port.
         to: Address,
         /// Ring of this end.
         ring: RingShape,
@@ -134,7 +134,7 @@ pub enum Request {
     },
     /// Channels of the host after a handle, as many as fit.
     Channels {
-        /// Where the page before has ended.
+        /// Handle at which the page before has ended.
         after: Option<ChannelId>,
     },
     /// State of one channel (rtcGetParameter).

@@ -1,4 +1,4 @@
-//! What `status` says of a host.
+//! The status of a host.
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::NodeStatus;
@@ -14,7 +14,7 @@ pub struct HostStatus {
     pub node: NodeStatus,
     /// The API.
     pub api: ApiStatus,
-    /// What every user may take.
+    /// Quotas of every user.
     pub quotas: Quotas,
     /// What they have taken, in order of their ids.
     pub users: Vec<UserStatus>,
@@ -22,7 +22,7 @@ pub struct HostStatus {
     /// ([`Request::Users`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more_users: bool,
-    /// How long the daemon has been up.
+    /// Time for which the daemon has been up.
     pub uptime: Nanos,
     /// The processor's thread, and the drivers of its links.
     pub engine: EngineStatus,
@@ -34,7 +34,7 @@ pub struct HostStatus {
 /// What a host counts, compared with what there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
-    /// How many counts were compared.
+    /// Number of counts that were compared.
     pub compared: u32,
     /// Counts that are wrong: either nobody holds something that is counted, or somebody holds something that
     /// was not counted.
@@ -56,7 +56,7 @@ pub struct WrongCount {
     pub held: u64,
 }
 
-/// What waits.
+/// One kind of item that waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// What waits: a short phrase.

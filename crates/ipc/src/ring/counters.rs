@@ -105,9 +105,9 @@ impl CountersWriter {
 /// What a channel has counted, all of one moment.
 #[derive(Clone, Debug)]
 pub struct Counted {
-    /// What it has.
+    /// Counters of the channel.
     pub counters: ChannelCounters,
-    /// At a sink.
+    /// Latencies at a sink; `None` elsewhere.
     pub latencies: Option<Latencies>,
 }
 

@@ -217,7 +217,7 @@ impl Other<'_> {
 /// What the application writes, as the daemon has it.
 #[derive(Debug)]
 struct Theirs {
-    /// Until it is accepted: then its descriptor is needed no more.
+    /// The offer until it is accepted; its descriptor is not needed after that.
     offer: Mutex<Option<Offer>>,
     view: OnceLock<View>,
 }

@@ -26,7 +26,7 @@ use crate::wake::{self, Alarm, Answered, Bell, BellHandle, Doorbell, RingPath};
 
 pub use writer::{OutboxWriter, PushError};
 
-/// Within a slot: the length at 0, the sending time at 8, the payload behind.
+/// Bytes before the payload of a slot: the length at 0, the sending time at 8, the payload behind.
 const SLOT_HEADER_BYTES: usize = LINE_BYTES;
 const SENT_AT: usize = 8;
 /// Positions that are made free by one call at most.

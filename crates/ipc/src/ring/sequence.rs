@@ -16,7 +16,7 @@ use crate::sync::atomic::{Ordering, fence};
 const VERSION: usize = 8;
 const WORDS: usize = 16;
 
-/// Bytes of a record with so many words beside the turn.
+/// Bytes of a record with this many words besides the turn.
 pub const fn bytes_of(words: usize) -> usize {
     WORDS + (words + 1) * 8
 }
@@ -37,7 +37,8 @@ impl Writer {
         Self { at, words, turn: 0, version: 0, is_touched: false }
     }
 
-    /// To be called before each effect; `true` for the first one of a turn: the words are due at its end.
+    /// Begins a turn; call it before each effect. Returns `true` for the first one of a turn: the words are
+    /// due at its end.
     pub fn touch(&mut self, region: &Region) -> bool {
         if self.is_touched {
             return false;

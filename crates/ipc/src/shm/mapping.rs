@@ -17,7 +17,7 @@ pub(super) const PAGE_BYTES: usize = 4_096;
 /// What is mapped, filled or unmapped at once: whole pages.
 const SLICE_BYTES: usize = 256 << 10;
 
-/// Where the slices of so many bytes begin, and how long they are.
+/// Begins and lengths of the slices of `len` bytes.
 fn slices(len: usize) -> impl DoubleEndedIterator<Item = (usize, usize)> {
     (0..len.div_ceil(SLICE_BYTES)).map(move |slice| {
         let offset = slice * SLICE_BYTES;

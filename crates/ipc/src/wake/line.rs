@@ -11,7 +11,7 @@ use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 /// An element of the list.
 #[derive(Debug)]
 pub struct BellNode<T> {
-    /// What is to be rung.
+    /// The bell to ring.
     pub bell: T,
     is_listed: AtomicBool,
     next: AtomicPtr<Self>,
@@ -79,7 +79,7 @@ impl<T> BellList<T> {
         self.head.load(Ordering::SeqCst).is_null()
     }
 
-    /// Who takes is awake.
+    /// Notes that the taking thread is awake.
     pub fn woken(&self) {
         self.sleeps.store(false, Ordering::Relaxed);
     }

@@ -44,7 +44,7 @@ const LAG_NS: u64 = 100_000;
 const ROAM_NS: u64 = 10_000_000;
 /// No CPU.
 const NOWHERE: u32 = u32::MAX;
-/// Between two looks at a ring of which the engine still holds a part.
+/// Interval between two looks at a ring of which the engine still holds a part.
 const LOOK: Duration = Duration::from_millis(10);
 /// Bytes of the ringer's stack, which is locked memory.
 const STACK_BYTES: usize = 128 * 1024;
@@ -144,7 +144,7 @@ impl Ringer {
         Ok(Self { bells, remains })
     }
 
-    /// What new bells are rung with.
+    /// The list by which new bells are rung.
     pub fn bells(&self) -> Arc<Bells> {
         Arc::clone(&self.bells)
     }
@@ -180,7 +180,7 @@ struct Ringing {
     place: Place,
 }
 
-/// On which CPUs the thread runs.
+/// The CPUs on which the thread runs.
 struct Place {
     /// Where it may at all; `None`: where the kernel puts it.
     all: Option<CpuSet>,
@@ -192,13 +192,13 @@ struct Place {
 }
 
 impl Place {
-    /// For the calling thread.
+    /// The place of the calling thread.
     fn new(follows: bool) -> Self {
         let all = if follows { sched_getaffinity(None).ok() } else { None };
         Self { all, on: NOWHERE, not_on: NOWHERE, roams_until_ns: 0 }
     }
 
-    /// To the CPU of whoever wakes it, unless it waits there.
+    /// Moves the thread to the CPU of whoever wakes it, unless it waits there.
     fn follow(&mut self, on: u32, lag_ns: u64, now_ns: u64) {
         let Some(all) = &self.all else { return };
         if lag_ns > LAG_NS {
@@ -305,7 +305,7 @@ impl Ringing {
     }
 }
 
-/// In which class the thread runs.
+/// The class in which the thread runs.
 struct Pacing {
     rank: Box<dyn Rank>,
     raised: bool,
@@ -360,7 +360,7 @@ impl Pacing {
     }
 }
 
-/// After which bells that took `spent_ns` have taken [`SHARE`] of a CPU and no more.
+/// Rest after which bells that took `spent_ns` have taken [`SHARE`] of a CPU and no more.
 fn rest_after(spent_ns: u64) -> Duration {
     if spent_ns <= QUICK_NS {
         return Duration::ZERO;

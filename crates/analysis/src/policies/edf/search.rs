@@ -47,7 +47,7 @@ impl Tail {
         Some(i64::try_from(bound.max(0)).unwrap_or(i64::MAX))
     }
 
-    /// From where on the line allows `bound` (= d - r); `None` where it never does.
+    /// Time from which on the line allows `bound` (= d - r); `None` if it never does.
     pub(super) fn horizon_for(&self, newcomer: &Newcomer, bound: i64, blocking: i64) -> Option<i64> {
         let (period, cost) = (i128::from(newcomer.period), i128::from(newcomer.cost));
         let free = self.free_share - div_up(cost * Self::WHOLE, period);
@@ -228,7 +228,7 @@ mod tests {
             assert_eq!(bound.is_none(), above);
             let Some(bound) = bound else { continue };
             assert!(spare(&tail, &newcomer, bound, blocking, from) >= 0);
-            // A nanosecond of free time is worth so much of a bound.
+            // A nanosecond of free time is worth this much of a bound.
             let less = bound - newcomer.period / newcomer.cost - 3;
             if less > 0 {
                 tight += 1;
@@ -241,7 +241,8 @@ mod tests {
         assert_eq!(line.bound(&newcomer(10, 100), 7, 3), None);
     }
 
-    /// From the horizon on the newcomer fits under the line, and not long before; where it takes all that is free, never.
+    /// The newcomer fits under the line from the horizon on, and not long before. If it takes everything that
+    /// is free, it never fits.
     #[test]
     fn a_horizon_is_the_first_time_from_which_on_the_newcomer_fits() {
         let (mut rng, mut seen, mut never) = (SmallRng::seed_from_u64(2), 0, 0);

@@ -68,9 +68,9 @@ pub const RMDP: Policy = Policy {
 enum Order {
     /// Everyone has a rank of its own.
     Ranks,
-    /// By [`level`]; those of one level delay each other.
+    /// By [`level`]; channels of one level delay each other.
     Levels,
-    /// By [`Urgency`](crate::policy::Urgency); those of one delay each other.
+    /// By [`Urgency`](crate::policy::Urgency); channels of one urgency delay each other.
     Rates,
 }
 

@@ -169,8 +169,9 @@ impl Place<'_> {
         self.witness_of_first_message(bound).or_else(|| self.witness_of_busy_period(bound))
     }
 
-    /// With the longest of blocking and the own last segment as blocking, the first message of a busy period is
-    /// the worst one, if it is done within a period (Davis et al. 2007, 3.4).
+    /// A witness by the window of the first message of a busy period. If the longer of the blocking and the
+    /// channel's own last segment is taken as blocking, the first message is the worst one, provided that it
+    /// is done within a period (Davis et al. 2007, 3.4).
     fn witness_of_first_message(&self, bound: Nanos) -> Option<Witness> {
         let blocking = self.blocking.max(self.safe() + Nanos(1));
         let finish_max = (bound - self.demand.release_latency).min(self.own.period - self.own.jitter);

@@ -92,7 +92,7 @@ fn response_at_level(
     fixed_priority::response_time(&tasks, model.blocking.by(unit)).unwrap()
 }
 
-/// By trial: the bound at the first level in which the newcomer and everybody else keep theirs.
+/// The bound at the first level in which the newcomer and all others keep their bounds, found by trial.
 fn bound_by_trial(held: &[(Demand, Nanos)], newcomer: &Demand, model: &StageModel) -> Option<Nanos> {
     (0..LEVELS).find_map(|wanted| {
         let bound = response_at_level(newcomer, wanted, held, model)?.max(level_floor(wanted));

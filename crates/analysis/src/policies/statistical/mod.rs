@@ -69,7 +69,7 @@ impl Statistical {
         }
     }
 
-    /// What makes a demand soft here.
+    /// The terms that make a demand soft here; `None` if it is hard.
     fn soft_of(&self, demand: &Demand) -> Option<Soft> {
         demand.soft.filter(|_| demand.unit_cost_max <= self.model.blocking.by(Nanos::ZERO))
     }

@@ -155,7 +155,7 @@ impl<'a> Windows<'a> {
         Some(edges)
     }
 
-    /// Beyond it lines above all work and below all time do not meet again.
+    /// Longest window to check: beyond it, lines above all work and below all time do not meet again.
     fn longest(&self) -> Option<Nanos> {
         let mut share = f64::from(self.model.interference.rho.0) / 1e6;
         let mut offset =
@@ -209,7 +209,7 @@ mod tests {
     use crate::policies::testing::{random_demand, random_model};
     use crate::statistical::Ppb;
 
-    /// Beyond the longest window all messages that may be due at all have the time that they need.
+    /// All messages that may be due at all have the time that they need in windows beyond the longest one.
     #[test]
     fn even_peaks_fit_into_all_longer_windows() {
         let mut unbounded = 0;

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::receiver::End;
 use crate::trust::Trust;
 
-/// From now on `handler` is called for each message of `end` on the engine's thread; gives the ring back.
+/// Has `handler` called for each message of `end` on the engine's thread from now on. Returns the ring.
 pub(in crate::handler) fn hand_over(
     engine: &EmbeddedHost,
     end: &End,

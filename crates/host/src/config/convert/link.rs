@@ -20,7 +20,7 @@ const FRAME_BYTES_MAX: u32 = 64 << 20;
 /// What the node is told of each link, its driver, and what its device carries beside it.
 type Links = (Vec<LinkConfig>, Vec<Box<dyn LinkDriver>>, Vec<Beside>);
 
-/// What a link's table is read beside.
+/// What else must be known to read a link's table.
 pub(super) struct Around<'a> {
     pub hosts: &'a Hosts,
     /// This host.

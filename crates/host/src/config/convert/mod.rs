@@ -1,5 +1,5 @@
-//! From the file's tables to what the node, the drivers and the engine are told, with the checks that need to know
-//! a line. The node checks the rest when it is made.
+//! Converts the file's tables to what the node, the drivers and the engine are told, with the checks that
+//! need to know a line. The node checks the rest when it is made.
 
 mod addresses;
 mod devices;

@@ -94,7 +94,7 @@ pub trait DriverKind: Send + Sync {
         )))
     }
 
-    /// What that takes, for `--help`.
+    /// What these wires need, for `--help`.
     fn wires_need(&self) -> Option<&'static str> {
         None
     }

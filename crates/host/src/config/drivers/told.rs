@@ -44,7 +44,7 @@ impl<'a> Told<'a> {
     /// The driver's own keys.
     ///
     /// # Errors
-    /// What is missing or wrong among them.
+    /// The keys that are missing or wrong.
     pub fn own<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         T::deserialize(self.table.own.clone()).map_err(|error| self.refuse(error.message()))
     }

@@ -16,7 +16,7 @@ use super::super::flight::Departed;
 use super::super::turn::{TIME_MAX, Turn};
 use super::{ClientId, Host, Server, Session, since};
 
-/// Between two looks at descriptors that were on their way to programs.
+/// Interval between two looks at descriptors that were on their way to programs.
 const LOOK: Duration = Duration::from_millis(100);
 /// Connections that were cut and are looked at then.
 const DEPARTED_LOOKS: usize = 64;
@@ -108,7 +108,7 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// It reads no more.
+    /// Notes that the client reads no more.
     fn deafen(&mut self, client: ClientId) {
         if let Some(session) = self.sessions.get_mut(&client) {
             session.deaf = true;

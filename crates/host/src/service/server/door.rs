@@ -16,7 +16,7 @@ use super::{Host, Server, Session};
 
 /// Connections that are accepted in a turn.
 const ACCEPTS_PER_TURN: usize = 64;
-/// Once accepting has taken so long in a turn the rest waits for the next one.
+/// Once accepting has taken this long in a turn, the rest waits for the next turn.
 const ACCEPT_TIME_MAX: Duration = Duration::from_millis(1);
 /// How long no connection is accepted after descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);

@@ -16,7 +16,7 @@ const CHECK: &str = "kernel TCP beside xdp";
 const SEND: Ipv4Addr = Ipv4Addr::new(10, 71, 0, 1);
 const RECEIVE: Ipv4Addr = Ipv4Addr::new(10, 71, 0, 2);
 const DEVICE: &str = "cost";
-/// Until the stream runs at its pace.
+/// Time until the stream runs at its pace.
 const WARM_UP: Duration = Duration::from_millis(100);
 const MEASURE: Duration = Duration::from_millis(400);
 /// Longest wait for a stream.

@@ -140,7 +140,8 @@ fn other_program(name: &str, device: &Device, serving: bool) -> Finding {
     }
 }
 
-/// With several receive queues, packets may come in on one that nobody reads.
+/// A finding if the device has several receive queues, because packets may then come in on one that nobody
+/// reads.
 fn queues(name: &str, settings: &XdpSettings, device: &Device) -> Option<Finding> {
     let (queues, queue) = (device.rx_queues, settings.queue);
     let fix = format!(

@@ -11,7 +11,7 @@ use punctual_link::xdp::Rate;
 use punctual_proto::Nanos;
 use punctual_proto::config::{LinkConfig, SignallingConfig};
 
-/// A neighbour that is configured for so many times our `packets_per_second` conforms, too.
+/// Factor by which a neighbour may be configured for more than our `packets_per_second` and still conform.
 const MARGIN: u32 = 10;
 /// More than a restarted neighbour, or what stood still between it and us, delivers at once.
 const HEAP_PACKETS: u64 = 32;
