@@ -1,4 +1,4 @@
-//! What an engine is made of.
+//! The parts that an engine is made of.
 
 use punctual_link::Link;
 use punctual_os::calls::Forbidden;
@@ -7,7 +7,7 @@ use punctual_os::realtime::RealTime;
 use punctual_proto::Nanos;
 use punctual_proto::config::NodeConfig;
 
-/// What an engine is made of.
+/// The parts that an engine is made of.
 pub struct EngineConfig {
     /// The host.
     pub node: NodeConfig,

@@ -186,14 +186,16 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         ask_on(self.inner.shared.background(), move |processor, now| request(processor.node_mut(), now))
     }
 
-    /// From now on a ring of `doorbell` (anything that becomes readable anew at each ring and is never read) makes the node
-    /// look at the outgoing ring of `channel`. Replaces the doorbell that the channel had. Closing a descriptor may wait
-    /// for who holds the other end: whoever calls keeps a share of it until it is forgotten. Rings that the channel's
-    /// contract does not allow, all of a best-effort flow, count in the one allowance of `payer`; `None`: each doorbell
-    /// has one of its own. It is done behind messages, as [`Self::call_in_background`]. Returns how long that took.
+    /// Watches `doorbell` from now on: a ring of it makes the node look at the outgoing ring of `channel`. A
+    /// doorbell is anything that becomes readable anew at each ring and is never read. It replaces the
+    /// doorbell that the channel had. Closing a descriptor may wait for whoever holds the other end: the
+    /// caller keeps a share of it until it is forgotten. Rings that the channel's contract does not allow,
+    /// which are all rings of a best-effort flow, count in the one allowance of `payer`; `None`: each
+    /// doorbell has an allowance of its own. The request is done behind messages, as
+    /// [`Self::call_in_background`]. Returns how long it took.
     ///
     /// # Errors
-    /// If the descriptor cannot be waited for, or as [`EngineHandle::call`].
+    /// If the descriptor cannot be waited for, and the errors of [`EngineHandle::call`].
     pub fn watch(
         &self,
         channel: ChannelId,
@@ -220,7 +222,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.inner.shared.events().clone()
     }
 
-    /// What the processor has counted.
+    /// Statistics of the processor.
     pub fn statistics(&self) -> EngineStatistics {
         self.inner.shared.counters().snapshot()
     }
@@ -275,7 +277,8 @@ where
     O: Outbox<Message: Send> + Send + 'static,
     I: Inbox<Slot: Send> + Send + 'static,
 {
-    /// From now on the calling thread drives the processor, see [`Lead`]. It gets the processor's class and CPU.
+    /// Has the calling thread drive the processor from now on, see [`Lead`]. The thread gets the processor's
+    /// class and CPU.
     ///
     /// # Errors
     /// See [`LeadError`]; the engine's own thread goes on then.

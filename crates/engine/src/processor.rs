@@ -96,7 +96,7 @@ struct Pace {
 
 /// The thread that drives the processor, and the next one to do so.
 struct Leading<O: Outbox, I: Inbox> {
-    /// Who is to lead next.
+    /// The thread that leads next.
     successor: Option<lead::Successor<O, I>>,
     /// An application's thread drives, not the engine's own.
     is_led: bool,
@@ -122,13 +122,13 @@ enum Step {
 /// What one turn has left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
-    /// Something was done.
+    /// True if something was done.
     progress: bool,
-    /// Something can be done at once.
+    /// True if something can be done at once.
     more: bool,
-    /// Something waits for somebody else.
+    /// True if something waits for somebody else.
     retry: bool,
-    /// When it was over.
+    /// Time at which the turn was over.
     ended: Instant,
 }
 
@@ -157,7 +157,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    /// From now on the thread makes no system calls but those in its list.
+    /// Confines the thread to the system calls in its list from now on.
     fn confined(self, forbidden: Forbidden) -> Result<Self, EngineError> {
         // What a report reads from files, once a thread.
         drop(self.link_reports());

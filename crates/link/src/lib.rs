@@ -172,8 +172,8 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// From now on signalling whose seal is of `key` is the neighbour's, each number once; other signalling is held to
-    /// what strangers may send. A driver that does not classify ignores it.
+    /// Tells the driver that signalling whose seal is made with `key` comes from the neighbour, each number
+    /// once. Other signalling is held to what strangers may send. A driver that does not classify ignores it.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -182,7 +182,7 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// From now on the path is unknown.
+    /// Removes the filter of a path: the path is unknown from now on.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -217,7 +217,7 @@ pub trait Link: Send {
     /// Longest packet, from our header on.
     fn packet_bytes_max(&self) -> usize;
 
-    /// What was counted.
+    /// Statistics of the link since it was opened.
     fn statistics(&self) -> LinkStatistics;
 
     /// What the driver dropped before it took a buffer. May cost a system call.
@@ -235,8 +235,8 @@ pub trait Link: Send {
         None
     }
 
-    /// Kernel traffic by the link's device is to be held to so many bits of the wire a second. [`Link::shaped`] tells when
-    /// it is. Without effect where the driver has no shaper that can be changed.
+    /// Asks that kernel traffic on the link's device be held to this rate, in bits on the wire a second.
+    /// [`Link::shaped`] tells when it is. Without effect if the driver has no shaper that can be changed.
     fn shape(&mut self, _rate_bps: u64) {}
 
     /// What kernel traffic is held to, once each time that it was changed.

@@ -94,7 +94,7 @@ impl std::fmt::Debug for SealKey {
 /// Packets that the driver has thrown away before they took a buffer, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Add, AddAssign)]
 pub struct StreamDrops {
-    /// Beyond the contract's rate or burst.
+    /// Packets beyond the contract's rate or burst.
     pub policed: u64,
     /// Inconsistent lengths, kinds or versions, or longer than the contract's packets.
     pub malformed: u64,

@@ -14,7 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::command::{ToolError, feed, run};
 
-/// Where `ip netns` keeps them.
+/// Folder in which `ip netns` keeps its namespaces.
 const DIRECTORY: &str = "/run/netns";
 const PREFIX: &str = "punctual-";
 

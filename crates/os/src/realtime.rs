@@ -10,7 +10,8 @@ use thiserror::Error;
 
 use super::attributes::{Attributes, SELF, set_attributes};
 
-/// A processor that spins so long never sleeps in effect: RT throttling counts within a second.
+/// A processor that spins for at least this long never sleeps in effect, because RT throttling counts within
+/// a second.
 const SPIN_BOUNDED: Nanos = Nanos::from_millis(100);
 
 /// Part of the admitted utilisation that costs which nobody has measured may take in addition to it.
@@ -28,7 +29,7 @@ pub fn runtime(utilisation: Ppm, period: Nanos) -> Nanos {
     Nanos((u128::from(period.0) * u128::from(share) / 1_000_000) as u64)
 }
 
-/// Gives the calling thread, which is scheduled by deadline, so much of each period.
+/// Gives the calling thread, which is scheduled by deadline, this runtime in each period.
 ///
 /// # Errors
 /// If the kernel's admission, or the right, is missing.
@@ -162,10 +163,10 @@ pub enum RealTimeError {
         period: Nanos,
         /// The system's answer.
         error: io::Error,
-        /// What helps.
+        /// The fix.
         fix: &'static str,
     },
-    /// It is pinned, and to be scheduled by deadline.
+    /// The thread is pinned, and is to be scheduled by deadline.
     #[error(
         "a thread that is pinned cannot be scheduled by deadline: leave [processor] cpu = {cpu} out and start the \
          daemon in an exclusive cpuset, or use class = \"fifo\""
@@ -174,13 +175,13 @@ pub enum RealTimeError {
         /// The CPU that was asked for.
         cpu: u32,
     },
-    /// It would never sleep, and use its runtime up for nothing.
+    /// The thread would never sleep, and use up its runtime for nothing.
     #[error(
         "a processor that never sleeps uses its SCHED_DEADLINE runtime up for nothing: give a shorter spin, or class = \
          \"fifo\""
     )]
     SpinningDeadline,
-    /// It would spin, and be throttled.
+    /// The thread would spin, and be throttled.
     #[error(
         "a processor that never sleeps in a real-time class loses 50 ms of every second to RT throttling: pin it to an \
          isolated CPU ([processor] cpu, kernel parameter isolcpus), or sysctl kernel.sched_rt_runtime_us=-1, or give a \
@@ -290,8 +291,8 @@ fn set_fifo(priority: u8) -> Result<(), RealTimeError> {
         .map_err(|error| RealTimeError::Class { priority, error })
 }
 
-/// By how much the kernel may put the calling thread's timers off, in nanoseconds: 50,000 unless told otherwise. Threads
-/// in real-time classes are never put off.
+/// Longest delay of the calling thread's timers that the kernel may add, in nanoseconds: 50,000 unless
+/// configured otherwise. The kernel never delays the timers of threads in real-time classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerSlack(libc::c_ulong);
 
@@ -373,8 +374,8 @@ mod tests {
         assert_eq!(apply_aside(RealTime::BEST_EFFORT_HOST), Ok(()));
     }
 
-    /// Without the privilege the class is refused, and the text says what to do. The thread alone gives up its
-    /// capabilities; the limit, which holds for the process, matters to nobody else here.
+    /// If the privilege is missing, the class is refused, and the text says what to do. Only the thread gives
+    /// up its capabilities; the limit, which holds for the process, matters to nobody else here.
     #[test]
     fn without_privilege_fifo_is_refused_with_the_fix() {
         let refusal = std::thread::spawn(|| {

@@ -47,7 +47,7 @@ impl AsFd for Doorbell {
     }
 }
 
-/// Who waits: one thread.
+/// Waits for descriptors and time, on one thread.
 #[derive(Debug)]
 pub struct Waiter {
     epoll: OwnedFd,

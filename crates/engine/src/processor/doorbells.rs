@@ -28,9 +28,11 @@ use punctual_trial::{Defence, holds};
 
 use super::waiting::CHANNELS;
 
-/// Between two looks at a ring without a payer whose application rings too often. Part of the processor's release latency.
+/// Interval between two looks at a ring without a payer whose application rings too often. It is part of the
+/// processor's release latency.
 pub(super) const SPACING: Nanos = Nanos::from_micros(100);
-/// Between two rings of all users together that no contract allows: some 3 % of a CPU, which is interference.
+/// Interval between two rings of all users together that no contract allows: some 3 % of a CPU, which is
+/// interference.
 const ALL_SPACING: Nanos = Nanos::from_micros(250);
 /// Rings of all users together that are heard at once and that no contract allows; one of each user where there are more.
 const AT_ONCE: u32 = 32;
@@ -75,13 +77,13 @@ impl Allowance {
 struct Rest(Instant);
 
 impl Rest {
-    /// From when on one more is allowed.
+    /// Time from which on one more ring is allowed.
     fn next(self, pace: Pace) -> Instant {
         let early = pace.interval * u64::from(pace.burst.saturating_sub(1));
         Instant(self.0.0.saturating_sub(early.0))
     }
 
-    /// Notes that one was heard at this time.
+    /// Notes that a ring was heard at this time.
     fn take(&mut self, pace: Pace, at: Instant) {
         self.0 = self.0.max(at) + pace.interval;
     }
@@ -103,7 +105,7 @@ struct Watched {
     doorbell: Arc<OwnedFd>,
     allowance: Allowance,
     rest: Rest,
-    /// It is muted, and what it is heard by then was taken already.
+    /// True if the doorbell is muted, and the ring with which it will be heard again was paid for.
     has_paid: bool,
 }
 
@@ -195,7 +197,7 @@ impl Doorbells {
     }
 }
 
-/// With others of the same few milliseconds.
+/// Time at which a doorbell is heard again together with others of the same few milliseconds.
 fn together(due: Instant) -> Instant {
     Instant(due.0.div_ceil(TOGETHER.0) * TOGETHER.0)
 }

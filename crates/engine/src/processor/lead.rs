@@ -40,7 +40,7 @@ pub enum LeadError {
     /// A processor's thread leads already.
     #[error("this thread does an engine's work already: one thread leads one engine")]
     Twice,
-    /// Somebody else leads.
+    /// Another thread leads.
     #[error("another thread leads this engine: an engine has one leader; end that lead first")]
     Led,
     /// The thread does not get the class or the CPU.
@@ -137,7 +137,7 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
 pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
     /// Some until the processor has stopped, or broke.
     baton: Option<Baton<O, I>>,
-    /// When it drove last.
+    /// Time at which the thread drove last.
     left_at: Instant,
     /// Dropped after the processor is back: until then this thread is in its way.
     _raised: Raised,

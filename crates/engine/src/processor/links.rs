@@ -105,7 +105,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    /// What it is to be held to.
+    /// Tells links the rate that their kernel traffic must be held to.
     pub(super) fn shape(&mut self) {
         while let Some((link, rate)) = self.node.poll_shaper() {
             if let Some(port) = self.ports.get_mut(usize::from(link.0)) {

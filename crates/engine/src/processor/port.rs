@@ -48,7 +48,7 @@ pub(super) struct DrivenLink {
     failed: bool,
 }
 
-/// What may wait in the driver.
+/// What may still wait in the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
     Nothing,
@@ -80,7 +80,7 @@ impl DrivenLink {
         self.id
     }
 
-    /// What the descriptors tell.
+    /// Token that the descriptors report.
     pub fn token(&self) -> u64 {
         token_of(usize::from(self.id.0))
     }
@@ -117,7 +117,7 @@ impl DrivenLink {
         }
     }
 
-    /// After a look that brought less than it might: whether it was the pool that had nothing left.
+    /// Judges a look that brought less than it might have: whether it was the pool that had nothing left.
     fn what_is_left(&mut self, counters: &Counters) -> Input {
         let dry = self.driver.statistics().pool_dry;
         if std::mem::replace(&mut self.dry, dry) == dry {

@@ -17,7 +17,7 @@ const SPAN_QUIET: Nanos = Nanos::from_millis(17);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sentry {
     due: Option<Instant>,
-    /// Something was done since it was set.
+    /// True if something was done since the time was set.
     busy: bool,
 }
 
@@ -27,7 +27,7 @@ impl Sentry {
         self.due
     }
 
-    /// Something was done.
+    /// Notes that something was done.
     pub const fn work(&mut self) {
         self.busy = true;
     }

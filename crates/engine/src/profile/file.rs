@@ -33,13 +33,14 @@ pub struct Profile {
     pub measured: String,
     /// Measured in about a second at the start of a host.
     pub short: bool,
-    /// Where.
+    /// The machine that was measured.
     pub machine: Machine,
     /// Unit costs that admission adds its margin to.
     pub costs: Costs,
     /// What one turn of the processor costs beside its work: a wake-up, a look at every link.
     pub turn_ns: u64,
-    /// From a timer's expiry to the processor's thread, 99.9 % of the times, with the CPU loaded; 0: not measured.
+    /// Time from a timer's expiry to the processor's thread, for 99.9 % of the times, with the CPU loaded; 0:
+    /// not measured.
     #[serde(default)]
     pub wake_up_ns: u64,
     /// Everything that was measured, by name.
@@ -65,15 +66,15 @@ pub struct Costs {
 /// A profile that cannot be used, in one line with the fix.
 #[derive(Debug, Error)]
 pub enum ProfileError {
-    /// It cannot be read or written.
+    /// The profile cannot be read or written.
     #[error("profile {path}: {error}")]
     Io {
         /// Path of the file.
         path: String,
-        /// Why.
+        /// Why it cannot be read or written.
         error: io::Error,
     },
-    /// It is no profile.
+    /// The file is no profile.
     #[error("profile {path}: {what}: measure again with 'punctual profile --output {path}'")]
     Malformed {
         /// Path of the file.
@@ -81,7 +82,7 @@ pub enum ProfileError {
         /// What is wrong in it.
         what: String,
     },
-    /// It is of another version.
+    /// The profile is of another version.
     #[error(
         "profile {path} is of version {version}, this program reads version {PROFILE_VERSION}: measure again with \
          'punctual profile --output {path}'"
@@ -92,7 +93,7 @@ pub enum ProfileError {
         /// Version of the profile.
         version: i64,
     },
-    /// It is of another machine.
+    /// The profile was measured on another machine.
     #[error(
         "profile {path} was measured on another machine ({what} \"{there}\", here \"{here}\"): measure here with \
          'punctual profile --output {path}', or run without guarantees with profile_mismatch = \"accept\" in [processor]"
@@ -102,9 +103,9 @@ pub enum ProfileError {
         path: String,
         /// What differs.
         what: &'static str,
-        /// In the profile.
+        /// Value in the profile.
         there: String,
-        /// Here.
+        /// Value on this machine.
         here: String,
     },
 }

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Units whose mean is one block.
 pub const BLOCK_UNITS: usize = 32;
-/// A unit that took so long met a platform hole: counted, and left out (a hole is a millisecond or more).
+/// A unit that took at least this long met a platform hole: it is counted and left out (a hole is a
+/// millisecond or more).
 pub const HOLE_NS: u64 = 1_000_000;
 
 /// Summary of one cost, in ns.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// Not known yet.
+/// Value for a rate that is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
 /// What a device is like, for people.
@@ -18,7 +18,7 @@ pub struct DeviceCondition {
     pub device: String,
     /// The shaper that we put there.
     pub qdisc: Option<String>,
-    /// What is not as it should be.
+    /// What is not as it should be, if anything.
     pub trouble: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl Watched {
         Self { account, header_bytes: header_bytes.into(), condition, _watch: watch }
     }
 
-    /// A packet of so many bytes, from our header on, was handed over.
+    /// Counts a packet of `bytes`, from our header on, that was handed over.
     pub fn count(&self, bytes: usize) {
         let sent = &self.account.sent_bytes;
         // It has one writer.
@@ -86,7 +86,7 @@ impl Watched {
         Some(self.account.foreign_bps.load(Ordering::Relaxed)).filter(|bps| *bps != UNKNOWN)
     }
 
-    /// What the device is like.
+    /// Condition of the device.
     pub fn condition(&self) -> DeviceCondition {
         match self.account.condition.try_lock() {
             Ok(condition) => self.condition.replace(condition.clone()),

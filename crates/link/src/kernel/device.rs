@@ -37,7 +37,7 @@ const PARAVIRTUAL: [&str; 6] = ["virtio_net", "vmxnet3", "vif", "hv_netvsc", "en
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// From an attribute; `None` where that is no Ethernet address.
+    /// Reads an address from an attribute; `None` if it is no Ethernet address.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -53,7 +53,8 @@ impl fmt::Display for Mac {
 /// How an XDP program is attached to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpAttachment {
-    /// In the driver; else after a socket buffer has been made (generic) or in the hardware.
+    /// True if the program runs in the driver. Otherwise it runs after a socket buffer has been made
+    /// (generic), or in the hardware.
     pub native: bool,
     /// The program's number, for `bpftool prog show id`; 0 where several are attached.
     pub program: u32,
@@ -138,7 +139,7 @@ impl Device {
         device.ok_or_else(|| KernelError::NoDevice(name.into()))
     }
 
-    /// From an `RTM_NEWLINK` or `RTM_DELLINK`.
+    /// Reads a device from an `RTM_NEWLINK` or `RTM_DELLINK`.
     pub(super) fn parse(message: &[u8]) -> Option<Self> {
         let header: [u8; HEADER_BYTES] = *message.first_chunk()?;
         let attributes = Attributes::after(message, HEADER_BYTES);

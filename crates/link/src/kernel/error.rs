@@ -95,7 +95,7 @@ pub enum KernelError {
         /// How long the answer was waited for, in ms.
         waited_ms: u64,
     },
-    /// Somebody else's qdisc that could not be put back.
+    /// A qdisc of somebody else that could not be put back.
     #[error(
         "interface {device} has a qdisc {qdisc} that could not be put back afterwards: remove it (tc qdisc del dev {device} \
          root), or leave \"kernel_rate\" out and bound kernel traffic yourself"
@@ -119,7 +119,7 @@ pub enum KernelError {
         /// Longest packet of the device, in bytes on the wire.
         packet_bytes: u32,
     },
-    /// Nothing to make a thread of.
+    /// The device has nothing that a thread can be made of.
     #[error(
         "interface {0} shows no NAPI instance: its driver has none, or none before an XDP program is attached; leave \
          \"napi_priority\" and \"interrupt_defer\" out"
@@ -135,12 +135,12 @@ pub enum KernelError {
         /// Process id of the other host.
         owner: u32,
     },
-    /// Not allowed.
+    /// The process is not permitted to do it.
     #[error("{what}: not permitted: run as root, or with {capability}")]
     NotPermitted {
         /// What was tried.
         what: String,
-        /// What it takes.
+        /// Capability that it takes.
         capability: &'static str,
     },
     /// The record of what to put back.

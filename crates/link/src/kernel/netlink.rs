@@ -25,12 +25,12 @@ pub(super) struct Netlink {
 }
 
 impl Netlink {
-    /// To devices, addresses, routes, neighbours and qdiscs.
+    /// Opens a socket to devices, addresses, routes, neighbours and qdiscs.
     pub fn route() -> io::Result<Self> {
         Self::open(NETLINK_ROUTE)
     }
 
-    /// To generic families.
+    /// Opens a socket to generic families.
     pub fn generic() -> io::Result<Self> {
         Self::open(NETLINK_GENERIC)
     }

@@ -1,4 +1,5 @@
-//! From two IP addresses to what a driver writes into Ethernet headers, with every check that belongs to it.
+//! Finds what a driver writes into Ethernet headers from two IP addresses, with every check that belongs to
+//! it.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::neighbours::{resolve, route_to};
 /// again after a second.
 pub const RESOLVE_PATIENCE: Duration = Duration::from_millis(1_200);
 
-/// What a link wants of a device.
+/// What a link needs from a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRequest {
     /// Name of the device.

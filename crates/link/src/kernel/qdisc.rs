@@ -66,12 +66,12 @@ pub struct ShaperRate {
     pub burst_bytes: u32,
 }
 
-/// What stood at a device's root before.
+/// What was at a device's root before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Before {
-    /// What the kernel attaches by itself.
+    /// The qdisc that the kernel attaches by itself.
     Default,
-    /// Somebody's, of a kind in [`RESTORABLE`].
+    /// A qdisc of somebody else, of a kind in [`RESTORABLE`].
     Classless(Qdisc),
 }
 
@@ -90,7 +90,7 @@ impl Qdisc {
         Self { kind, handle, parent: TC_H_ROOT, options }
     }
 
-    /// From an `RTM_NEWQDISC`, if it is of that device.
+    /// Reads a qdisc from an `RTM_NEWQDISC`, if it belongs to that device.
     pub fn parse(message: &[u8], device: u32) -> Option<Self> {
         let word = |at: usize| message.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
         let attributes = Attributes::after(message, HEADER_BYTES);
@@ -203,7 +203,7 @@ pub(super) fn follow(device: &Device, rate: ShaperRate) -> Result<(), KernelErro
     classes::change_one(device, ShaperRate { burst_bytes: rate.burst_bytes / FOLLOWING_UNITS, ..rate })
 }
 
-/// What may wait of the kernel's packets.
+/// Bytes of the kernel's packets that may wait.
 fn queue_bytes(rate: ShaperRate) -> u64 {
     (rate.rate_bps / 8 * QUEUE_MS / 1_000).max(QUEUE_BYTES_MIN)
 }

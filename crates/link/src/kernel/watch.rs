@@ -46,7 +46,7 @@ pub enum Change {
     Down,
     /// The device can carry packets again.
     Up,
-    /// There is no such device any more.
+    /// There is no device of that name any more.
     Gone,
     /// There is a device of that name again.
     Back,

@@ -53,7 +53,7 @@ pub struct UdpOptions {
 }
 
 impl UdpOptions {
-    /// Between two addresses, with the same ports at both ends.
+    /// Options of a link between two addresses, with the same ports at both ends.
     pub fn new(local: IpAddr, peer: IpAddr, data_port: u16, signalling_port: u16) -> Self {
         Self {
             local,
@@ -104,7 +104,7 @@ impl UdpLink {
         })
     }
 
-    /// From now on with an account of what it sends by its device.
+    /// Keeps an account of what the link sends over its device from now on.
     pub fn watch(&mut self, watched: Watched) {
         self.watched = Some(watched);
     }

@@ -275,7 +275,7 @@ mod tests {
         Array { memory, len, of: PhantomData }
     }
 
-    /// With counters that are about to wrap, 4 buffers for the stream and 2 for the path.
+    /// Accounts whose counters are about to wrap, with 4 buffers for the stream and 2 for the path.
     fn accounts() -> Accounts {
         let mut accounts = Accounts::new(array(), array());
         let start = u32::MAX - 5;

@@ -24,7 +24,7 @@ const UDP_PROTOCOL: u8 = 17;
 const TIME_TO_LIVE: u8 = 64;
 /// What stands in front of our header at most.
 pub const HEADER_BYTES_MAX: usize = ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES;
-/// In [`Addresses`]: not known.
+/// Value in [`Addresses`] for an address that is not known.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The Ethernet addresses of a link's two ends, which may change while it works: a handle that any thread may set.
@@ -90,7 +90,7 @@ pub(super) struct Headers {
 }
 
 impl Headers {
-    /// From our address and ports to the neighbour's.
+    /// Headers from our address and ports to the neighbour's.
     pub(super) fn new(ends: &ClassifierOptions) -> Self {
         let bytes = match ends.local {
             IpAddr::V4(_) => ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES,
@@ -105,7 +105,7 @@ impl Headers {
         Self { is_ipv4: ends.local.is_ipv4(), bytes, templates, sums }
     }
 
-    /// What they take in front of our header.
+    /// Bytes that the headers take in front of ours.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }

@@ -7,9 +7,9 @@
 
 use super::umem::XdpMemory;
 
-/// Not the kernel's.
+/// Entry of a frame that the kernel does not have.
 const OURS: u32 = u32::MAX;
-/// In the fill ring, or received and not taken.
+/// Entry of a frame that is in the fill ring, or received and not taken.
 const TO_RECEIVE: u32 = u32::MAX - 1;
 /// Most wire bytes that an entry can say; no packet is as long.
 const WIRE_BYTES_MAX: u32 = u32::MAX - 2;
@@ -17,7 +17,8 @@ const WIRE_BYTES_MAX: u32 = u32::MAX - 2;
 /// The book of one link.
 pub(super) struct Ledger {
     memory: XdpMemory,
-    /// By frame index: [`OURS`], [`TO_RECEIVE`], or the wire bytes of a packet that is on its way out.
+    /// Entries by frame index: [`OURS`], [`TO_RECEIVE`], or the wire bytes of a packet that is on its way
+    /// out.
     entries: Box<[u32]>,
     to_receive: u32,
     to_send: u32,

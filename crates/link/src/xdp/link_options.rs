@@ -54,7 +54,7 @@ pub struct XdpOptions {
 }
 
 impl XdpOptions {
-    /// Between two addresses by `device`, with the same ports at both ends.
+    /// Options of a link between two addresses over `device`, with the same ports at both ends.
     pub fn new(device: &str, local: IpAddr, peer: IpAddr, data_port: u16, signalling_port: u16) -> Self {
         Self {
             classifier: ClassifierOptions::new(device, local, peer, data_port, signalling_port),

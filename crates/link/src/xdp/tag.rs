@@ -24,7 +24,7 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// In [`Tag::path`]: signalling, best effort or demoted.
+    /// Value of [`Tag::path`] for signalling, best effort and demoted packets.
     pub const NO_PATH: u32 = u32::MAX;
 
     /// The tag at the start of a steered frame; `None` where the frame is shorter, or than the tag says.

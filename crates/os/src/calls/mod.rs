@@ -17,7 +17,7 @@ use serde::Deserialize;
 pub use self::refused::refused;
 pub use self::tables::{Call, calls};
 
-/// What a thread does.
+/// Kinds of thread, by what they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadKind {
     /// Drives the node and its links, with a heap of its own.
@@ -70,12 +70,12 @@ impl fmt::Display for ThreadKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forbidden {
-    /// It fails with `EPERM`, is counted, and told on standard error once.
+    /// The call fails with `EPERM`, is counted, and is reported on standard error once.
     #[default]
     Refuse,
     /// The kernel ends the process (SIGSYS).
     End,
-    /// It is made: no thread has a filter.
+    /// The call is made: no thread has a filter.
     Allow,
 }
 

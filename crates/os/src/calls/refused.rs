@@ -18,7 +18,7 @@ static REFUSED: AtomicU64 = AtomicU64::new(0);
 static TOLD: [AtomicU64; TOLD_MAX] = [const { AtomicU64::new(0) }; TOLD_MAX];
 
 thread_local! {
-    /// Without a destructor, so that a handler may look at it.
+    /// Kind of this thread. It has no destructor, so that a handler may look at it.
     static KIND: Cell<Option<ThreadKind>> = const { Cell::new(None) };
 }
 
@@ -27,7 +27,7 @@ pub fn refused() -> u64 {
     REFUSED.load(Ordering::Relaxed)
 }
 
-/// From now on the calling thread is one of `kind`, and this process survives what is refused to it.
+/// Makes the calling thread one of `kind`, and lets this process survive what is refused to it.
 pub(super) fn prepare(kind: ThreadKind) -> io::Result<()> {
     static HANDLED: OnceLock<Result<(), i32>> = OnceLock::new();
     HANDLED.get_or_init(handle).map_err(io::Error::from_raw_os_error)?;
@@ -93,7 +93,7 @@ fn take_call(context: &mut libc::ucontext_t) -> u64 {
     registers[8]
 }
 
-/// On others nothing is confined: `compile` fails.
+/// On other architectures nothing is confined: `compile` fails.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn take_call(_: &mut libc::ucontext_t) -> u64 {
     u64::MAX

@@ -13,7 +13,7 @@ use super::ThreadKind;
 pub struct Call {
     /// Name of the call, as the manual spells it.
     pub name: &'static str,
-    /// What for, and within which limits.
+    /// Reason for the call, and the limits within which it may be made.
     pub why: &'static str,
     pub(super) number: i64,
     /// Any of these, each with all of its conditions; none: whatever the arguments.

@@ -15,10 +15,11 @@ use crate::realtime::SchedulingClass;
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// What is counted is the whole process'.
+/// Lock of the tests that count, because the counts are the whole process's.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// On a thread of `kind`, with the heap where a processor has it: what `work` gives, and what was refused meanwhile.
+/// Runs `work` on a thread of `kind`, with the heap where a processor has one. Returns its result and the
+/// number of calls that were refused meanwhile.
 fn on<R: Send + 'static>(kind: ThreadKind, work: impl FnOnce() -> R + Send + 'static) -> (R, u64) {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let before = refused();
@@ -144,7 +145,7 @@ fn who_asks_for_no_filter_gets_none() {
     assert_eq!(done.join().expect("no panic"), (Ok(()), Ok(false)));
 }
 
-/// In its environment this program is one whose thread makes a forbidden call.
+/// Environment variable that makes this program one whose thread makes a forbidden call.
 const ENDS: &str = "PUNCTUAL_TEST_FORBIDDEN_CALL";
 
 #[test]

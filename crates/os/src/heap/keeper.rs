@@ -15,7 +15,7 @@ use crate::realtime::{self, SchedulingClass};
 /// A pool of more bytes than this is nothing that the processor waits for: it is filled as an ordinary thread, before channels
 /// are opened. This much takes some 2 ms.
 const URGENT_BYTES_MAX: usize = 8 << 20;
-/// It keeps no table and calls nothing deep.
+/// Bytes of the keeper's stack: it keeps no table and calls nothing deep.
 const STACK_BYTES: usize = 64 << 10;
 
 /// What is asked for, brought, and given back. Nobody waits here but where it says so.
@@ -135,7 +135,7 @@ impl Desk {
         let _ = futex::wake(&self.work, futex::Flags::PRIVATE, 1);
     }
 
-    /// What the thread does.
+    /// The work of the thread.
     fn keep(&self, class: SchedulingClass) {
         loop {
             let seen = self.work.load(Ordering::Acquire);

@@ -17,7 +17,7 @@ pub(super) const BYTES_MAX: usize = (PAGE_BYTES - 1) * UNIT_BYTES;
 const PAGE_BYTES: usize = 4_096;
 /// How much becomes usable at once: the kernel fills locked memory with the address space's lock held.
 const SLICE_BYTES: usize = 256 << 10;
-/// What stands before each block.
+/// Bytes that stand before each block.
 const BLOCK_HEADER_BYTES: usize = rlsf::GRANULARITY / 2;
 /// Shortest block: it must take a [`Noted`] when it is given back.
 const BLOCK_BYTES_MIN: usize = size_of::<Noted>();
@@ -111,7 +111,7 @@ impl Owned {
         self.pool().used_blocks == 0
     }
 
-    /// Where it lies.
+    /// Range of addresses of the pool.
     pub fn range(&self) -> Range {
         Range(self.0.as_ptr().expose_provenance() | (self.bytes() / UNIT_BYTES))
     }

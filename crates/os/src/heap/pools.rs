@@ -10,7 +10,7 @@ use super::pool::{Owned, UNIT_BYTES};
 use super::stack::Taken;
 use super::{Heap, LARGE_BYTES, Noted, POOLS_MAX, Sizes};
 
-/// Blocks that came back, at most so many of which are put where they belong by one call.
+/// Most blocks that came back which one call puts where they belong.
 const RETURNED_AT_ONCE: usize = 8;
 
 /// Small blocks and large ones lie apart, so that pools of large ones become empty.
@@ -70,7 +70,7 @@ impl Pools {
         Self { slots: [const { None }; POOLS_MAX], of: [Account::NONE; 2], returned: Taken::NONE }
     }
 
-    /// Has so much ready.
+    /// Has memory of these sizes ready.
     pub fn begin(&mut self, heap: &Heap, sizes: Sizes) -> io::Result<()> {
         for (kind, reserve) in Kind::ALL.into_iter().zip([sizes.small, sizes.large]) {
             let account = &mut self.of[kind as usize];

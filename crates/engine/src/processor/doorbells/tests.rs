@@ -2,7 +2,7 @@ use punctual_os::wait::Doorbell;
 
 use super::*;
 
-/// What the kernel tells without waiting.
+/// Number of descriptors that the kernel reports without waiting.
 fn told(waiter: &mut Waiter) -> usize {
     waiter.wait(Some(Nanos::ZERO)).expect("a look")
 }

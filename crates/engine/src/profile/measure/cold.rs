@@ -21,7 +21,7 @@ const IDLE: Nanos = Nanos::from_millis(4);
 /// What others run through meanwhile: some times what a core's own caches hold.
 const OTHERS_BYTES: usize = 8 << 20;
 const CACHE_LINE_BYTES: usize = 64;
-/// On the sleeper's eventfd: it is to end.
+/// Value of the sleeper's eventfd that tells it to end.
 const END: u64 = 1 << 32;
 
 /// Everybody else on the machine.

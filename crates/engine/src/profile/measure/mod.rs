@@ -36,7 +36,7 @@ pub(super) const SMALL_BYTES: usize = 64;
 pub(super) const LARGE_BYTES: usize = 1_400;
 /// Packets of the longest messages that are measured.
 pub(super) const RUN_PACKETS: usize = 4;
-/// Between two messages of one channel: the contract's interval with room for its policing.
+/// Interval between two messages of one channel: the contract's interval with room for its policing.
 pub(super) const INTERVAL: Nanos = Nanos::from_micros(400);
 const GAP: Nanos = Nanos::from_micros(450);
 /// What messages after idle times may take besides.
@@ -102,7 +102,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// At the start of a host: about a second.
+    /// Plan for the start of a host: about a second.
     pub const SHORT: Self = Self { messages: 960, cold: 3 * BLOCK_UNITS, within: Nanos::from_millis(600) };
 }
 
@@ -180,7 +180,7 @@ pub struct PathSamples {
     pub lost: u64,
 }
 
-/// What a message is like.
+/// Shape of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Small,

@@ -80,7 +80,7 @@ pub fn xdp_wires() -> Result<Wires, MeasureError> {
     Ok(Wires { first: open(&first)?, second: open(&second)? })
 }
 
-/// What `ip -batch` is told.
+/// Input of `ip -batch` that makes the devices.
 fn devices() -> String {
     let pair = |pair| {
         let (one, other) = (End { pair, side: 0 }, End { pair, side: 1 });

@@ -42,7 +42,7 @@ pub trait Opener: Send {
 pub struct Follow {
     /// The way that it goes.
     pub request: PathRequest,
-    /// What its device shall be like.
+    /// Settings that the link's device must have.
     pub care: CareOptions,
     /// How long to look for packets before sleeping.
     pub spins: Spins,
@@ -165,10 +165,10 @@ fn wait(watcher: &Watcher, bell: &Bell, at_most: Duration) {
     bell.clear();
 }
 
-/// Where a link's driver is.
+/// Where a link's driver is at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// With the link.
+    /// The link has the driver.
     Open,
     /// The link has been asked to give it back.
     Withdrawn,
@@ -187,7 +187,7 @@ struct Kept {
     tried: Instant,
     /// Bits a second that kernel traffic is held to.
     shaped_bps: Option<u64>,
-    /// What the link was told last of that.
+    /// Rate of kernel traffic that the link was told last.
     told_bps: Option<u64>,
 }
 
