@@ -166,7 +166,7 @@ pub fn remedy(flows: &[Flow], plan: &Plan, processor: Processor<'_>) -> Remedy {
     let largest = (0..flows.len()).max_by_key(|&index| plan.flows[index].utilisation);
     if let Some(index) = largest.filter(|&index| holds(index, flows[index].period * STRETCH_MAX)) {
         let (mut short, mut long) = (flows[index].period, flows[index].period * STRETCH_MAX);
-        // To within a 128th of the period.
+        // Search to within a 128th of the period.
         while long.0 - short.0 > flows[index].period.0 / 128 + 1 {
             let middle = Nanos(short.0 + (long.0 - short.0) / 2);
             if holds(index, middle) { long = middle } else { short = middle }

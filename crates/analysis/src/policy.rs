@@ -164,7 +164,7 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
     /// Moves the bound of a held channel; on an error the old bound stays.
     ///
     /// # Errors
-    /// A refusal where the new bound would break somebody's.
+    /// The refusal of a newcomer whose bound would break the bound of another channel.
     fn relax(&mut self, key: StageKey, bound: Nanos) -> Result<(), Refusal>;
 
     /// Gives back what `key` holds; `false` where it held nothing.

@@ -413,7 +413,7 @@ mod tests {
             told.starts_with("refused: a deadline of 10.0 us is too short; first refused by node 1: "),
             "{told}"
         );
-        // Who lacks something else is not told of the deadline.
+        // A refusal for another reason does not mention the deadline.
         let full = RefusalReason::Utilisation { wanted_ppm: 1_333_000, limit_ppm: 950_000 };
         let told = OpenError::refused(by_stage(full, offer), &wanted).to_string();
         assert!(

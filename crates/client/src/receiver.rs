@@ -278,7 +278,7 @@ impl Receiver {
         Lead::start(self)
     }
 
-    /// The ring, for who takes messages out of it on the engine's thread.
+    /// The ring, for the caller that takes messages out of it on the engine's thread.
     pub(crate) const fn ring_mut(&mut self) -> &mut InboxReader {
         &mut self.ring
     }

@@ -84,7 +84,7 @@ impl Evidence {
         if self.counters.is_closed() {
             return Err(shared.over().unwrap_or(Error::Request(RequestError::Unknown)));
         }
-        // Before it is asked for: what changes meanwhile is asked for once more.
+        // Read this before asking: what changes meanwhile is then asked for once more.
         let changes = self.counters.outdated();
         let known =
             lock(&self.said).as_ref().filter(|said| said.changes == changes).map(|said| said.status.clone());

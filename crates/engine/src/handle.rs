@@ -76,7 +76,7 @@ impl Engine {
             admission_failed(&failing)
         })
         .map_err(os("starting the thread of admission"))?;
-        // And so is the keeper of its heap.
+        // The keeper of the heap is started here for the same reason.
         let lease = |sizes| Ok((Lease::claim(real_time.class, config.forbidden_calls)?, sizes));
         let heap = config.heap.map(lease).transpose().map_err(os("a heap of the processor's own"))?;
         let theirs = Arc::clone(&shared);
@@ -284,7 +284,8 @@ where
     /// See [`LeadError`]; the engine's own thread goes on then.
     pub fn lead(&self) -> Result<Lead<O, I>, LeadError> {
         may_wait().map_err(|_| LeadError::Twice)?;
-        // Before the processor is on its way: nobody drives it meanwhile, so nothing of a lower class may come between.
+        // Raise the thread before the processor is on its way: nobody drives it meanwhile, so nothing of a
+        // lower class may come between.
         let raised = Raised::to(&self.inner.real_time)?;
         let (answer, reply) = question();
         let command: Command<Processor<O, I>> = Box::new(move |processor, _| processor.hand_on(answer));
@@ -304,14 +305,15 @@ impl<O: Outbox, I: Inbox> Inner<O, I> {
         if direct::is_processor() {
             return Ok(());
         }
-        // Whoever waits closes the links and what else it had: its own thread makes no such call.
+        // The waiting thread closes the links and what else it had: the engine's own thread makes no such
+        // call.
         thread.join().map(drop).map_err(|_| EngineGone)
     }
 }
 
 impl<O: Outbox, I: Inbox> Drop for Inner<O, I> {
     fn drop(&mut self) {
-        // Whoever wants to know how it ended calls `stop`.
+        // A caller that wants to know how it ended calls `stop`.
         let _ = self.stop();
     }
 }

@@ -267,7 +267,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.shape();
         let (worked, at) = self.work(at);
         let (asked, at) = self.answer(worked, at);
-        // After each unit everything is transmitted that may be.
+        // Transmit everything that may be transmitted after each unit.
         let transmitted = (asked || worked == Nanos::ZERO) && self.transmit(at);
         progress |= worked > Nanos::ZERO || asked || transmitted;
         let flushed = self.flush(at);

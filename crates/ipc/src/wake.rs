@@ -74,7 +74,8 @@ impl Doorbell {
     /// If descriptors run out.
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // From now on nothing can be sent to us: neither bytes nor descriptors, whose closing might wait for others.
+        // Nothing can be sent to us from here on: neither bytes nor descriptors, whose closing might wait for
+        // others.
         shutdown(&ours, Shutdown::Read)?;
         Ok((ours, theirs))
     }

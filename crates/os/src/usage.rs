@@ -56,7 +56,7 @@ mod tests {
         while used.cpu == begun.cpu {
             used = ThreadUsage::of_this_thread().expect("usage");
         }
-        // One millisecond that nobody else can end.
+        // Sleep for a millisecond, which nobody else can end.
         let span = rustix::time::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
         let _ = rustix::thread::clock_nanosleep_relative(rustix::thread::ClockId::Monotonic, &span);
         let slept = ThreadUsage::of_this_thread().expect("usage");

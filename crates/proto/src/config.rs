@@ -281,7 +281,7 @@ pub struct SignallingConfig {
     pub while_broken: WhileBroken,
 }
 
-/// What becomes of who asks for a channel across a stage that breaks its promise.
+/// What happens to a request for a channel across a stage that breaks its promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhileBroken {

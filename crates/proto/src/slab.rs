@@ -372,7 +372,7 @@ mod tests {
         slab.add_room(20_000);
         assert_eq!((slab.present, slab.runs.len()), (20 * RUN_SLOTS_MIN, 3), "two long ones and the rest");
         for number in 0..20_000 {
-            // One in the second run and one in the last stay for a while.
+            // One item in the second run and one in the last stay for a while.
             let fifo = if [9_000, 19_999].contains(&number) { &mut stays } else { &mut goes };
             slab.push(fifo, Item(number, Next::NONE));
         }

@@ -42,7 +42,8 @@ impl Reply<'_> {
     pub fn send(&mut self, channel: &mut Channel, message: &[u8]) -> Result<(), SendError> {
         match self.engine_of {
             Some((shared, begun)) if channel.is_of(shared) => {
-                // Its deadline counts from the handler's begin: earlier than need be, and one clock reading less.
+                // The deadline counts from the handler's begin: it is earlier than necessary, and saves one
+                // clock reading.
                 if channel.send_beside(message, begun)? {
                     ring_outbox(channel.id());
                 }

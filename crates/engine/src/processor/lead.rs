@@ -112,7 +112,7 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
             processor.pace.sentry.begin(started);
             continue;
         }
-        // Who asks to lead is not kept waiting for the next packet.
+        // A thread that asks to lead is not kept waiting for the next packet.
         match processor.step(started, None, &mut |processor| processor.lead.successor.is_some()) {
             Step::Goes(at) | Step::Done(at) => started = at,
             Step::Stopped => return Some(processor),

@@ -136,7 +136,7 @@ impl Profile {
             let line = 1 + text.as_bytes()[..before].iter().filter(|byte| **byte == b'\n').count();
             malformed(format!("line {line}: {}", error.message().replace('\n', " ")))
         };
-        // Its version first: another one may have other keys.
+        // Read the version first: another version may have other keys.
         let table: toml::Table = text.parse().map_err(wrong)?;
         let version = table.get("version").and_then(toml::Value::as_integer);
         match version.ok_or_else(|| malformed("it has no version".into()))? {

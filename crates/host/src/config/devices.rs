@@ -170,7 +170,7 @@ impl Watch {
         let thread = std::thread::Builder::new().name("punctual-devices".into()).spawn(move || {
             let done = calls::confine(ThreadKind::Devices, forbidden);
             let goes_on = done.is_ok();
-            // Whoever starts it waits.
+            // The caller that starts the thread waits for this.
             let _ = confined.send(done);
             if goes_on {
                 watch(&mut kept, &stopped);

@@ -39,7 +39,7 @@ pub(super) fn key_in(path: &Path) -> Result<[u8; 32], String> {
     let wait = if holds(Defence::KeyFiles) { OFlags::NONBLOCK } else { OFlags::empty() };
     let flags = (wait | OFlags::NOCTTY).bits() as i32;
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(named)?;
-    // Of the file that was opened, whatever the name leads to by now.
+    // Check the file that was opened, whatever the name leads to by now.
     let about = file.metadata().map_err(named)?;
     if !about.is_file() && holds(Defence::KeyFiles) {
         let fix = "give the name of a file with the key in it";

@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(slots(&contract(64, 1_000), 10, millis(200)), 10 + 202);
         // Where accepting takes more, that.
         assert_eq!(slots(&contract(64, 1_000), 10, STALL_DEFAULT), 10 + 51);
-        // Its limits are not those of a stall: 20 ms at 100 kHz, and of large messages.
+        // The limits of acceptance are not those of a stall: 20 ms at 100 kHz, and of large messages.
         assert_eq!(slots(&contract(64, 100_000), 10, STALL_DEFAULT), 10 + 2_016);
         assert_eq!(slots(&contract(2 << 20, 200), 10, STALL_DEFAULT), 10 + 5);
         assert_eq!(slots(&contract(64, 1_000), u32::MAX, Nanos::from_secs(1 << 30)), u32::MAX);

@@ -128,7 +128,7 @@ impl Backlog {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Where it fails the pages stay until the backlog is empty: no more than the quota was counted for.
             let _ = fallocate(file, flags, self.freed, self.begin - self.freed);
-            // Of a page that is only partly behind us nothing was given back.
+            // A page that is only partly behind us was not given back.
             self.freed = self.begin / PAGE_BYTES * PAGE_BYTES;
         }
     }

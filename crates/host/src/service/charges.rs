@@ -57,7 +57,7 @@ impl<H: Host> Service<H> {
         self.spent.take() + served
     }
 
-    /// What was done since the last charge is nobody's.
+    /// Charges nobody with what was done since the last charge.
     pub fn charge_nobody(&mut self) {
         self.spent.take();
         self.take_served();

@@ -129,7 +129,7 @@ impl<H: Host> Service<H> {
     fn opened(&mut self, channel: ChannelId, grant: Grant) {
         let waiting = self.ends.get(&channel).map(|end| (end.client, end.account, &end.stage));
         let Some((Some(client), account, &Stage::Opening { call, contract })) = waiting else {
-            // Whoever wanted it is gone.
+            // The client that wanted it is gone.
             return self.close_end(channel);
         };
         match self.give_outbox(channel, account, grant.outbox_messages, contract.message_bytes_max) {
@@ -172,7 +172,7 @@ impl<H: Host> Service<H> {
 
     fn incoming_channel(&mut self, incoming: Incoming) {
         let Incoming { channel, listener, from, user, contract, inbox_messages, token } = incoming;
-        // Who has asked for it has consented to its place in the quota.
+        // A client that has asked for the channel has consented to its place in the quota.
         let is_asked = token.is_some_and(|token| self.asked.contains_key(&token));
         let asker = (!is_asked).then(|| Asker { host: from.clone(), user });
         let refuse = match self.accept_for(listener, asker.as_ref()) {

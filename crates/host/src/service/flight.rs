@@ -57,7 +57,7 @@ impl Flight {
         if self.is_over() {
             return 0;
         }
-        // One that cannot be asked keeps what it has.
+        // A socket that cannot be asked keeps its count.
         unread_bytes(socket).map_or(0, |unread| self.landed(unread))
     }
 }

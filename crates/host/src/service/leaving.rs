@@ -72,7 +72,7 @@ impl<H: Host> Service<H> {
         let is_its =
             |(listener, (owner, _)): (&ListenerId, &(ClientId, _))| (*owner == client).then_some(*listener);
         let listeners: Vec<ListenerId> = self.listeners.iter().filter_map(is_its).collect();
-        // From now on nobody is told of what comes for them.
+        // Nobody is told any more of what comes for these listeners.
         listeners.iter().for_each(|listener| drop(self.listeners.remove(listener)));
         self.leaving.add(account, listeners.into_iter().map(Left::Listener));
         let tokens: Vec<u64> =

@@ -104,7 +104,7 @@ impl Quotas {
             return 0;
         }
         let users = self.users.saturating_add(2);
-        // One for what wakes the user's ringer.
+        // Add one descriptor for what wakes the user's ringer.
         let of_users = users.saturating_mul(self.descriptors.saturating_add(1));
         of_users.saturating_add(DESCRIPTORS_OWN + links as u64 * DESCRIPTORS_PER_LINK)
     }

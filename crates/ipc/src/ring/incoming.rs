@@ -163,7 +163,7 @@ impl InboxWriter {
         self.published[index] = slot.index;
         self.produced += 1;
         Own(&self.shared.region).position().store(self.produced, Ordering::SeqCst);
-        // Before the application's file was accepted it may be asleep for all that is known.
+        // The application may be asleep until its file was accepted: nothing else is known.
         let ticket = self.shared.theirs.get().map(Other::ticket);
         if ticket.is_none_or(|ticket| self.answered.must_wake(ticket)) {
             self.shared.bell.ring();
@@ -295,7 +295,7 @@ impl Drop for InboxWriter {
         for (slot, info) in self.turns.take().into_iter().flatten() {
             self.show(slot, &info);
         }
-        // Whoever wakes up to a closed ring finds that the upcall is over.
+        // A thread that wakes up to a closed ring finds that the upcall is over.
         self.upcall = None;
         Own(&self.shared.region).closed().store(1, Ordering::SeqCst);
         self.shared.bell.ring();

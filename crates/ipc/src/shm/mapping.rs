@@ -82,7 +82,7 @@ impl Mapping {
             // SAFETY: it changes no byte, and the range is this mapping's.
             match unsafe { rustix::mm::madvise(at, len, Advice::LinuxPopulateRead) } {
                 Ok(()) => {}
-                // Before Linux 5.14; such a kernel knows no collapse either.
+                // The kernel is older than Linux 5.14 and knows no collapse either.
                 Err(Errno::INVAL) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }

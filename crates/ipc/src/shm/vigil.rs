@@ -68,7 +68,7 @@ impl Vigil {
             match reader.next() {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => all = false,
                 Ok(event) if event.events().contains(ReadFlags::IGNORED) => is_gone(Watched(event.wd())),
-                // That it is about to go.
+                // The file is about to go.
                 Ok(_) => {}
                 Err(Errno::AGAIN) => return Ok(all),
                 Err(Errno::INTR) => {}

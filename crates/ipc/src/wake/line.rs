@@ -42,7 +42,7 @@ impl<T> BellList<T> {
     /// Wants `node` rung; whether who takes must be woken for it. Neither waits nor allocates.
     pub fn put(&self, node: &Arc<BellNode<T>>) -> bool {
         if node.is_listed.swap(true, Ordering::AcqRel) {
-            // Whoever takes it has not looked yet at what was published before this.
+            // Whoever takes the list has not looked yet at what was published before this.
             return false;
         }
         let element = Arc::into_raw(Arc::clone(node)).cast_mut();
@@ -65,7 +65,7 @@ impl<T> BellList<T> {
             // SAFETY: it came from `into_raw` in `put`, and the swap has made it this thread's alone.
             let node = unsafe { Arc::from_raw(element.cast_const()) };
             element = node.next.load(Ordering::Relaxed);
-            // From here on it may be listed again.
+            // The node may be listed again from here on.
             node.is_listed.swap(false, Ordering::AcqRel);
             ring(&node);
             taken += 1;

@@ -133,7 +133,7 @@ impl Ringer {
             move || {
                 let done = rank.begin();
                 let goes_on = done.is_ok();
-                // Whoever starts it waits.
+                // The caller that starts the thread waits for this.
                 let _ = began.send(done);
                 if goes_on {
                     Ringing::new(theirs, left, freed, rank).run();

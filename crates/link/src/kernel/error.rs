@@ -72,7 +72,7 @@ pub enum KernelError {
         /// Device that is configured.
         device: String,
     },
-    /// The address is nobody's or somebody else's.
+    /// The address belongs to nobody, or to another device.
     #[error(
         "{local} is no address of this host: ip address add {local}/24 dev {device}, or correct \"local\""
     )]

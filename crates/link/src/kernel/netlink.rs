@@ -39,7 +39,7 @@ impl Netlink {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // Without it refusals only lack their text.
+        // Without this option refusals only lack their text.
         let _ = socket.set_ext_ack(true);
         Ok(Self { socket, sequence: 0 })
     }

@@ -107,7 +107,7 @@ impl Qdisc {
         self.parent == TC_H_ROOT && self.handle == HANDLE
     }
 
-    /// Set up by somebody; what the kernel attaches by itself has no handle.
+    /// Whether somebody has set it up; what the kernel attaches by itself has no handle.
     fn is_foreign(&self) -> bool {
         // `ingress` and `clsact` do not touch what is sent.
         let inside = classes::MAJORS.contains(&(self.handle >> 16));

@@ -187,7 +187,7 @@ impl Watched {
         let now = match Device::named(&self.request.device) {
             Ok(device) => Some(device),
             Err(KernelError::NoDevice(_)) => None,
-            // Not answered: what is known stays.
+            // There is no answer, so what is known stays.
             Err(_) => return,
         };
         let was_down = std::mem::take(&mut self.was_down);

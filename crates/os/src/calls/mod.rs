@@ -86,7 +86,7 @@ pub enum Forbidden {
 /// # Errors
 /// If threads run out.
 pub fn prepare() -> io::Result<()> {
-    // Beyond what is left to a heap; each below what gets a mapping of its own.
+    // Take more than is left to a heap, in pieces that are too small to get a mapping of their own.
     const PIECES: usize = 80;
     const PIECE_BYTES: usize = 100 << 10;
     static ONCE: OnceLock<()> = OnceLock::new();

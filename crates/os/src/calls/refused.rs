@@ -47,7 +47,7 @@ fn handle() -> Result<(), i32> {
 
 /// Blocks what has a handler, or may get one, on the calling thread.
 pub(super) fn leave_signals_to_others() -> io::Result<()> {
-    // Those of a thread's own mistakes, which the kernel sends to it and nobody else.
+    // Signals of a thread's own mistakes, which the kernel sends to that thread only.
     const OWN: [libc::c_int; 6] =
         [libc::SIGSYS, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
     // SAFETY: the set is ours, filled before it is read; a null pointer for the old one is allowed.

@@ -57,7 +57,7 @@ fn every_thread_allocates_locks_unwinds_and_ends() {
     prepare().expect("a thread");
     for kind in ThreadKind::ALL {
         let (bytes, refused) = on(kind, || {
-            // By mmap, by a heap that grows, and back.
+            // Allocate by mmap, by a heap that grows, and give it back.
             let large = vec![1_u8; 40 << 20];
             let pieces: Vec<Vec<u8>> = (0..64).map(|n| vec![n; 60_000]).collect();
             let (sender, receiver) = std::sync::mpsc::channel();
@@ -87,7 +87,7 @@ fn a_processor_makes_its_calls_within_their_limits_only() {
             rustix::io::read(&bell, &mut [0; 8]).map(drop),
             // A signal stack, at the end.
             unmap(12_288),
-            // From here on: no.
+            // The call is forbidden from here on.
             rustix::io::write(&outlet, b"9 bytes..").map(drop),
             rustix::io::read(&inlet, &mut [0; 9]).map(drop),
             map().map(drop),

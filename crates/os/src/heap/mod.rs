@@ -178,7 +178,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Of the thread that had it, which may be gone.
+        // Clear the flag of the thread that had the lease, which may be gone.
         HAS_LEASE.set(false);
         HEAP.desk.close();
         HEAP.is_leased.store(false, Ordering::Release);

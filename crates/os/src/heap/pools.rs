@@ -157,7 +157,7 @@ impl Pools {
         unsafe { pool.deallocate(block, layout) };
         let account = &mut self.of[kind as usize];
         account.free += pool.free_bytes() - before;
-        // With a margin: what is given back is not asked for at once.
+        // Keep a margin, so that what is given back is not asked for at once.
         let margin = account.reserve / 2;
         if pool.is_empty() && account.can_do_without(pool.bytes(), heap.needed(kind), margin) {
             self.retire(heap, slot);

@@ -69,7 +69,8 @@ impl Cause {
         }
     }
 
-    /// How much it says, for who knows another one already: a rate more than none.
+    /// How much the cause says to somebody who knows another one already: a cause with a rate says more than
+    /// one without.
     pub(crate) const fn kind(&self) -> u8 {
         match self {
             Self::LongerTravel | Self::SlowProcessor => 0,

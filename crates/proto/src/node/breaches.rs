@@ -266,7 +266,7 @@ impl LinkLook {
             return Cause::ForeignTraffic { rate: foreign };
         }
         let missing = self.sent.rate.0 > received.0 + received.0 / SENT_BEYOND_RECEIVED;
-        // With full queues what comes out is what the link drains at.
+        // If queues are full, the rate that comes out is the rate that the link drains.
         let filled = received.0 > configured.0 / 2 && received.0 < configured.0 - configured.0 / FOREIGN_PART;
         if late.span > Nanos::ZERO && (missing || filled || held) {
             Cause::SlowLink { drains: received, configured }
@@ -321,7 +321,7 @@ mod tests {
             // More than a twentieth is missing.
             (42, 40, 0, false, Cause::LongerTravel),
             (43, 40, 0, false, slow(40)),
-            // Between a half and all but a twentieth of the rate comes out: that is what it drains.
+            // Between a half and all but a twentieth of the rate comes out, so that is what the link drains.
             (50, 50, 0, false, Cause::LongerTravel),
             (51, 51, 0, false, slow(51)),
             (94, 94, 0, false, slow(94)),
@@ -331,7 +331,7 @@ mod tests {
         ] {
             let found = cause(sent, received, others, held, second);
             assert_eq!(found, expected, "{sent} sent, {received} received, {others} of others, {held}");
-            // Of no time nothing is known but what others do.
+            // A span of zero tells nothing except what others do.
             let unknown =
                 if matches!(expected, Cause::SlowLink { .. }) { Cause::LongerTravel } else { expected };
             assert_eq!(cause(sent, received, others, held, Nanos::ZERO), unknown);

@@ -577,7 +577,7 @@ mod tests {
         };
         assert!(at_risk(500, 500) && at_risk(501, 500) && at_risk(1_000, 0));
         assert!(!at_risk(499, 501) && !at_risk(500, 499) && !at_risk(999, 0) && !at_risk(500, 501));
-        // Of the latest: when the window is full, a half of it counts on.
+        // The latest units count: when the window is full, half of it goes on counting.
         assert!(at_risk(32_768, 32_768) && !at_risk(32_768, 65_540));
     }
 
@@ -639,7 +639,7 @@ mod tests {
         (12..WINDOW_UNITS - 1).for_each(|_| shares.add(US(63), US(16)));
         assert_eq!((shares.window, shares.percent(10)), (WINDOW_UNITS - 1, 400));
         shares.add(US(64), US(16));
-        // Of each step a half: of those with one, none.
+        // Half of each step is forgotten: of a step with one unit nothing is left.
         assert_eq!(
             (shares.window, shares.steps[63], shares.percent(1)),
             ((WINDOW_UNITS - 11) / 2, 32_762, 400)

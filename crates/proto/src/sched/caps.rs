@@ -72,7 +72,7 @@ impl Caps {
         let all = self.all.as_mut().and_then(|bucket| bucket.charge(cost, now));
         let own = self.best_effort.as_mut().filter(|_| is_best_effort);
         let own = own.and_then(|bucket| bucket.charge(cost, now));
-        // None is before any time.
+        // `None` orders before any time.
         self.throttled = self.throttled.max(all).max(own);
     }
 

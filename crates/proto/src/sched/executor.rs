@@ -192,7 +192,7 @@ impl Executor {
     /// Notes that nothing is queued at the handler any more.
     pub fn idle(&mut self, id: HandlerId) {
         let Some(handler) = self.get_mut(id) else { return };
-        // One without a head is in no queue.
+        // A handler without a head is in no queue.
         if handler.head.get().is_some() {
             handler.head = Head::NONE;
             self.unqueue(id);

@@ -202,7 +202,7 @@ impl Signalling {
         if !changed.is_news() || changed.says_less() {
             return;
         }
-        // Of its own ones it hears in any case.
+        // The host hears of its own stages in any case.
         if stage.node != self.config.id {
             self.tell_stage(None, stage, changed.known(), changed.after.is_none());
         }
@@ -219,7 +219,7 @@ impl Signalling {
         breach: Option<Breach>,
         healed: bool,
     ) {
-        // Of what nobody here has heard, nobody needs to hear that it is over.
+        // Nobody needs to hear the end of a breach that nobody here has heard of.
         if let Some(breach) = breach {
             let stage = match channel {
                 Some(_) => self.stage_by_name(stage, breach),

@@ -123,7 +123,8 @@ impl Places {
     pub fn books(&self) -> [usize; 2] {
         self.counts.books(self.taken.len())
     }
-    /// Whether there is room for one more of `source` of `most`; or who has to go for that: the last of who gives way.
+    /// Whether there is room for one more item of `source` among `most`; or which item must go for that: the
+    /// last of the source that gives way.
     pub fn make_room(&self, source: Source, most: usize) -> Result<Option<u64>, Crowded> {
         if self.counts.len() < most { Ok(None) } else { self.give_way(None, source).map(Some) }
     }
@@ -179,7 +180,8 @@ impl<T> Fair<T> {
     pub fn has_place(&self, source: Source, most: usize) -> bool {
         self.len() < most || self.counts.who_gives_way(source).is_some()
     }
-    /// Makes room for one more of `source`, of `most`: the last of who gives way goes.
+    /// Makes room for one more item of `source` among `most`: the last item of the source that gives way
+    /// goes.
     pub fn make_room(&mut self, source: Source, most: usize) -> Option<(Place, T)> {
         if self.len() < most {
             return None;
@@ -190,7 +192,7 @@ impl<T> Fair<T> {
     }
     /// Adds an item; returns the place where it waits now.
     pub fn push(&mut self, source: Source, item: T) -> Place {
-        // Without turns all are one user's.
+        // Without turns all items belong to one user.
         let source = if holds(Defence::SignallingTurns) { source } else { Source::first_of(NodeId(0)) };
         self.number += 1;
         self.counts.add(source);
@@ -293,7 +295,8 @@ mod tests {
             assert_eq!(counts.len(), MOST);
             let had: Vec<_> = all().map(|source| counts.of_user(source)).collect();
             let share = MOST / (nodes * users) as usize;
-            // Who came first has given the last; nobody has less than its share but for what two in turn give each other.
+            // Whoever came first has given the last; nobody has less than its share except for what two give
+            // each other in turn.
             assert!(had.iter().all(|had| had.abs_diff(share) <= 2), "{nodes} {users}: {had:?}");
             assert!(!take(&mut counts, MOST, source(0, 0)) || nodes * users > 1);
             assert!([(0, 999), (77, 0)].iter().all(|(node, user)| take(

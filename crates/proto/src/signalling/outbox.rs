@@ -171,7 +171,8 @@ impl Outbox {
     pub fn takes(&self, source: Source) -> bool {
         self.asks.has_place(source, ASKS_WAITING_MAX)
     }
-    /// What `source` asks; where no place is free, the last ask of who has the most is to be refused.
+    /// Puts an ask of `source` into the queue. If no place is free, the last ask of the source that has the
+    /// most is refused.
     pub fn ask(&mut self, source: Source, message: &Message, now: Instant) -> Result<(), Unsayable> {
         let bytes = message.encode().ok_or(Unsayable)?;
         if let Some((place, said)) = self.asks.make_room(source, ASKS_WAITING_MAX) {

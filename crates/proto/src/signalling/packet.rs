@@ -27,7 +27,8 @@ use crate::seal::{ENVELOPE_BYTES, NUMBER_OFFSET, SEAL_OFFSET, SealKey};
 /// late by. 7: the rate of a link is measured. 8: an envelope with a
 /// seal for drivers. 9: answers name the user who asked; refusals of what is busy or crowded.
 pub const VERSION: u8 = 10;
-// Who agrees on RTCOP agrees on data: neighbours whose data packets differ must not get as far as a channel.
+// Neighbours that agree on RTCOP agree on data: if their data packets differ, they must not get as far as a
+// channel.
 const _: () =
     assert!(crate::wire::VERSION == 2, "another version of data packets: raise RTCOP's VERSION, too");
 /// Bytes of the tag.

@@ -116,7 +116,7 @@ impl Edf {
             self.groups.insert(fresh.clone());
             fresh
         });
-        // Its steps up to there may be more than all others' together.
+        // The channel's steps up to there may be more than all others together.
         if self.stairs.horizon > self.horizon_max() {
             self.stairs.clear();
         }
@@ -294,7 +294,7 @@ impl AdmissionPolicy for Edf {
         let bound = self.offer_within(demand, bound_limit).ok()?;
         let within = bound - demand.release_latency;
         let at = signed(within);
-        // By the time at which it is due itself its own unit blocks nobody.
+        // The newcomer's own unit blocks nobody by the time at which it is due itself.
         let blocking = Nanos(self.blocking.at(at).max(0) as u64);
         let interference = self.model.interference.within(within);
         let others = within - demand.cost - blocking - interference;

@@ -26,7 +26,7 @@ impl Traffic {
     }
 }
 
-/// How many channels of each kind of traffic are ahead of somebody.
+/// Number of channels of each kind of traffic that are ahead of a channel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     kinds: Vec<(Traffic, u32)>,

@@ -50,7 +50,7 @@ fn d_order_offers_the_response_time_at_the_highest_rank_that_the_lower_ones_bear
         let model = StageModel { interference: Interference::default(), ..random_model(&mut rng) };
         let mut policy = Ranked::d_order(model);
         for key in 0..14 {
-            // Without release latency "from release" and "from the effective arrival" are one.
+            // Without release latency, "from release" and "from the effective arrival" are the same.
             let demand = Demand { release_latency: Nanos::ZERO, ..random_demand(&mut rng) };
             let Ok((slot, bound)) = policy.offer_within(&demand, LIMIT) else { continue };
             assert!(all_keep(&policy, &demand, bound, slot.end), "seed {seed}");

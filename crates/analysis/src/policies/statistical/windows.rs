@@ -122,7 +122,7 @@ impl<'a> Windows<'a> {
         let mut variables = Vec::with_capacity(self.soft.len());
         for edge in edges.windows(2).rev() {
             sum += self.probability((edge[0], edge[1]), negligible, &mut variables, &mut theta);
-            // Those whose first window this is, or the strictest of longer ones.
+            // Take those whose first window this is, or the strictest of longer ones.
             while let Some(&(_, ratio)) = by_first.last().filter(|(first, _)| *first >= edge[0]) {
                 if sum > ratio.as_f64() {
                     return false;
@@ -150,7 +150,7 @@ impl<'a> Windows<'a> {
                 return None;
             }
         }
-        // One more, so that there is a window where the peaks fit at once.
+        // Add one more edge, so that there is a window where the peaks fit at once.
         edges.push(at + Nanos(at.0 / STEP + 1));
         Some(edges)
     }

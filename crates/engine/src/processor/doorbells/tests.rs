@@ -164,7 +164,7 @@ fn a_user_has_its_share_whatever_the_flows_of_others_do() {
     let mut at = Instant(1);
     for turn in 0..5_000 {
         flood.iter().for_each(|flow| scene.ring(*flow));
-        // One in a millisecond: two users have one each in 500 us.
+        // One ring in a millisecond: two users have one each in 500 us.
         let rings = turn % 50 == 0;
         if rings {
             scene.ring(flow[0]);

@@ -58,7 +58,7 @@ impl Others {
 
 impl Drop for Others {
     fn drop(&mut self) {
-        // Whoever cannot be told to end is left alone: it sleeps.
+        // A sleeper that cannot be told to end is left alone: it sleeps.
         if self.wake(END).is_ok() {
             let _ = self.sleeper.take().map(JoinHandle::join);
         }

@@ -383,7 +383,7 @@ impl PathSamples {
         if came < WARM_UP as u64 || self.lost > came {
             return short(came, "came through");
         }
-        // Without a whole block of them a cold processor would cost nothing.
+        // Without a whole block of cold samples a cold processor would cost nothing.
         let cold = Summary::of(&self.cold_all).samples;
         if cold < plan.cold.min(BLOCK_UNITS) as u64 {
             return short(cold, "after idle times came through");
@@ -404,7 +404,7 @@ impl PathSamples {
             .max(per_kib(&self.forward_small, &self.forward_large))
             .max(per_kib(&self.receive_last_small, &self.receive_single_large));
         let less_copy = |ns: u64| ns.saturating_sub(copy_kib_ns * copied / 1_024).max(1);
-        // The same message between others.
+        // Times of the same message between others.
         let hot = [&self.send_message, &self.send_first_small, &self.forward_small, &self.receive_last_small];
         let hot = hot.into_iter().map(|series| block(series)).sum();
         let first = block(&self.send_first_small).max(1);

@@ -72,7 +72,7 @@ pub fn xdp_wires() -> Result<Wires, MeasureError> {
     let options = |pair| [0, 1].map(|side| End { pair, side }.options());
     let (first, second) = (options(0), options(1));
     let frames = first.iter().chain(&second).map(XdpOptions::frames_needed).sum();
-    // One memory, as at a host: a forwarder's frames are rewritten in place.
+    // All links share one memory, as on a host: a forwarder's frames are rewritten in place.
     let memory = XdpMemory::new(frames, FRAME_BYTES)?;
     let open = |[one, other]: &[XdpOptions; 2]| -> Result<Ends, LinkError> {
         Ok((Box::new(XdpLink::open(one, &memory)?), Box::new(XdpLink::open(other, &memory)?)))

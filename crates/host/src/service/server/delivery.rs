@@ -33,7 +33,7 @@ impl<H: Host> Server<H> {
             let Some(mut departed) = self.departed.pop_front() else { break };
             let landed = departed.flight.look(&departed.socket);
             if departed.flight.is_over() {
-                // Its own descriptor, too.
+                // The connection's own descriptor goes back, too.
                 self.service.give_back_aloft(departed.account, landed + 1);
             } else {
                 self.service.give_back_aloft(departed.account, landed);
@@ -67,7 +67,7 @@ impl<H: Host> Server<H> {
         session.slow = took >= TIME_MAX;
         self.turn.count_sending(account, took);
         if session.slow {
-            // Also where nobody's request has caused it.
+            // The user is charged even if no request of theirs has caused it.
             self.service.charge(account);
         }
         sent?;
@@ -167,10 +167,10 @@ impl<H: Host> Server<H> {
     /// reads why.
     pub(super) fn part(&mut self, session: Session, account: UserId) {
         let Session { socket, flight, ending, deaf, .. } = session;
-        // Who is told why it is cut gets the time to read that, whatever it has asked meanwhile.
+        // A client that is told why it is cut gets the time to read that, whatever it has asked meanwhile.
         let reads = ending && !deaf;
         if !flight.is_over() && holds(Defence::DescriptorsAloft) {
-            // Its client sees the end behind what it has not read. One that is gone sees nothing.
+            // The client sees the end behind what it has not read. A client that is gone sees nothing.
             let _ = shutdown(&socket, if reads { Shutdown::Write } else { Shutdown::Both });
             self.service.count_aloft(account, 1);
             self.departed.push_back(Departed { account, socket, flight });

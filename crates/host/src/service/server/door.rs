@@ -81,7 +81,7 @@ impl<H: Host> Server<H> {
                     Ok(Some(socket)) => {
                         let _ = self.add_session(socket);
                     }
-                    // Who is sent away has no session that could be charged.
+                    // A client that is sent away has no session that could be charged.
                     Ok(None) => self.service.charge_nobody(),
                     Err(_) => return self.pause(),
                 }

@@ -61,7 +61,7 @@ impl InboxReader {
 
     /// The ring alternates (see [`InboxWriter::alternate`]): rings `doorbell` whenever the next message can come.
     pub fn alternate(&mut self, doorbell: Doorbell) {
-        // One may wait since before there was a doorbell.
+        // A message may have waited since before there was a doorbell.
         doorbell.ring();
         self.doorbell = Some(doorbell);
     }

@@ -110,7 +110,7 @@ impl Keeper {
         let thread = std::thread::Builder::new().name("punctual-links".into()).spawn(move || {
             let done = begin();
             let goes_on = done.is_ok();
-            // Whoever starts it waits.
+            // The caller that starts the thread waits for this.
             let _ = began.send(done);
             if goes_on {
                 keep(&mut watcher, &mut links, &rung, &stopping);

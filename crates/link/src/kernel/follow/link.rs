@@ -251,7 +251,7 @@ impl Link for FollowedLink {
     }
 
     fn best_effort_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        // Those of later drivers are behind the gate.
+        // The descriptors of later drivers are behind the gate.
         self.driver.as_ref().filter(|_| self.first)?.best_effort_descriptor()
     }
 

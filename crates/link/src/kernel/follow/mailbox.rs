@@ -106,7 +106,7 @@ impl Mailbox {
             return None;
         }
         self.link.clear();
-        // The same bell tells of a parcel.
+        // The same bell reports a parcel.
         if self.waiting.load(Ordering::Acquire) {
             self.link.ring();
         }

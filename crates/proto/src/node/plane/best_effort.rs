@@ -133,7 +133,7 @@ impl<M: Memory> Binding<M> {
 
     /// The sender's place; the one that was silent longest makes room for a new one.
     fn sender(&mut self, header: &Header, now: Instant) -> usize {
-        // Until a sender has sent a message of several fragments, nothing is needed for putting some together.
+        // A sender needs no room for reassembly until it has sent a message of several fragments.
         let whole = self.message_bytes_max.max(1);
         let cut = |header: &Header| header.fragment_bytes().unwrap_or(whole).max(1);
         let size = if header.fragments == 1 { whole } else { cut(header) };

@@ -161,7 +161,7 @@ impl<M: Memory> Plane<M> {
             Activation { eligible: now, deadline: now },
             now,
         );
-        // What waits here is no use, and would have to leave before the link is anybody else's.
+        // What waits here is of no use any more, and would have to leave before others can use the link.
         let has_space = filler.queued < RATE_QUEUED_MAX;
         if has_space && line.scheduler.best_effort_space(now, key, wire_bytes) {
             self.context.processor.executor.unblock(filler.handler, now);

@@ -132,7 +132,8 @@ mod tests {
             (hard.burst_packets, hard.buffers, hard.packet_bytes_max),
             (15, 12, 1_000 + HEADER_BYTES as u32)
         );
-        // And so do 4 I' to the nanosecond; the next one begins another message, whatever part of the sum it is of.
+        // 4 I' to the nanosecond fit as well. The next one begins another message, whatever part of the sum
+        // it belongs to.
         let rest = Nanos(contract.policed_interval().0 * 4 - upstream.most.0);
         for (error, packets) in [(rest, 15), (rest + Nanos(1), 18), (rest + contract.policed_interval(), 18)]
         {

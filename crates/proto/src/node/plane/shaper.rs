@@ -195,7 +195,7 @@ impl Shaper {
     fn decide(&mut self, is_served: bool, now: Instant) -> Option<Ppm> {
         let target = self.target();
         match self.phase {
-            // Not asked yet: the shaper still is where it was.
+            // The share was not asked for yet: the shaper still is where it was.
             Phase::Rising { from, .. } if target < self.level => {
                 (self.phase, self.level) = (Phase::Steady, from);
                 self.stirred = true;
@@ -452,7 +452,7 @@ mod tests {
         assert_eq!((shaper.target(), shaper.decide(true, LATER)), (LEAST, None));
         assert_eq!((shaper.phase, shaper.level, shaper.request), (Phase::Asked(LEAST), MOST, Some(LEAST)));
         assert_eq!((shaper.confirmed(shaper.rate_of(LEAST)), shaper.level), (Some(LEAST), LEAST));
-        // One that was not asked yet is taken back at once.
+        // A share that was not asked for yet is taken back at once.
         (shaper.phase, shaper.level, shaper.stirred) =
             (Phase::Rising { from: LEAST, at: LATER }, MOST, false);
         assert_eq!(

@@ -159,8 +159,9 @@ impl<M: Memory> Clip<M> {
                     unpromised: header.unpromised,
                     timeliness: Timeliness::Unmeasured,
                 };
-                // By slack, which needs no clock but this one: as early as l can have been. Admission answers for the
-                // processor within d before the deadline, not within the margin.
+                // The deadline follows from slack, which needs no clock except this one: as early as l can
+                // have been. Admission answers for the processor within d before the deadline, not within the
+                // margin.
                 let due = nominal - *upstream + deadline;
                 let deliver_at = due - host.margin.max(*cpu_bound);
                 let at_deadline = sink.at_deadline.as_deref_mut().filter(|at_deadline| {

@@ -333,7 +333,7 @@ impl<M: Memory> Source<M> {
         let Some(fragment) = self.outgoing.peek(messages) else { return true };
         let nominal = fragment.arrival.logical + cpu_bound;
         let wire_bytes = line.wire_bytes(fragment.bytes);
-        // As in a forwarder, what the processor has missed does not move the link's chain.
+        // What the processor has missed does not move the link's chain, as in a forwarder.
         let effective = self.link_arrivals.accept(fragment.wire_number, nominal);
         let key = Guaranteed { effective, deadline: effective + self.reservation.bound, wire_bytes };
         let packet = Packet::Source { channel, number: fragment.number, fragment: fragment.index, nominal };

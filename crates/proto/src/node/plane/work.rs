@@ -89,7 +89,7 @@ impl<M: Memory> Plane<M> {
         if work.kind != WorkKind::Signalling {
             self.context.processor.executor.charge(handler, cost, now);
         }
-        // Its new head first: it is placed once.
+        // Place the handler by its new head first, so that it is placed only once.
         self.rearm(owner, now);
         self.context.processor.executor.finished(handler, work.packets, now);
         Some(owner)

@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn packets_of_others_count_as_far_as_they_came_through() {
-        // Between two of ours one of others, half as long; three of four of ours come through.
+        // One packet of others, half as long, goes between two of ours; three of four of ours come through.
         let mut arrivals = FillerArrivals::new(COOKIE);
         for (came, number) in (0..3_000u64).filter(|number| number % 4 != 3).enumerate() {
             let sent = Instant(number * 100_000);

@@ -190,7 +190,7 @@ impl<M: Memory> Node<M> {
             && !self.signalling.is_leaving()
         {
             rate.again_at = now + if proves { RATE_PROOF_AGAIN } else { RATE_AGAIN };
-            // Where it is somebody else's turn, after the next HELLO.
+            // If it is another link's turn, this one comes after the next HELLO.
             if let Err(refusal) = self.measure_rate(link, now) {
                 self.note_refused(link, refusal);
             }
@@ -223,7 +223,7 @@ impl<M: Memory> Node<M> {
             (RateWord::Report { token, counted }, Own::Waiting { token: asked, .. }) if token == asked => {
                 self.on_rate_report(link, counted, now);
             }
-            // Of a measurement that was given up.
+            // The word belongs to a measurement that was given up.
             (RateWord::Go { .. } | RateWord::Busy { .. } | RateWord::Report { .. }, _) => {}
         }
     }
@@ -274,7 +274,7 @@ impl<M: Memory> Node<M> {
             rate.best = Some(measured);
         }
         let is_good = rate.best.is_some_and(|best| best.error <= RATE_ERROR_GOOD);
-        // Who waits for a channel does not wait for a better figure.
+        // A channel that waits does not wait for a better figure.
         if !is_good && rate.attempts < RATE_ATTEMPTS_MAX && !self.signalling.has_waiting(link) {
             rate.own = Own::Idle;
             return self.ask_rate(link, now);

@@ -159,7 +159,8 @@ impl Policies {
         let refused = |refusal| RefuseCause::Stage { kind: wish.kind, refusal };
         let cpu = self.offer_cpu(wish).map_err(refused)?;
         let link = wish.link.map(|link| self.offer_link(&link, &cpu, wish.limit)).transpose()?;
-        // Before the stages are held: then each would count the channel itself among the others.
+        // Explain before the stages are held: afterwards each would count the channel itself among the
+        // others.
         let cpu_made_of = self.explain_cpu(&cpu, wish.limit);
         let mut offered = Offered {
             cpu,
@@ -263,7 +264,7 @@ impl Policies {
         let (on, mut link) = (link.map(|(link, _)| link), link.map(|(_, stage)| stage));
         let offered = core::iter::once(cpu.bound).chain(link.map(|stage| stage.bound)).collect();
         let mut bounds = Vec::from([cpu.bound]);
-        // From the last stage on: a horizon counts what is upstream of it.
+        // Relax from the last stage on: a horizon counts what is upstream of it.
         if let Some((on, stage)) = on.zip(link.as_mut()) {
             let wanted = wanted.get(1).copied().unwrap_or(stage.bound);
             relax_stage(self.link(on), key, stage, wanted);

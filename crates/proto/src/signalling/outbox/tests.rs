@@ -337,7 +337,7 @@ fn answers_wait_in_bounded_numbers() {
     assert_eq!((outbox.answers.len(), outbox.answers_dropped), (ANSWERS_WAITING_MAX, 7));
     outbox.answer(source(2), &answer(asked)).expect("it encodes");
     assert_eq!((outbox.answers.len(), outbox.answers_dropped), (ANSWERS_WAITING_MAX + 1, 7));
-    // What somebody holds resources for is said in any case.
+    // A message about something that somebody holds resources for is sent in any case.
     let refused = Message::Refuse { path: path(asked + 1), refusal: refusal() };
     outbox.answer(source(1), &refused).expect("it encodes");
     assert_eq!(outbox.answers.len(), ANSWERS_WAITING_MAX + 2);

@@ -129,7 +129,7 @@ impl Peer {
         match hello.step {
             HelloStep::First => {
                 self.hellos.due = Some(HelloStep::Second);
-                // Whoever began keeps beginning: one exchange an interval serves both ends.
+                // The end that began keeps beginning: one exchange an interval serves both ends.
                 let eighth = self.hellos.interval / 8;
                 self.hellos.at =
                     now + self.hellos.interval + eighth + Nanos(self.hellos.random.below(eighth.0));

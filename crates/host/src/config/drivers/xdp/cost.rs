@@ -101,7 +101,7 @@ fn tcp(a: &Namespace, b: &Namespace) -> io::Result<u64> {
     scope(|scope| {
         scope.spawn(|| {
             let block = vec![0; 1 << 18];
-            // Its end: the measurement's, or the receiver's.
+            // The end of the stream is the end of the measurement, or of the receiver.
             let mut taken = Ok(());
             while !over.load(Ordering::Relaxed) && taken.is_ok() {
                 taken = (&sender).write_all(&block);

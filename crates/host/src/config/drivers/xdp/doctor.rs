@@ -20,7 +20,7 @@ pub(super) fn examine(links: &[CheckedLink<'_>], serving: bool) -> Vec<Finding> 
     let settings = settings_of::<XdpSettings>(links.iter().map(|link| link.settings));
     let mut findings = vec![rights(&settings), locked_memory(&settings), cost::check()];
     for (of, settings) in links.iter().zip(settings) {
-        // Of a device in the daemon's network namespace nothing can be seen here.
+        // Nothing of a device in the daemon's network namespace can be seen here.
         if of.is_known && Device::named(&settings.classifier.device).is_err() {
             continue;
         }

@@ -196,7 +196,7 @@ fn care(table: &LinkTable, kernel_rate: Option<KernelRate>) -> CareOptions {
     }
 }
 
-/// How long to wait awake after packets of each class: what is said of the class, else of all.
+/// How long to poll after packets of each class: the time of the class, or else the time of all classes.
 fn spins(table: &LinkTable) -> Spins {
     let all = pick(&table.spin, Nanos::ZERO);
     Spins::new(|stream| {

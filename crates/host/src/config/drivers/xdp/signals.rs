@@ -74,7 +74,8 @@ mod tests {
                 bound(&SignallingConfig { packets_per_second, ..SignallingConfig::default() }, &link());
             let rate = rate.expect("a bucket");
             for times in [1, 2, u64::from(MARGIN)] {
-                // Its clock is fast by half a per cent, and all that falls into a heap's time comes at its end.
+                // The clock is fast by half a per cent, and everything that falls into a heap's time comes at
+                // its end.
                 let interval = 1_000_000_000 / (u64::from(packets_per_second) * times) * 199 / 200;
                 for heap in [1, interval + 10_000_000, interval * HEAP_PACKETS] {
                     let sent = (0..PACKETS).map(|number| (number * interval).div_ceil(heap) * heap);
