@@ -117,7 +117,7 @@ impl fmt::Debug for FlowName {
 /// An activation that makes no sense, or does not carry the contract, with what would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum ActivationError {
-    /// No packets.
+    /// The activation has a budget of no packets.
     #[error("activation of 0 packets: give at least 1")]
     NoPackets,
     /// The time between activations is out of range.

@@ -83,7 +83,7 @@ pub struct Offer {
 /// Why a stage says no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum RefusalReason {
-    /// All that may be given away is given away.
+    /// Everything that may be given away is given away.
     #[error(
         "the stage would be used to {:.1} %, {:.1} % may be given away",
         f64::from(*wanted_ppm) / 1e4, f64::from(*limit_ppm) / 1e4
@@ -142,7 +142,7 @@ pub struct Explanation {
     pub interference: Nanos,
     /// The channel's own messages.
     pub own: Nanos,
-    /// More urgent work of other channels.
+    /// Time that more urgent work of other channels takes.
     pub others: Nanos,
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// No time at all.
+    /// A span of zero.
     pub const ZERO: Self = Self(0);
     /// Longer than anything that is admitted.
     pub const MAX: Self = Self(u64::MAX);

@@ -17,7 +17,7 @@ use punctual_proto::ids::NameError;
 use punctual_proto::text::harmless;
 use thiserror::Error;
 
-/// No endsystem.
+/// Why there is no endsystem.
 #[derive(Debug, Error)]
 pub enum ConnectError {
     /// Nobody listens at the socket.
@@ -145,7 +145,7 @@ impl From<ApiError> for Error {
     }
 }
 
-/// No channel.
+/// Why there is no channel.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// The network or the receiver said no.

@@ -31,7 +31,7 @@ pub struct Lead {
     engine: Option<EngineLead>,
     receiver: Receiver,
     away: Away,
-    /// When the thread went back to the application.
+    /// Time at which the thread went back to the application.
     left_at: Instant,
 }
 

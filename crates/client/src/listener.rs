@@ -46,12 +46,12 @@ pub enum Consent {
     /// Yes, and the ring holds what comes while this program takes no message for so long. The channel is refused where
     /// that is beyond the quota.
     AcceptWithStall(Nanos),
-    /// No, and why: the other side is told.
+    /// The channel is refused, for this reason: the other side is told.
     Refuse(String),
 }
 
 impl Consent {
-    /// No.
+    /// Refuses the channel.
     pub fn refuse(why: impl Into<String>) -> Self {
         Self::Refuse(why.into())
     }

@@ -60,7 +60,7 @@ impl Receiver {
         self.end.id
     }
 
-    /// Who sends, and the traffic that it promised. `None` for best effort.
+    /// The sender and the traffic that it promised; `None` for best effort.
     pub fn request(&self) -> Option<&IncomingRequest> {
         self.request.as_ref()
     }

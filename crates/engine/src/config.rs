@@ -18,7 +18,7 @@ pub struct EngineConfig {
     /// How long the processor looks at the links' rings before it sleeps; [`Nanos::MAX`]: it never does. Needs a core
     /// of its own to be worth it, see [`punctual_os::realtime::check_spin`].
     pub spin: Nanos,
-    /// Where the node's random numbers start: unpredictable in earnest, fixed in tests.
+    /// Seed of the node's random numbers: unpredictable in a real host, fixed in tests.
     pub seed: u64,
     /// What becomes of a system call of the processor's thread that is not in its list.
     pub forbidden_calls: Forbidden,

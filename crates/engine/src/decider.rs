@@ -38,7 +38,7 @@ impl<D: Send + 'static> Decider<D> {
     /// where it panics. Where the processor has a real-time class, it goes before other ordinary threads.
     ///
     /// # Errors
-    /// No thread is to be had, or its nice value or its filter of system calls is refused.
+    /// If no thread is to be had, or if its nice value or its filter of system calls is refused.
     pub fn start(
         class: SchedulingClass,
         forbidden: Forbidden,

@@ -1,12 +1,14 @@
 //! The processor: one thread that drives one node and all its links.
 //!
 //! It owns both; other threads reach it through [`crate::command`] only. One *turn* takes what came in, does
-//! protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units), and hands out events;
-//! then it looks at every descriptor without waiting if there is more to do, or sleeps until the next time at
-//! which the node wants to run. So an arrival goes unseen for at most one turn: [`RECEIVE_BATCH`] packets of each
-//! link, [`RUNG_MESSAGES`] of rings, one slice, one unit, and one request of a program: these are done in the background, one in a turn in which the
-//! slice was not used up, or after [`commands::BACKGROUND_TURNS`] others. A node that wants to run at once and then does nothing is made
-//! to wait [`waiting::RETRY`]. Where a link asks for it, it looks at the rings for so long before it sleeps (see [`spin`]).
+//! protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units), and hands out
+//! events. Then the processor looks at every descriptor without waiting if there is more to do, or sleeps
+//! until the next time at which the node wants to run. An arrival therefore goes unseen for at most one turn:
+//! [`RECEIVE_BATCH`] packets of each link, [`RUNG_MESSAGES`] of rings, one slice, one unit, and one request
+//! of a program. Requests are done in the background, one in a turn in which the slice was not used up, or
+//! after [`commands::BACKGROUND_TURNS`] others. A node that wants to run at once and then does nothing is
+//! made to wait [`waiting::RETRY`]. If a link asks for it, the processor polls the rings for a time before it
+//! sleeps (see [`spin`]).
 
 mod commands;
 mod doorbells;
@@ -86,7 +88,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     heap: Option<Lease>,
 }
 
-/// When it looks, and when it sleeps.
+/// Times at which the processor looks, and at which it sleeps.
 struct Pace {
     spin: Spin,
     sentry: Sentry,
@@ -105,7 +107,7 @@ struct Leading<O: Outbox, I: Inbox> {
 /// How it stops.
 struct Stop {
     grace: Nanos,
-    /// When a stopping processor ends at the latest.
+    /// Time at which a stopping processor ends at the latest.
     at: Option<Instant>,
 }
 

@@ -56,7 +56,7 @@ impl Packet {
     }
 }
 
-/// Who is at the other end of a connected socket.
+/// The process at the other end of a connected socket.
 #[derive(Debug)]
 pub struct Peer {
     /// The user's id.

@@ -124,7 +124,8 @@ impl Doorbell {
 /// How bells that are made are rung.
 #[derive(Clone, Debug)]
 pub enum RingPath {
-    /// Whoever has something to tell: program and engine are one process, or who has the other end is trusted with this one.
+    /// The thread that has something to tell rings: program and engine are one process, or the process at the
+    /// other end is trusted with this thread.
     Direct,
     /// The ringer of the user whose bells they are.
     Ringer(Arc<Bells>),

@@ -76,7 +76,7 @@ pub enum KernelTraffic {
     /// Bounded as in [`Self::Bounded`], and the kernel's packets are sent behind all of Punctual's. Best
     /// effort leaves them half of what is not given away.
     Behind,
-    /// Nobody bounds it: what is promised across the link is no guarantee.
+    /// Nobody bounds the other traffic: what is promised across the link is no guarantee.
     Unbounded,
 }
 

@@ -54,7 +54,8 @@ pub struct Observed {
 /// Messages of similar latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// All took less than this, in nanoseconds, and no less than the bucket before.
+    /// Upper end of the bucket, in nanoseconds: all latencies in it are less, and no less than the bucket
+    /// before.
     pub below_ns: u64,
     /// Number of messages in the bucket.
     pub messages: u64,

@@ -62,7 +62,8 @@ pub const WATCH_LONG_SLOTS: usize = 6;
 pub const LATE_TOLD_INTERVAL: Nanos = Nanos::from_secs(60);
 /// Bound of signalling on a link whose kernel traffic follows admission, in its periods; elsewhere one.
 pub const SIGNAL_PERIODS_BESIDE_KERNEL: u64 = 3;
-/// A shaper of kernel traffic that has not shrunk within this is no shaper for who waits: it is refused.
+/// Time within which a shaper of kernel traffic must shrink. After that the channel that waits for it is
+/// refused.
 pub const SHAPER_PATIENCE: Nanos = Nanos::from_millis(250);
 /// Kernel traffic is given more once the larger share has been possible for this long.
 pub const SHAPER_GROWS_AFTER: Nanos = Nanos::from_secs(1);
@@ -188,15 +189,17 @@ pub const SIGNAL_SEGMENTS_MAX: usize = 256;
 /// Bytes of RTCOP that may wait for a neighbour before it is given up, asks apart. While half of them do, nothing new is
 /// begun and nobody's ask is answered.
 pub const SIGNAL_WAITING_BYTES_MAX: usize = 2 << 20;
-/// Packets' worth of RTCOP that may stand in the stream to a neighbour unsent: what goes first waits behind that. The rest
-/// waits where it has turns.
+/// Packets' worth of RTCOP that may stand unsent in the stream to a neighbour. Urgent messages wait behind
+/// them; the rest waits where it has turns.
 pub const SIGNAL_AHEAD_SEGMENTS: usize = 2;
-/// Channels and requests that may wait for their turn to be asked for over a link. Where no place is left, of these and of
-/// those below, the last comer of the host and user who have the most gives way to who has less.
+/// Channels and requests that may wait for their turn to be asked for over a link. If no place is left, of
+/// these and of [`ANSWERS_WAITING_MAX`], the last item of the host and user who have the most gives way to
+/// one who has less.
 pub const ASKS_WAITING_MAX: usize = 2_048;
-/// How long each of them may wait; then it is refused.
+/// How long each of these channels and requests may wait before it is refused.
 pub const ASK_WAIT_MAX: Nanos = Nanos::from_secs(5);
-/// Answers that may wait for their turn: who has the most of them waiting is not told of more probes and requests.
+/// Answers that may wait for their turn. The user who has the most of them waiting is not told about more
+/// probes and requests.
 pub const ANSWERS_WAITING_MAX: usize = 2_048;
 /// Smallest packet that every link must carry on the signalling port.
 pub const SIGNAL_PACKET_BYTES_MIN: usize = 192;

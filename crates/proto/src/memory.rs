@@ -103,7 +103,8 @@ pub trait Inbox {
     }
     /// The application has taken a message and says so: one that waited for that is made visible. Only rings that hold
     /// messages back have anything to do.
-    /// In bounded steps: `true` where it has more to do, to be called again soon.
+    /// The work is done in bounded steps: `true` if there is more to do, so that it must be called again
+    /// soon.
     fn resume(&mut self) -> bool {
         false
     }

@@ -198,7 +198,7 @@ impl<T: Linked> Slab<T> {
         self.used
     }
 
-    /// All of them, queue or not.
+    /// All items of the slab, whatever queue they are in.
     pub(crate) fn items(&self) -> impl Iterator<Item = &T> {
         self.runs.iter().flat_map(|run| &run.slots).filter_map(|slot| slot.0.as_ref())
     }

@@ -33,7 +33,7 @@ pub enum RunPolicy {
 }
 
 impl RunPolicy {
-    /// All of them.
+    /// All orders of serving.
     pub const ALL: [Self; 4] = [Self::Edf, Self::FixedPriority, Self::Rmdp, Self::Fifo];
 
     /// Name of the order, as the configuration spells it.
@@ -139,7 +139,7 @@ impl fmt::Debug for Admission {
     }
 }
 
-/// No such policy.
+/// There is no policy of this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no admission policy \"{name}\": use {}", one_of(Admission::NAMES))]
 pub struct UnknownPolicy {

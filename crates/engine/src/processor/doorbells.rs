@@ -203,8 +203,8 @@ fn together(due: Instant) -> Instant {
 }
 
 impl Watched {
-    /// Takes a ring out of what it may be paid with first: its own allowance, or that of its `payer`, who has `share`. When it
-    /// is heard: now, or later.
+    /// Takes a ring out of what can pay for it first: the doorbell's own allowance, or that of its `payer`,
+    /// who has `share`. Returns when the ring is heard: now, or later.
     fn take(&mut self, payer: Option<&mut Rest>, share: Pace, at: Instant) -> Instant {
         let own = self.allowance.own.map(|pace| (self.rest.next(pace), pace));
         let (due, rest, pace) = match (own, payer) {

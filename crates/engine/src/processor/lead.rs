@@ -1,4 +1,5 @@
-//! Who drives the processor: its own thread, the *keeper*, or an application's that leads for a while.
+//! The thread that drives the processor: its own, the *keeper*, or an application's thread that leads for a
+//! while.
 //!
 //! A message that goes through two threads of a host costs a switch and a wake-up each way more than one that a kernel's
 //! socket takes, whose protocol runs on its caller's thread (`rio-roundtrip` shows how much that is). So an embedding
@@ -51,7 +52,7 @@ pub enum LeadError {
     Os(#[from] io::Error),
 }
 
-/// The way to somebody who is to lead.
+/// The way to the thread that is to lead.
 pub(crate) type Successor<O, I> = Answer<Result<Baton<O, I>, LeadError>>;
 
 /// A processor on its way, and the way back.

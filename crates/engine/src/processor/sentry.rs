@@ -22,7 +22,7 @@ pub(super) struct Sentry {
 }
 
 impl Sentry {
-    /// When the processor is to look at the latest.
+    /// Time at which the processor must look at the latest.
     pub const fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -54,7 +54,7 @@ impl Sentry {
         }
     }
 
-    /// Nobody had to look until `at`.
+    /// Notes that nobody had to look until `at`.
     pub fn begin(&mut self, at: Instant) {
         if self.due.is_some() {
             self.set(at);

@@ -27,7 +27,7 @@ pub(super) struct Spin {
     /// Time to stay awake after a packet: the longest that a link asks for.
     after: Spins,
     awake_until: Instant,
-    /// When the descriptors were looked at last.
+    /// Time at which the descriptors were looked at last.
     looked_at: Instant,
 }
 

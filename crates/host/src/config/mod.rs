@@ -91,7 +91,7 @@ pub enum Beside {
     Shaped,
     /// Everything goes through this shaper, ours first.
     Behind(ShaperRate),
-    /// Nobody says.
+    /// Nobody says what else the device carries.
     Unknown,
 }
 

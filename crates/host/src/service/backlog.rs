@@ -75,7 +75,7 @@ impl Backlog {
     /// Puts a packet behind the others.
     ///
     /// # Errors
-    /// Where descriptors or memory run out; the packet is lost then.
+    /// If descriptors or memory run out; the packet is lost then.
     pub(super) fn push(&mut self, packet: Packet) -> io::Result<()> {
         let Packet { bytes, descriptors } = packet;
         if self.file.is_none() {

@@ -48,7 +48,7 @@ impl<H: Host> Service<H> {
     /// Takes in a program that has connected; `account` is the user that [`Self::admit`] returned.
     ///
     /// # Errors
-    /// Where the user has too many already: the error is to be sent, the connection cut.
+    /// If the user has too many connections already. The caller must send the error and cut the connection.
     pub fn connect(&mut self, peer: Peer, account: UserId) -> Result<ClientId, ApiError> {
         let user = UserId(peer.user);
         let taken = self.take_place(account);

@@ -41,7 +41,7 @@ impl<H: Host> Service<H> {
     /// Handles every event that waits.
     ///
     /// # Errors
-    /// Where the engine has stopped and there will be no more.
+    /// If the engine has stopped, so that no more events come.
     pub fn handle_events(&mut self) -> Result<(), HostGone> {
         while self.handle_next_event()? {}
         Ok(())

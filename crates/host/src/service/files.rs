@@ -63,7 +63,8 @@ impl Needs {
 pub(super) struct Files {
     /// `None`: whoever has a ring is this process, or is not watched.
     vigil: Option<Vigil>,
-    /// The kernel has told of more than it keeps, and who is left could not be asked yet.
+    /// True if the kernel has reported more than it keeps, and the files that are left could not be asked for
+    /// yet.
     lost: bool,
     held: HashMap<Watched, (UserId, u64)>,
 }

@@ -56,7 +56,7 @@ pub trait Host {
     /// Another host of the directory.
     ///
     /// # Errors
-    /// Where there is none of that name, or it is this host.
+    /// If there is no host of that name, or if it is this host.
     fn resolve(&self, host: &Name) -> Result<NodeId, RequestError>;
 
     /// The bursts of all channels that are open here, or about to be, take `bytes` of the processor's memory: has them ready,

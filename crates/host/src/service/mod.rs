@@ -111,7 +111,7 @@ impl<H: Host> Service<H> {
     /// Creates the service of a running engine.
     ///
     /// # Errors
-    /// Where the engine has stopped already, descriptors run out, or the kernel does not tell of doorbells.
+    /// If the engine has stopped already, descriptors run out, or the kernel does not report doorbells.
     pub fn new(host: H, quotas: Quotas) -> std::io::Result<Self> {
         Doorbell::check()?;
         let about = host.call(|node, now| node.status(now)).map_err(std::io::Error::other)?;

@@ -36,7 +36,8 @@ pub(super) struct Ringers {
 }
 
 impl Ringers {
-    /// Who rings the bells of a ring of `bytes` that is made for `user`, and closes it in the end.
+    /// How the bells of a ring of `bytes` are rung that is made for `user`. The one that rings them also closes
+    /// the ring in the end.
     fn ring_path(
         &mut self,
         user: UserId,
@@ -100,7 +101,7 @@ impl<H: Host> Service<H> {
     /// by a thread of their own.
     ///
     /// # Errors
-    /// Where what programs hold could not be seen.
+    /// If what programs hold could not be seen.
     pub fn keep_apart(&mut self) -> io::Result<()> {
         self.ringers.apart = true;
         self.files.keep_apart()

@@ -263,7 +263,8 @@ impl<H: Host> Server<H> {
         Ok(ready)
     }
 
-    /// Requests of who has some; who is first one turn is the last of them in the next.
+    /// Takes the requests of the clients that have some. The client that is first in one turn is the last in
+    /// the next.
     fn read_all(&mut self, ready: &[ClientId]) {
         let begin = self.first.map_or(0, |first| ready.partition_point(|client| *client < first));
         for client in ready[begin..].iter().chain(&ready[..begin]) {

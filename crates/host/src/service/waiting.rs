@@ -17,7 +17,7 @@ use punctual_proto::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
 const PLACES: usize = 256;
 const _: () = assert!(PLACES * 4 == HALF_OPEN_PER_NEIGHBOUR_MAX);
 
-/// Who asks: a user of a host.
+/// A user of a host, who asks for a channel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Asker {
     pub host: Name,
@@ -31,7 +31,7 @@ pub(super) enum Place {
     Free,
     /// The channel takes the place of this one, the last of the user who has the most.
     Of(ChannelId),
-    /// Nowhere: who asks has the most.
+    /// No place: the user who asks has the most.
     None,
 }
 
@@ -77,7 +77,7 @@ impl Waiting {
         }
     }
 
-    /// All that wait.
+    /// Number of all channels that wait.
     pub(super) fn len(&self) -> usize {
         self.owners.values().map(|askers| count(askers.values())).sum()
     }
@@ -87,8 +87,8 @@ fn count<'a>(channels: impl Iterator<Item = &'a BTreeSet<ChannelId>>) -> usize {
     channels.map(BTreeSet::len).sum()
 }
 
-/// What the user has who has the most of the host that has the most, or of `asker`'s own host. `None`: `asker` itself has no
-/// less.
+/// Channels of the user that gives way: the one who has the most, of the host that has the most, or of
+/// `asker`'s own host. `None`: `asker` itself has no less.
 fn who_gives_way<'a>(askers: &'a Askers, asker: &Asker) -> Option<&'a BTreeSet<ChannelId>> {
     let mut hosts: BTreeMap<&Name, usize> = BTreeMap::new();
     for (other, channels) in askers {

@@ -101,7 +101,7 @@ pub struct DriverStatus {
     pub mode: String,
     /// True if the link has failed for good.
     pub failed: bool,
-    /// More about it, for people.
+    /// Further facts about the link, for people.
     pub facts: Facts,
     /// What others sent by its device in the last second, in bits a second; `None`: nobody looks, or it is not known yet.
     pub foreign_bps: Option<u64>,

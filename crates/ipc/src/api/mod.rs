@@ -35,7 +35,7 @@ pub const VERSION: u32 = 7;
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors with a packet.
 pub const DESCRIPTORS_MAX: usize = 4;
-/// Where the daemon listens unless told otherwise.
+/// Path of the socket that the daemon listens on unless configured otherwise.
 pub const SOCKET_DEFAULT: &str = "/run/punctual/api.sock";
 /// Longest text in a request (a reason, a program's name), in bytes.
 pub const TEXT_BYTES_MAX: usize = 256;

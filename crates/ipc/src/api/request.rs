@@ -52,7 +52,7 @@ pub enum Request {
     Ask {
         /// The source's listener.
         source: Address,
-        /// Where it is to open the channel to: a listener of this client.
+        /// Name that the source must open the channel to: a listener of this client.
         reply_to: Name,
         /// Contract of the channel.
         contract: Contract,

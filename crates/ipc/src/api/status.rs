@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EngineStatus, Quotas, UserStatus};
 
-/// All of `status`.
+/// Everything that `status` shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostStatus {
     /// The node.

@@ -257,7 +257,7 @@ impl OutboxHealth {
         self.0.theirs.accept()
     }
 
-    /// Nobody else holds any of the ring.
+    /// Whether nobody else holds any part of the ring.
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -77,7 +77,7 @@ impl Vigil {
         }
     }
 
-    /// All that are watched now.
+    /// All files that are watched now.
     ///
     /// # Errors
     /// If `/proc` cannot be read.

@@ -28,7 +28,7 @@ impl<T> BellNode<T> {
 #[derive(Debug)]
 pub struct BellList<T> {
     head: AtomicPtr<BellNode<T>>,
-    /// Whoever takes is asleep, or about to be.
+    /// True if the taking thread is asleep, or about to be.
     sleeps: AtomicBool,
 }
 
@@ -39,7 +39,8 @@ impl<T> Default for BellList<T> {
 }
 
 impl<T> BellList<T> {
-    /// Wants `node` rung; whether who takes must be woken for it. Neither waits nor allocates.
+    /// Asks for `node` to be rung. Returns whether the taking thread must be woken for it. Neither waits nor
+    /// allocates.
     pub fn put(&self, node: &Arc<BellNode<T>>) -> bool {
         if node.is_listed.swap(true, Ordering::AcqRel) {
             // Whoever takes the list has not looked yet at what was published before this.

@@ -42,7 +42,7 @@ const FORGIVEN_NS: u64 = 300_000_000_000;
 /// A ringer that waits for so long, in nanoseconds, goes where there is room, for [`ROAM_NS`].
 const LAG_NS: u64 = 100_000;
 const ROAM_NS: u64 = 10_000_000;
-/// No CPU.
+/// Value for no CPU.
 const NOWHERE: u32 = u32::MAX;
 /// Interval between two looks at a ring of which the engine still holds a part.
 const LOOK: Duration = Duration::from_millis(10);
@@ -233,7 +233,7 @@ impl Place {
 }
 
 impl Ringing {
-    /// On the thread itself.
+    /// Creates the state of a ringer, on its own thread.
     fn new(bells: Arc<Bells>, left: Receiver<Box<dyn Remains>>, freed: Alarm, rank: Box<dyn Rank>) -> Self {
         let place = Place::new(rank.follows());
         Self { bells, left, freed, dying: Vec::new(), pace: Pacing::new(rank), place }

@@ -28,7 +28,7 @@ impl StageName {
     pub const fn link(node: NodeId, towards: NodeId) -> Self {
         Self { node, towards: Some(towards) }
     }
-    /// Where it stands on a route, as the place of its host there; `None` where it does not.
+    /// Place of the stage on a route, as the place of its host there; `None` if it is not on the route.
     pub fn place_on(&self, nodes: &[NodeId]) -> Option<usize> {
         let place = nodes.iter().position(|node| *node == self.node)?;
         let fits = self.towards.is_none_or(|towards| nodes.get(place + 1) == Some(&towards));

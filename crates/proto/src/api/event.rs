@@ -34,7 +34,7 @@ pub enum LinkChange {
     Restarted,
     /// Signalling that does not authenticate, or is not from that neighbour to this node: another key, or other ids.
     Unauthenticated {
-        /// All of them so far.
+        /// Number of all such packets so far.
         packets: u64,
     },
 }
@@ -49,7 +49,7 @@ pub enum Event {
         /// The grant: what is promised to the channel.
         grant: Grant,
     },
-    /// No.
+    /// The channel was refused.
     Refused {
         /// The channel that was refused.
         channel: ChannelId,

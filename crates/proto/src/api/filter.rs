@@ -37,7 +37,7 @@ pub enum FilterChange {
     /// Let it in; replaces what was said of the same path. To be done before the next packet is transmitted: the
     /// one that tells the source to begin may be that.
     Set(PathFilter),
-    /// Nobody knows it any more.
+    /// The channel is not known any more.
     Clear(PathId),
     /// Signalling whose seal is made with this key, each number once, comes from the neighbour. All other
     /// signalling may come from anybody.

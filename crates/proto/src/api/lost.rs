@@ -106,7 +106,7 @@ impl Thrown {
             (LostWhy::ReceiverFull, self.receiver_full),
         ]
     }
-    /// All of them.
+    /// Number of all packets that were thrown away.
     pub(crate) fn all(&self) -> u64 {
         self.by_reason().iter().fold(0, |sum: u64, (_, packets)| sum.saturating_add(*packets))
     }

@@ -33,7 +33,7 @@ pub enum RefuseCause {
         /// How the stage breaks its promise.
         breach: Breach,
     },
-    /// Nobody listens there.
+    /// Nobody listens on the port.
     #[error("nobody listens on \"{0}\"")]
     NoListener(Name),
     /// The receiving application said no.

@@ -29,7 +29,7 @@ pub enum RequestError {
     /// A channel from a host to itself.
     #[error("\"{0}\" is this host: a channel leads to another one; ask from there, or name another host")]
     Itself(Name),
-    /// No route.
+    /// There is no route to the host.
     #[error("no route to \"{0}\": add a [[route]] or a link to it")]
     NoRoute(Name),
     /// A second listener.

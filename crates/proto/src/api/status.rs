@@ -121,7 +121,8 @@ pub struct ChannelStatus {
     /// Reasons why nothing is guaranteed: one line for each host and reason.
     #[serde(default)]
     pub degraded_why: Vec<String>,
-    /// All of that and of `broken` in one list, each with a word for its cause: why nothing is guaranteed now. Empty: it is.
+    /// All reasons of `degraded_why` and `broken` in one list, each with a word for its cause: why nothing is
+    /// guaranteed now. Empty: the guarantee holds.
     #[serde(default)]
     pub degraded: Vec<DegradedPlace>,
     /// Local stages as they are held now; what a bound was made of, and the smallest that was offered, the grant says.
@@ -268,7 +269,7 @@ pub struct DropCounters {
     pub malformed: u64,
     /// Another version of the protocol.
     pub version: u64,
-    /// No such path here.
+    /// Packets with a path that is not known here.
     pub unknown_path: u64,
     /// The cookie is not the channel's.
     pub wrong_cookie: u64,
@@ -278,9 +279,9 @@ pub struct DropCounters {
     pub unauthenticated: u64,
     /// Signalling that was seen before.
     pub replayed: u64,
-    /// No reserved buffer was free.
+    /// Packets for which no reserved buffer was free.
     pub no_buffer: u64,
-    /// No reserved slot of a link's queue was free.
+    /// Packets for which no reserved slot of a link's queue was free.
     #[serde(default)]
     pub no_slot: u64,
     /// Best effort to a port that nobody has bound, or to an unknown host.
@@ -293,7 +294,7 @@ pub struct DropCounters {
     pub receiver_full: u64,
 }
 
-/// All of `status`.
+/// Everything that `status` shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// This node.

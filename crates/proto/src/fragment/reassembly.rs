@@ -103,9 +103,9 @@ struct Progress<S> {
     row: usize,
     message_bytes: u32,
     fragments_missing: u16,
-    /// Some of its fragments were demoted.
+    /// True if some of the message's fragments were demoted.
     demoted: bool,
-    /// All of them were.
+    /// True if all of the message's fragments were demoted.
     wholly_demoted: bool,
 }
 

@@ -325,7 +325,7 @@ impl<P> Queue<P> {
         self.round.head != NONE
     }
 
-    /// When the first capped flow has refilled.
+    /// Time at which the first capped flow has refilled.
     pub(super) fn refill_next(&self) -> Option<Instant> {
         self.capped.peek().map(|(until, _)| Instant(until))
     }

@@ -20,7 +20,7 @@ use crate::slab::{Fifo, Slab, reserve};
 /// Where the head of a channel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// No packet, in no heap.
+    /// The channel has no packet, and is in no heap.
     Idle,
     /// Queue 3.
     Early,
@@ -261,7 +261,7 @@ impl<P> Queues<P> {
         }
     }
 
-    /// When the head of queue 3 becomes current.
+    /// Time at which the head of queue 3 becomes current.
     pub(super) fn release_next(&self) -> Option<Instant> {
         self.early.peek().map(|(release, _)| Instant(release))
     }
@@ -287,7 +287,7 @@ impl<P> Queues<P> {
         [self.slots_total, live.map(|flow| flow.slots as usize).sum()]
     }
 
-    /// All that is queued.
+    /// All packets that are queued.
     pub(super) fn queued(&self) -> impl Iterator<Item = &P> {
         self.packets.items().map(|queued| &queued.packet)
     }

@@ -157,7 +157,7 @@ impl<P> LinkScheduler<P> {
         queued
     }
 
-    /// Whether `enqueue_best_effort` would take the packet: who asks first does no work that is dropped later.
+    /// Whether `enqueue_best_effort` would take the packet. Check first to avoid work that is dropped later.
     pub fn best_effort_space(&self, now: Instant, key: BestEffortKey, wire_bytes: u32) -> bool {
         self.best_effort.space(now, key, wire_bytes)
     }
@@ -211,7 +211,7 @@ impl<P> LinkScheduler<P> {
         self.guaranteed.channels()
     }
 
-    /// All that is queued, in no order.
+    /// All packets that are queued, in no order.
     pub fn queued(&self) -> impl Iterator<Item = &P> {
         self.guaranteed.queued().chain(self.best_effort.queued().1)
     }

@@ -111,7 +111,7 @@ pub enum OverflowReason {
     PacketBytes,
     /// The best-effort flow has its share of bytes or packets queued.
     FlowFull,
-    /// No more best-effort flows can be remembered.
+    /// The queue cannot remember any more best-effort flows.
     Flows,
 }
 

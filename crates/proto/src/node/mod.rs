@@ -90,7 +90,8 @@ impl<M: Memory> Node<M> {
         self.plane.transmit(link, &mut self.signalling, now, out)
     }
 
-    /// Whether [`Node::poll_transmit`] may have something for `link`: who asks first needs no buffer for nothing.
+    /// Whether [`Node::poll_transmit`] may have something for `link`. Check first to avoid taking a buffer
+    /// that is not needed.
     pub fn may_transmit(&self, link: LinkId) -> bool {
         !self.plane.line(link).is_empty() || self.signalling.has_signal(link)
     }

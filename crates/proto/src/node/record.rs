@@ -213,7 +213,7 @@ impl BusyPeriod {
     }
 }
 
-/// All paths.
+/// Records of all paths.
 #[derive(Clone, Debug)]
 pub(super) struct WorkRecord {
     paths: [Path; 4],

@@ -12,7 +12,7 @@ use crate::limits::CPU_CAP_WINDOW;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     share: Ppm,
-    /// When all that was done has been paid for.
+    /// Time at which all work that was done has been paid for.
     tat: Instant,
 }
 

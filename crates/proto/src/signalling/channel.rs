@@ -85,7 +85,7 @@ impl Channel {
     pub fn take_setup(&mut self) -> Box<Setup> {
         self.setup.take().unwrap_or_default()
     }
-    /// Who asked for it, until its stages are final.
+    /// The user who asked for the channel, until its stages are final.
     pub fn source(&self) -> Option<Source> {
         let setup = self.setup.as_ref()?;
         Some(Source { node: self.local.path.node, user: setup.user })

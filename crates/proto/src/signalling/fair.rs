@@ -73,8 +73,8 @@ impl Counts {
     fn of_user(&self, source: Source) -> usize {
         self.users.get(&source).copied().unwrap_or(0)
     }
-    /// Who has the most, where no place is free and `source` wants one: the user who has the most of the host that has the
-    /// most, or of its own host. `None`: `source` itself has no less.
+    /// The source that gives way when no place is free and `source` wants one: the user who has the most, of
+    /// the host that has the most, or of the host of `source`. `None`: `source` itself has no less.
     pub fn who_gives_way(&self, source: Source) -> Option<Source> {
         if !holds(Defence::GivingWay) {
             return None;
@@ -97,7 +97,7 @@ fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
     }
 }
 
-/// Nobody gives way: who wants a place has the most itself.
+/// Nobody gives way: the source that wants a place has the most itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowded;
 
@@ -128,7 +128,7 @@ impl Places {
     pub fn make_room(&self, source: Source, most: usize) -> Result<Option<u64>, Crowded> {
         if self.counts.len() < most { Ok(None) } else { self.give_way(None, source).map(Some) }
     }
-    /// Who has to go for one more of `source`, of these and of those `beside`.
+    /// The item that must go for one more item of `source`, from these and from those `beside`.
     pub fn give_way(&self, beside: Option<&Self>, source: Source) -> Result<u64, Crowded> {
         let merged = beside.map(|beside| self.counts.merged(&beside.counts));
         let giver = merged.as_ref().unwrap_or(&self.counts).who_gives_way(source).ok_or(Crowded)?;
@@ -138,7 +138,7 @@ impl Places {
     }
 }
 
-/// Where something waits: whose it is, and which one in the order of coming.
+/// Place of an item that waits: its source, and its number in the order of coming.
 pub type Place = (Source, u64);
 
 /// A queue that is taken from one host after the other, and from one user of it after the other; each user's in order.
@@ -168,7 +168,7 @@ impl<T> Fair<T> {
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
-    /// All that waits.
+    /// All items that wait.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.values()
     }
@@ -176,7 +176,7 @@ impl<T> Fair<T> {
     pub fn books(&self) -> [usize; 2] {
         self.counts.books(self.waiting.len())
     }
-    /// Whether `source` may have one more of `most` waiting, where who has the most gives way.
+    /// Whether `source` may have one more of `most` waiting items, if the source that has the most gives way.
     pub fn has_place(&self, source: Source, most: usize) -> bool {
         self.len() < most || self.counts.who_gives_way(source).is_some()
     }
@@ -273,7 +273,8 @@ mod tests {
         assert_eq!(queue.pop().map(|((source, _), _)| source.node.0), Some(4));
     }
 
-    /// Takes one of `most` places for `source`, from who has the most where none is free.
+    /// Takes one of `most` places for `source`. If none is free, it takes one from the source that has the
+    /// most.
     fn take(counts: &mut Counts, most: usize, source: Source) -> bool {
         if counts.len() >= most {
             let Some(giver) = counts.who_gives_way(source) else { return false };

@@ -138,7 +138,7 @@ impl StageReport {
     }
 }
 
-/// Who says that a stage breaks its promise.
+/// The host that says that a stage breaks its promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Witness {
     /// The host whose stage it is: to all.
@@ -186,7 +186,8 @@ pub enum Message {
     Destroy {
         path: PathId,
         reason: CloseReason,
-        /// All that its source has sent, where it says this: what has passed all of that has nothing to wait for.
+        /// Everything that the channel's source has sent, if the source says this. A host that all of it has
+        /// passed has nothing to wait for.
         sent: Option<Tally>,
     },
     /// The sink's last word about a channel. Hops may have forgotten it already, so it carries the way back.

@@ -39,7 +39,7 @@ const AWAITED_PACE: u64 = 4;
 /// Whether the neighbour is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Not heard of yet; what is said to it waits.
+    /// The neighbour was not heard of yet; what is said to it waits.
     Awaited,
     Alive,
     Dead,
@@ -227,41 +227,41 @@ impl Peer {
     pub const fn excuse(&mut self, is_excused: bool) {
         self.travel.is_excused = is_excused;
     }
-    /// What came in over the link, to be told.
+    /// Sets the bytes that came in over the link, for telling the neighbour.
     pub const fn set_received(&mut self, bytes: u64) {
         self.told.received_bytes = bytes;
     }
-    /// What of ours came in there, as it says, and when on its clock.
+    /// Bytes of ours that came in at the neighbour, as it says, and the time of that on its clock.
     pub const fn their_received(&self) -> Option<(u64, Instant)> {
         self.told.their_received
     }
-    /// Packets of other versions that came.
+    /// Number of packets of other versions that came.
     pub const fn packets_foreign(&self) -> u64 {
         self.told.packets_foreign
     }
-    /// Lives of it that were met.
+    /// Number of lives of the neighbour that were met.
     pub const fn lives(&self) -> u32 {
         self.met.lives
     }
     pub const fn presence(&self) -> Presence {
         self.presence
     }
-    /// Whether it is worth saying something to it.
+    /// Whether it is worth saying something to the neighbour.
     pub const fn is_reachable(&self) -> bool {
         self.listens() && !self.broken
     }
-    /// Whether it hears what is said to it, now or once it is there.
+    /// Whether the neighbour hears what is said to it, now or once it is there.
     const fn listens(&self) -> bool {
         matches!(self.presence, Presence::Awaited | Presence::Alive)
     }
-    /// The version that it speaks, where nothing can be said to it for that.
+    /// The version that the neighbour speaks, if nothing can be said to it because of that.
     pub const fn foreign_version(&self) -> Option<u8> {
         match self.presence {
             Presence::Foreign(version) => Some(version),
             Presence::Awaited | Presence::Alive | Presence::Dead => None,
         }
     }
-    /// Whether all that was said was heard, or nobody is there to hear it.
+    /// True if no segment is unacknowledged and nothing waits to be sent, or if the neighbour is not alive.
     pub fn is_quiet(&self) -> bool {
         self.send.is_empty() && self.outbox.is_empty() || self.presence != Presence::Alive
     }

@@ -47,7 +47,7 @@ impl Breaches {
         by(Witness::Owner).or_else(|| by(Witness::Receiver))
     }
 
-    /// All that are broken, each once.
+    /// All stages that are broken, each once.
     pub fn stages(&self) -> Vec<(StageName, Breach)> {
         let mut stages: Vec<_> = self.reports.keys().map(|(stage, _)| *stage).collect();
         stages.dedup();

@@ -46,7 +46,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// All are this node's.
+    /// The source of the request: all of them are this node's.
     const fn source(&self) -> Source {
         Source { node: NodeId(0), user: self.user }
     }
@@ -167,7 +167,7 @@ impl Signalling {
     /// Answers `Requested` with no.
     ///
     /// # Errors
-    /// Nobody waits for it (any more).
+    /// If nobody waits for the request (any more).
     pub fn refuse_request(&mut self, token: u64, why: &str, now: Instant) -> Result<(), RequestError> {
         let asked = self.requests.take_asked(token).filter(|asked| asked.until > now);
         let asked = asked.ok_or(RequestError::Unknown)?;

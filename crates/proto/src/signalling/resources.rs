@@ -24,7 +24,7 @@ pub struct LocalChannel {
     pub cookie: Cookie,
     /// Role of this node for the channel.
     pub role: Role,
-    /// Where it comes in; `None` at the source.
+    /// Link over which the channel comes in; `None` at the source.
     pub link_in: Option<LinkId>,
     /// Link over which the channel goes out; `None` at the sink.
     pub link_out: Option<LinkId>,

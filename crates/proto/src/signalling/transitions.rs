@@ -115,7 +115,7 @@ pub fn commit(
     Ok(terms)
 }
 
-/// Who asked for a channel that is being set up.
+/// The user who asked for a channel that is being set up.
 fn source_of(channel: &Channel) -> Source {
     channel.source().unwrap_or(Source { node: channel.local.path.node, user: UserId::default() })
 }

@@ -11,7 +11,7 @@ pub struct ClockError(u32);
 impl ClockError {
     /// No error: a time at the source, on its own clock.
     pub const NONE: Self = Self(0);
-    /// Nobody knows.
+    /// The error is unknown.
     pub const UNKNOWN: Self = Self(u32::MAX);
 
     /// Reads the error from its bits on the wire.

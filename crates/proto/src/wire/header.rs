@@ -62,7 +62,7 @@ pub enum Malformed {
     /// Fewer bytes than a header, or than the header says.
     #[error("it is shorter than its header says")]
     Short,
-    /// No such kind.
+    /// There is no such kind of packet.
     #[error("unknown kind {0}")]
     Kind(u8),
     /// Flags that nobody has defined, or `demoted` on best effort.
@@ -110,7 +110,7 @@ pub struct Header {
     pub payload_bytes: u32,
     /// For a channel: how far its logical arrival may be wrong.
     pub clock_error: ClockError,
-    /// Where best effort goes; node 0 for channels.
+    /// Node that a best-effort packet goes to; node 0 for channels.
     pub destination: NodeId,
 }
 

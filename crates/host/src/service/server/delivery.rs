@@ -163,8 +163,8 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// A connection that was cut: it is kept while descriptors are on their way to who has the other end, or while its client
-    /// reads why.
+    /// Keeps a connection that was cut while descriptors are on their way to the process at the other end, or
+    /// while its client reads why.
     pub(super) fn part(&mut self, session: Session, account: UserId) {
         let Session { socket, flight, ending, deaf, .. } = session;
         // A client that is told why it is cut gets the time to read that, whatever it has asked meanwhile.

@@ -25,7 +25,7 @@ impl<H: Host> Server<H> {
     /// Takes a connected socket on; without a word it closes one whose user has connected too often.
     ///
     /// # Errors
-    /// Where its peer's credentials cannot be read.
+    /// If the credentials of the peer cannot be read.
     pub fn add_session(&mut self, socket: OwnedFd) -> io::Result<()> {
         let peer = Peer::of(&socket)?;
         let socket = Connection::new(socket);

@@ -13,7 +13,7 @@ use crate::sync::atomic::Ordering;
 const ENTRY_BYTES: usize = LINE_BYTES;
 const DEMOTED: u32 = 1;
 const UNPROMISED: u32 = 2;
-/// Where the timeliness stands in the flags.
+/// Place of the timeliness in the flags, in bits.
 const TIMELINESS_SHIFT: u32 = 2;
 /// Timeliness by the value of its bits.
 const TIMELINESS: [Timeliness; 4] =

@@ -126,8 +126,8 @@ impl InboxReader {
         Some(read(bytes, &info))
     }
 
-    /// Hushes the bell, arms it for the next message, looks again: whether one waits after all. Then the bell
-    /// is rung, so that the descriptor stays readable for those behind it.
+    /// Clears the bell, arms it for the next message, and looks again whether one waits after all. Then the
+    /// bell is rung, so that the descriptor stays readable for those behind it.
     fn arm_for_message(&self) -> bool {
         self.bell.clear();
         wake::arm(Own(&self.region).ticket());

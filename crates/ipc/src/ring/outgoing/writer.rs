@@ -18,7 +18,7 @@ use crate::wake::{self, Answered, Bell, Doorbell};
 /// Why the application's message did not go into the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PushError {
-    /// No room: wait or try again.
+    /// The ring has no room: wait or try again.
     #[error("the ring is full")]
     Full,
     /// Longer than the ring's messages.
@@ -190,7 +190,7 @@ impl OutboxWriter {
         })
     }
 
-    /// Hushes the bell, arms it for the next freed slot, looks again: whether there is room after all.
+    /// Clears the bell, arms it for the next freed slot, and looks again whether there is room after all.
     fn arm_for_room(&self) -> bool {
         self.bell.clear();
         wake::arm(Own(&self.region).ticket());

@@ -207,7 +207,7 @@ impl<F> Arrivals<F> {
         self.packets.len() < ARRIVALS_AHEAD_MAX
     }
 
-    /// All that wait.
+    /// All packets that wait.
     pub fn iter(&self) -> impl Iterator<Item = &Waiting<F>> {
         self.packets.iter()
     }

@@ -39,7 +39,7 @@ pub(in crate::node) enum Ending {
     Open,
     /// The application has closed it; what is queued is still sent.
     Closing,
-    /// All of that has been sent, and signalling is told.
+    /// Everything that was queued has been sent, and signalling is told.
     Drained,
 }
 

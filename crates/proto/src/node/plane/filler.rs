@@ -17,7 +17,7 @@ use crate::node::packet::Packet;
 use crate::sched::{Activation, HandlerId};
 use crate::wire::{Age, ClockError, Header, Kind};
 
-/// No channel and no flow has it.
+/// Channel number of filler packets: no channel and no flow has it.
 const CHANNEL: ChannelNumber = ChannelNumber(0);
 
 /// The packets that fill a link now, to measure its rate.
@@ -33,7 +33,7 @@ pub(in crate::node) struct Filler {
     handed_before: u64,
     /// How often the driver had no room: then the link, not this host, sets the pace.
     full_times: u32,
-    /// No more are made.
+    /// True if no more packets are made.
     stopped: bool,
 }
 

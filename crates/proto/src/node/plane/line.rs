@@ -104,7 +104,7 @@ impl<M: Memory> LinkState<M> {
         packet_wire_bytes(payload_bytes, self.config.overhead_bytes)
     }
 
-    /// Lists who waits for room in this link's queues; `listed` keeps it from standing there twice.
+    /// Lists a channel that waits for room in this link's queues; `listed` keeps it from being listed twice.
     pub fn wait(&mut self, channel: ChannelId, listed: &mut bool) {
         if !core::mem::replace(listed, true) {
             self.waiters.blocked.push_back(channel);

@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::node::signals::Signals;
 
 impl<M: Memory> Plane<M> {
-    /// All of them.
+    /// All links of the host.
     pub fn links(&self) -> impl Iterator<Item = LinkId> + use<M> {
         (0..self.context.links.lines.len()).map(|link| LinkId(link as u16))
     }

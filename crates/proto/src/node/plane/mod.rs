@@ -196,7 +196,7 @@ pub(super) struct LinkState<M: Memory> {
     measuring: Measuring,
     frames: Frames,
     waiters: Waiters,
-    /// Where the kernel's share of the link follows admission.
+    /// Shaper of the link, if the kernel's share of the link follows admission.
     shaper: Option<Box<Shaper>>,
 }
 
@@ -248,7 +248,7 @@ struct Frames {
     pooled: u32,
 }
 
-/// Who waits for room in a link's queues.
+/// Channels and flows that wait for room in a link's queues.
 struct Waiters {
     /// Sources and flows, each once.
     blocked: VecDeque<ChannelId>,
@@ -269,7 +269,8 @@ struct Clip<M: Memory> {
     handler: HandlerId,
     /// Terms that only soft channels have.
     soft: Option<Box<SoftTerms>>,
-    /// It is closing, and this is all that comes: a source has none, nor has one of which nobody knows that.
+    /// If the channel is closing: all packets that will still come. A source has none, and neither has a
+    /// channel of which nobody knows that.
     last: Option<Box<Tally>>,
     counters: Counters,
     notices_given: NoticesGiven,

@@ -35,7 +35,7 @@ pub(super) struct Wish {
     /// The processor's stage. It has no bound yet, unless it is planned.
     pub cpu: HeldStage,
     pub link: Option<LinkWish>,
-    /// All stages together.
+    /// Limit of all stages together.
     pub limit: Nanos,
     /// True for a dry run: nothing is held.
     pub dry: bool,

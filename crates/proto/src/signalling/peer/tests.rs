@@ -221,8 +221,8 @@ fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
     assert!(peer.broken);
 }
 
-/// Quiet is who has nothing to say that somebody would hear: what waits for its place, and what was sent and not heard, counts
-/// while the neighbour is there.
+/// A peer is quiet if it has nothing to say that anybody would hear. What waits for its place, and what was
+/// sent and not acknowledged, counts while the neighbour is there.
 #[test]
 fn a_neighbour_is_quiet_once_it_has_heard_all_or_nobody_is_there() {
     let mut two = Two::met();
