@@ -34,7 +34,7 @@ pub enum Activation {
     },
     /// A timer: each period up to `packets` packets are processed.
     Periodic {
-        /// Between two expiries of the timer: [`INTERVAL_MIN`] to [`SPAN_MAX`].
+        /// Time between two expiries of the timer: [`INTERVAL_MIN`] to [`SPAN_MAX`].
         period: Nanos,
         /// Packets of a period, at least 1.
         packets: u32,
@@ -45,10 +45,10 @@ pub enum Activation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Late {
-    /// It is delivered nevertheless, and counted.
+    /// The late message is delivered nevertheless, and counted.
     #[default]
     Deliver,
-    /// It may be dropped where that is noticed: the channel is soft.
+    /// The late message may be dropped where its lateness is noticed: the channel is soft.
     Drop,
 }
 
@@ -60,7 +60,7 @@ pub struct FlowName {
     len: u8,
 }
 
-/// Not the name of a flow.
+/// The text is not the name of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is no name of a flow: use 1 to {FLOW_NAME_BYTES_MAX} letters, digits, '-', '_' or '.'")]
 pub struct FlowNameError {
@@ -117,13 +117,13 @@ impl fmt::Debug for FlowName {
 /// An activation that makes no sense, or does not carry the contract, with what would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum ActivationError {
-    /// No packets.
+    /// The activation has a budget of no packets.
     #[error("activation of 0 packets: give at least 1")]
     NoPackets,
     /// The time between activations is out of range.
     #[error("activation every {span}: give {INTERVAL_MIN} to {SPAN_MAX}")]
     Span {
-        /// What was asked for.
+        /// Span that was asked for.
         span: Nanos,
     },
     /// Waiting for the timer alone takes the deadline.
@@ -144,13 +144,13 @@ pub enum ActivationError {
     Packets {
         /// Packets of an activation.
         packets: u32,
-        /// Between two activations.
+        /// Time between two activations.
         span: Nanos,
         /// Packets of a largest message.
         message_packets: u32,
         /// I.
         interval: Nanos,
-        /// What would carry the contract.
+        /// Packets that would carry the contract.
         needed: u64,
     },
 }

@@ -15,19 +15,19 @@ use crate::units::{Instant, Nanos};
 /// What the source does with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceVerdict {
-    /// It keeps the contract: served from `logical` on, due at `logical` + D.
+    /// The message keeps the contract. It is served from `logical` on and is due at `logical` + D.
     Conforming {
         /// l(i).
         logical: Instant,
     },
-    /// It breaks the contract and waits for its logical arrival ([`Policing::Delay`]).
+    /// The message breaks the contract and waits for its logical arrival ([`Policing::Delay`]).
     Delayed {
         /// l(i).
         logical: Instant,
     },
-    /// It breaks the contract and is thrown away ([`Policing::Drop`]).
+    /// The message breaks the contract and is thrown away ([`Policing::Drop`]).
     Dropped,
-    /// It breaks the contract and travels as best effort ([`Policing::Demote`]).
+    /// The message breaks the contract and travels as best effort ([`Policing::Demote`]).
     Demoted,
 }
 
@@ -43,15 +43,16 @@ pub const CATCH_UP: u64 = 256;
 /// then on ([`LogicalArrivals::accept_seen`]) and is made up for likewise.
 #[derive(Clone, Debug)]
 pub struct LogicalArrivals {
-    /// I·(1 - 1/256).
+    /// Spacing of logical arrivals: I·(1 - 1/256).
     spacing: Nanos,
     /// How far l may run ahead of t within the contract: (B-1)·I and the jitter allowance a.
     tolerance: Nanos,
-    /// A spacing after the last message's own l.
+    /// Earliest l of the next message by its sender's behaviour: a spacing after the last message's own l.
     next: Instant,
-    /// The same after what the last message counted from: its own l, or later; 0 before there is one.
+    /// Earliest time that the next message is served from: a spacing after the time that the last message
+    /// counted from, which was its own l or later. 0 before the first message.
     served_next: Instant,
-    /// Of a soft channel.
+    /// Regulator of a soft channel's mean rate; `None` for a hard channel.
     mean: Option<Box<Mean>>,
 }
 
@@ -60,7 +61,7 @@ pub struct LogicalArrivals {
 struct Mean {
     interval: Nanos,
     over: Nanos,
-    /// When the messages so far would have come at the mean rate, the next one included.
+    /// Time at which the messages so far would have come at the mean rate, the next one included.
     due: Instant,
 }
 
@@ -105,7 +106,8 @@ impl LogicalArrivals {
         self.accept_seen(sent, Instant::ZERO, policing)
     }
 
-    /// The same for a message that the host may serve from `earliest` on at the earliest, whenever it was sent.
+    /// Takes in a message, as [`Self::accept`] does, that the host may serve from `earliest` on at the
+    /// earliest, whenever it was sent.
     pub fn accept_seen(&mut self, sent: Instant, earliest: Instant, policing: Policing) -> SourceVerdict {
         let (own, conforms) = (self.peek(sent), self.conforms(sent));
         let logical = own.max(earliest).max(self.served_next);
@@ -190,7 +192,7 @@ impl ArrivalsWithin {
 pub struct Arrival {
     /// The number of its message in the channel.
     pub message: u64,
-    /// Its size on the wire, headers included, in the bytes that `wire_bytes_max` counts.
+    /// Size of the packet on the wire in bytes, headers included, counted as `wire_bytes_max` counts.
     pub wire_bytes: u32,
     /// n(k): the receive time plus the slack that the packet carries.
     pub nominal: Instant,
@@ -198,15 +200,16 @@ pub struct Arrival {
     pub received: Instant,
 }
 
-/// What a stage makes of a packet.
+/// The decision of a stage about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It keeps the contract: ready from `effective` less the horizon, due at `effective` + d(k).
+    /// The packet keeps the contract: it is ready from `effective` less the horizon, and due at `effective` +
+    /// d(k).
     Accepted {
         /// e.
         effective: Instant,
     },
-    /// It goes to best effort; it has not moved e.
+    /// The packet goes to best effort and has not moved e.
     Demoted,
 }
 

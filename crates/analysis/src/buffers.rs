@@ -8,21 +8,22 @@ use crate::chernoff::{Variables, tail};
 use crate::statistical::Ppb;
 use crate::units::Nanos;
 
-/// At the source: a burst of `burst_messages_max`, and what comes until stage 1 has served it, `span` after it may begin:
-/// B + ceil((a + d(1))/I').
+/// Messages to buffer at the source: a burst of `burst_messages_max`, and what comes until stage 1 has served
+/// it, `span` after it may begin: B + ceil((a + d(1))/I').
 pub fn source(burst_messages_max: u32, span: Nanos, period: Nanos) -> u64 {
     u64::from(burst_messages_max).saturating_add(span.div_ceil(period))
 }
 
-/// At a stage behind the ring that may serve `horizon` early: ceil((h(k) + d(k))/I') + ceil(J(k)/I').
+/// Messages to buffer at a stage behind the ring that may serve `horizon` early: ceil((h(k) + d(k))/I') +
+/// ceil(J(k)/I').
 ///
-/// With h(k) = a + sum of d(j), j < k, a the jitter allowance, this is the cumulative horizon's ceil((a + sum(d(j), j <= k))/I'). After
-/// relaxation h(k) is what the hop committed to.
+/// With h(k) = a + sum of d(j), j < k, a the jitter allowance, this is the cumulative horizon's ceil((a +
+/// sum(d(j), j <= k))/I'). After relaxation h(k) is what the hop committed to.
 pub fn cumulative(horizon: Nanos, bound: Nanos, jitter: Nanos, period: Nanos) -> u64 {
     (horizon + bound).div_ceil(period).saturating_add(jitter.div_ceil(period))
 }
 
-/// At a later stage that holds to e(k): ceil((d(k-1) + h(k-1) + d(k))/I') + ceil(J(k)/I').
+/// Messages to buffer at a later stage that holds to e(k): ceil((d(k-1) + h(k-1) + d(k))/I') + ceil(J(k)/I').
 pub fn regulated(
     previous_bound: Nanos,
     previous_horizon: Nanos,
@@ -33,7 +34,8 @@ pub fn regulated(
     (previous_bound + previous_horizon + bound).div_ceil(period).saturating_add(jitter.div_ceil(period))
 }
 
-/// At a sink that holds messages to l + D and gets them up to `early` ahead of l: ceil((a + D)/I') + ceil(J/I').
+/// Messages to buffer at a sink that holds messages to l + D and gets them up to `early` ahead of l:
+/// ceil((a + D)/I') + ceil(J/I').
 pub fn sink_at_deadline(early: Nanos, deadline: Nanos, jitter: Nanos, period: Nanos) -> u64 {
     (early + deadline).div_ceil(period).saturating_add(jitter.div_ceil(period))
 }

@@ -16,7 +16,7 @@ pub(crate) struct Variables {
 
 /// Steps of the search for theta.
 const STEPS_MAX: u32 = 24;
-/// Beyond this exp is infinite.
+/// Largest exponent; exp is infinite beyond it.
 const EXPONENT_MAX: f64 = 600.0;
 /// More than all rounding.
 const ROUNDING: f64 = 1.0 + 1e-9;
@@ -148,7 +148,8 @@ mod tests {
         }
     }
 
-    /// That a sum of variables which are 0 or their most, a whole number, reaches `least`.
+    /// Probability that a sum of variables reaches `least`. Each variable is 0 or its maximum, a whole
+    /// number.
     fn exact_tail(kinds: &[Variables], least: f64) -> f64 {
         let mut masses = std::collections::BTreeMap::from([(0_u64, 1.0)]);
         for kind in kinds {
@@ -176,8 +177,8 @@ mod tests {
         (0..6_000).map(|step| at(f64::from(step) / 200.0 / largest)).fold(1.0, f64::min)
     }
 
-    /// Of kinds that differ in everything, wherever the search begins: no tail is above its bound, and no theta gives a bound
-    /// that is better by more than a tenth.
+    /// Kinds that differ in everything are bounded well wherever the search begins: no tail is above its
+    /// bound, and no theta gives a bound that is better by more than a tenth.
     #[test]
     fn mixed_kinds_are_bounded_as_well_as_any_theta_does() {
         let kind = |count, most, mean_share| Variables { count, most, mean_share };

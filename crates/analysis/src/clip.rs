@@ -14,7 +14,7 @@ pub struct ClipParameters {
     pub period: Nanos,
     /// Bytes of the message queue.
     pub buffer_bytes: u64,
-    /// By when a period's packets are processed, from the message's arrival on.
+    /// Time after the message's arrival by which a period's packets are processed.
     pub deadline: Nanos,
 }
 

@@ -15,21 +15,24 @@ pub const BURST_MESSAGES_MAX: u32 = 1 << 16;
 pub const SPAN_MAX: Nanos = Nanos::from_secs(3600);
 /// Shortest interval between messages: a million messages a second.
 pub const INTERVAL_MIN: Nanos = Nanos(1_000);
-/// Longest jitter allowance of a contract that does not say: what ordinary timers of busy or virtual machines are late by.
+/// Longest jitter allowance of a contract that does not state one. It covers how late ordinary timers of busy
+/// or virtual machines are.
 pub const JITTER_DEFAULT_MAX: Nanos = Nanos::from_millis(10);
-/// The same in intervals: buffers grow by as many messages (ADR 0029).
+/// Longest jitter allowance of a contract that does not state one, in intervals between messages. Buffers
+/// grow by as many messages (ADR 0029).
 pub const JITTER_DEFAULT_INTERVALS: u64 = 10;
 
 /// What happens at the source to a message that breaks the contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policing {
-    /// It waits for its logical arrival; the sender blocks or gets `WouldBlock` when the queue is full.
+    /// The message waits for its logical arrival; the sender blocks or gets `WouldBlock` when the queue is
+    /// full.
     #[default]
     Delay,
-    /// It is dropped and counted.
+    /// The message is dropped and counted.
     Drop,
-    /// It travels as best effort.
+    /// The message travels as best effort.
     Demote,
 }
 
@@ -37,10 +40,11 @@ pub enum Policing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
-    /// As soon as it is there.
+    /// The message is handed over as soon as it is complete.
     #[default]
     Asap,
-    /// At its deadline l + D, less the wake-up margin: least jitter.
+    /// The message is handed over at its deadline l + D, less the wake-up margin. This gives the least
+    /// jitter.
     AtDeadline,
 }
 
@@ -59,12 +63,13 @@ pub enum Horizon {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guarantee {
-    /// Every message.
+    /// Every message is promised.
     #[default]
     Hard,
-    /// All but the share that the contract bears, or all that is not dropped for being late already.
+    /// All messages are promised except the share that the contract lets miss, or those that are dropped
+    /// because they are late already.
     Soft,
-    /// None: a host on the way cannot keep what it promises.
+    /// Nothing is promised: a host on the way cannot keep what it promises.
     Degraded,
 }
 
@@ -86,7 +91,7 @@ pub struct Contract {
     /// When the sink delivers.
     #[serde(default)]
     pub delivery: Delivery,
-    /// How early hops may serve.
+    /// How early hops may serve ahead of the logical arrival.
     #[serde(default)]
     pub horizon: Horizon,
     /// What wakes handlers, and their budgets.
@@ -137,7 +142,7 @@ pub enum ContractError {
     /// The jitter allowance is too long.
     #[error("jitter allowance {jitter}: give at most an hour")]
     Jitter {
-        /// What was asked for.
+        /// Jitter allowance that was asked for.
         jitter: Nanos,
     },
     /// The activation is out of range.

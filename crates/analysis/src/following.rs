@@ -22,7 +22,7 @@ const SPANS: usize = 256;
 /// Shares are told to the kernel in steps of a per mille.
 const STEP: u32 = 1_000;
 
-/// What does not change of such a link.
+/// Constants of a link whose kernel traffic follows admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
     /// f: what admission leaves the kernel.

@@ -79,7 +79,7 @@ pub enum Mutation {
     HardEarlyNotCounted,
     /// The driver's bucket leaves out the error of arrivals.
     BucketWithoutArrivalError,
-    /// Of a link's channels only those that the first message names are refreshed.
+    /// Only those channels of a link are refreshed that the first message names.
     OneRefreshOnly,
     /// A forwarder's driver is told of the buffers of the bounds only, not of the message that completes late.
     FilterWithoutCompleting,
@@ -101,7 +101,7 @@ mod switch {
 
     use super::Mutation;
 
-    /// None is zero.
+    /// The chosen fault as a number; 0 if there is none.
     static CHOSEN: AtomicU8 = AtomicU8::new(0);
 
     /// Gives the core of this process a fault, or none. Whoever chooses runs nothing else meanwhile.

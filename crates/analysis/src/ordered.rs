@@ -25,7 +25,7 @@ impl<K, V> Default for Ordered<K, V> {
 }
 
 impl<K: Ord, V> Ordered<K, V> {
-    /// How many entries there are.
+    /// Number of entries.
     pub const fn len(&self) -> usize {
         self.len
     }
@@ -54,7 +54,7 @@ impl<K: Ord, V> Ordered<K, V> {
         self.blocks.first()?.first()
     }
 
-    /// What is kept for `key`.
+    /// The value that is kept for `key`.
     pub fn get(&self, key: &K) -> Option<&V> {
         let (block, place) = self.find(key);
         Some(&self.blocks.get(block)?[place.ok()?].1)

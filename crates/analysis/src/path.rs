@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 use crate::contract::Horizon;
 use crate::units::{Nanos, Ppm};
 
-/// One stage on the way, as the end-to-end sum sees it.
+/// A stage of a route, with what the end-to-end sum needs to know about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathStage {
-    /// d(k).
+    /// d(k): bound of the stage.
     pub bound: Nanos,
-    /// p_max(k): longest propagation behind it.
+    /// p_max(k): longest propagation time behind the stage.
     pub propagation_max: Nanos,
 }
 
@@ -61,7 +61,8 @@ pub fn horizons(mode: Horizon, bounds: &[Nanos]) -> Vec<Nanos> {
 
 /// h(k) that hop k commits when ACCEPT comes back: D - final bounds from k on - later propagation.
 ///
-/// It is known before the hops upstream have chosen theirs, and never below what they will sum to.
+/// It is known before the hops upstream have chosen their bounds, and it is never below the sum of those
+/// bounds.
 pub fn committed_horizon(
     mode: Horizon,
     deadline: Nanos,

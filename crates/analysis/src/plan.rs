@@ -21,44 +21,44 @@ const FACTOR_MAX: u64 = 1_000;
 /// Longest period that is suggested, in multiples of the flow's own.
 const STRETCH_MAX: u64 = 64;
 
-/// What a plan is told of one flow on one processor.
+/// What a plan needs to know about one flow on one processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Its name.
+    /// Name of the flow.
     pub name: FlowName,
-    /// Between two expiries of its timer.
+    /// Time between two expiries of the flow's timer.
     pub period: Nanos,
-    /// Cost of the packets of a period.
+    /// Processor time that the packets of one period cost.
     pub cost: Nanos,
-    /// Longest part of that which nothing preempts.
+    /// Longest part of `cost` that nothing preempts.
     pub unit_cost_max: Nanos,
-    /// By when, from the timer on, a period's packets are processed; at most the period.
+    /// Time after the timer by which a period's packets must be processed; at most the period.
     pub deadline: Nanos,
     /// Flows, by index, whose work of the same time goes first.
     pub after: Vec<usize>,
 }
 
-/// What a plan says of one flow.
+/// What a plan says about one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planned {
     /// The rate group and the place in it.
     pub urgency: Urgency,
-    /// 0 is the most urgent of the processor's flows.
+    /// Priority of the flow among the processor's flows; 0 is the most urgent.
     pub priority: u32,
-    /// Share of the processor.
+    /// Share of the processor that the flow takes.
     pub utilisation: Ppm,
-    /// Worst case from the timer on; none where it is unbounded.
+    /// Worst-case response time, counted from the timer; `None` if it is unbounded.
     pub response: Option<Nanos>,
-    /// Whether that is within the deadline.
+    /// Whether the response time is within the deadline.
     pub schedulable: bool,
 }
 
 /// A plan for one processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// As the flows were given.
+    /// What the plan says about each flow, in the order in which the flows were given.
     pub flows: Vec<Planned>,
-    /// Of all flows and of what is not ours.
+    /// Share of the processor that all flows and other work together take.
     pub utilisation: Ppm,
     /// Whether every flow meets its deadline within what may be given away.
     pub schedulable: bool,
@@ -79,11 +79,11 @@ pub enum PlanError {
     /// A deadline beyond the period.
     #[error("flow \"{name}\": deadline {deadline} is not within its period {period}: shorten it")]
     Deadline {
-        /// Which.
+        /// Name of the flow.
         name: FlowName,
-        /// Its deadline.
+        /// Deadline of the flow.
         deadline: Nanos,
-        /// Its period.
+        /// Period of the flow.
         period: Nanos,
     },
     /// A value of zero.
@@ -100,7 +100,7 @@ pub enum Remedy {
     Period(usize, Nanos),
     /// All costs times this many millionths.
     Costs(u64),
-    /// Nothing that is tried: the processor has no time to give away.
+    /// Nothing that was tried helps: the processor has no time to give away.
     None,
 }
 
@@ -166,7 +166,7 @@ pub fn remedy(flows: &[Flow], plan: &Plan, processor: Processor<'_>) -> Remedy {
     let largest = (0..flows.len()).max_by_key(|&index| plan.flows[index].utilisation);
     if let Some(index) = largest.filter(|&index| holds(index, flows[index].period * STRETCH_MAX)) {
         let (mut short, mut long) = (flows[index].period, flows[index].period * STRETCH_MAX);
-        // To within a 128th of the period.
+        // Search to within a 128th of the period.
         while long.0 - short.0 > flows[index].period.0 / 128 + 1 {
             let middle = Nanos(short.0 + (long.0 - short.0) / 2);
             if holds(index, middle) { long = middle } else { short = middle }

@@ -10,13 +10,13 @@ use crate::policies::Admission;
 use crate::statistical::Soft;
 use crate::units::{Nanos, Ppm};
 
-/// Which channels go first under `rmdp` (RTU 3); no other policy asks.
+/// Class of a channel, which decides who goes first under `rmdp` (RTU 3). No other policy uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// Before all others.
+    /// The channel goes before all guaranteed ones.
     LowLatency,
-    /// By its period.
+    /// The channel's place follows from its period.
     #[default]
     Guaranteed,
 }
@@ -25,11 +25,11 @@ pub enum Class {
 /// plan gave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Urgency {
-    /// Its class.
+    /// Class of the channel.
     pub class: Class,
     /// The rate group: the channel's own period, or a shorter one where a plan says so.
     pub rate: Nanos,
-    /// Its place in the rate group: 0 without a plan, at most [`PLACES_MAX`].
+    /// Place of the channel in its rate group: 0 without a plan, at most [`PLACES_MAX`].
     pub place: u8,
 }
 
@@ -37,13 +37,13 @@ pub struct Urgency {
 pub const PLACES_MAX: u8 = 63;
 
 impl Urgency {
-    /// By the period alone.
+    /// The urgency that follows from the period alone.
     pub const fn of_period(class: Class, period: Nanos) -> Self {
         Self { class, rate: period, place: 0 }
     }
 }
 
-/// What one channel asks of one stage.
+/// Demand of one channel on one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
     /// C: the cost of a whole message here.
@@ -56,7 +56,7 @@ pub struct Demand {
     pub release_latency: Nanos,
     /// How early a message may be served (the horizon): jitter to fixed-priority policies, ignored by `edf`.
     pub early: Nanos,
-    /// Its place in the order of `rmdp`; no other policy asks.
+    /// Place of the channel in the order of `rmdp`. No other policy uses it.
     pub urgency: Urgency,
     /// What the channel bears and declares where its guarantee is soft; only `statistical` asks, others admit
     /// its peak.
@@ -64,9 +64,9 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// The same where a message's packets are served as they come, a unit being all that have: a message is more than one unit,
-    /// however long a unit may be. Fixed orders ask (a message of one unit is safe from all others once it has begun); EDF
-    /// does not.
+    /// This demand for a message whose packets are served as they come, where a unit is all the packets that
+    /// are there. Such a message is more than one unit, however long a unit may be. Fixed orders need to know
+    /// this (a message of one unit is safe from all others once it has begun); EDF does not.
     #[must_use]
     pub fn in_pieces(self) -> Self {
         Self { cost: self.cost.max(self.unit_cost_max + Nanos(1)), ..self }
@@ -83,7 +83,7 @@ pub struct Offer {
 /// Why a stage says no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum RefusalReason {
-    /// All that may be given away is given away.
+    /// Everything that may be given away is given away.
     #[error(
         "the stage would be used to {:.1} %, {:.1} % may be given away",
         f64::from(*wanted_ppm) / 1e4, f64::from(*limit_ppm) / 1e4
@@ -91,10 +91,10 @@ pub enum RefusalReason {
     Utilisation {
         /// Utilisation with the newcomer, in ppm.
         wanted_ppm: u32,
-        /// What may be given away, in ppm.
+        /// Share that may be given away, in ppm.
         limit_ppm: u32,
     },
-    /// It could be served, but not within the limit.
+    /// The channel could be served, but not within the limit.
     #[error("it needs {} at least, and {limit} of the deadline are left for it", possible.at_least())]
     Bound {
         /// Smallest feasible bound.
@@ -119,7 +119,7 @@ pub enum RefusalReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("{reason}")]
 pub struct Refusal {
-    /// Why.
+    /// Why the stage refuses.
     pub reason: RefusalReason,
     /// The smallest bound that this stage could promise for the same traffic, if any.
     pub bound_possible: Option<Nanos>,
@@ -142,7 +142,7 @@ pub struct Explanation {
     pub interference: Nanos,
     /// The channel's own messages.
     pub own: Nanos,
-    /// More urgent work of other channels.
+    /// Time that more urgent work of other channels takes.
     pub others: Nanos,
 }
 
@@ -164,7 +164,7 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
     /// Moves the bound of a held channel; on an error the old bound stays.
     ///
     /// # Errors
-    /// A refusal where the new bound would break somebody's.
+    /// The refusal of a newcomer whose bound would break the bound of another channel.
     fn relax(&mut self, key: StageKey, bound: Nanos) -> Result<(), Refusal>;
 
     /// Gives back what `key` holds; `false` where it held nothing.
@@ -190,10 +190,10 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
     /// Drops everything that speeds up the next decision; changes no decision. For benchmarks.
     fn drop_caches(&mut self);
 
-    /// What all held channels use together.
+    /// Share of the stage that all held channels use together.
     fn utilisation(&self) -> Ppm;
 
-    /// How many channels are held.
+    /// Number of channels that are held.
     fn len(&self) -> usize;
 
     /// Whether none is held.
@@ -201,6 +201,6 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
         self.len() == 0
     }
 
-    /// What it is, beside its arithmetic.
+    /// The policy that this is, beside its arithmetic.
     fn admission(&self) -> Admission;
 }

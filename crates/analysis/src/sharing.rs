@@ -22,30 +22,30 @@ pub struct ShareStage {
 /// A way of sharing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sharing {
-    /// By C over what is left of the stage: time is worth most where messages take long and little is left. What
-    /// signalling does.
+    /// In proportion to C over what is left of the stage: time is worth most where messages take long and
+    /// little is left. Signalling shares in this way.
     #[default]
     Scarcity,
-    /// By C.
+    /// In proportion to C.
     Cost,
-    /// By load.
+    /// In proportion to the load.
     Load,
-    /// By C times load.
+    /// In proportion to C times the load.
     CostLoad,
-    /// By the bounds that were offered.
+    /// In proportion to the bounds that were offered.
     Offered,
-    /// The same to each stage.
+    /// An equal part for each stage.
     Even,
-    /// All to the stage with the most load; of equal ones to the first.
+    /// Everything for the stage with the highest load; for the first of several equal ones.
     Bottleneck,
 }
 
 impl Sharing {
-    /// All of them.
+    /// All ways of sharing.
     pub const ALL: [Self; 7] =
         [Self::Scarcity, Self::Cost, Self::Load, Self::CostLoad, Self::Offered, Self::Even, Self::Bottleneck];
 
-    /// Its name in reports.
+    /// Name of the way in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scarcity => "cost over what is left",
@@ -59,7 +59,7 @@ impl Sharing {
     }
 
     fn weight(self, stage: &ShareStage) -> u128 {
-        /// Where nothing is left, a hundredth is.
+        /// Share that counts as left where nothing is left: a hundredth.
         const LEFT_MIN_PPM: u128 = 10_000;
         // No weight times a leftover overflows.
         let cost = u128::from(stage.cost.0.clamp(1, SPAN_MAX.0));

@@ -30,12 +30,13 @@ impl Interference {
 /// How long work that has begun, or was handed over, holds up work that is more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Blocking {
-    /// One unit outstanding: the largest unit among the less urgent, `best_effort` always among them.
+    /// One unit is outstanding: blocking is the largest unit of less urgent work, of which `best_effort` is
+    /// always a part.
     LargestUnit {
         /// Largest best-effort unit.
         best_effort: Nanos,
     },
-    /// Several units outstanding: P·MTU/rate + delta, whatever the units.
+    /// Several units are outstanding: blocking is P·MTU/rate + delta, whatever the units are.
     Pipeline(Nanos),
 }
 
@@ -79,7 +80,7 @@ pub enum Pacing {
 pub struct Link {
     /// Measured drain rate.
     pub rate: BitRate,
-    /// Its error; all times are at the rate less it.
+    /// Error of the rate. All times are computed at the rate less this error.
     pub rate_error: Ppm,
     /// Bytes on the wire that each packet adds to its payload: our header, UDP, IP, Ethernet, preamble, gap.
     pub overhead_bytes: u32,
@@ -89,13 +90,13 @@ pub struct Link {
     pub best_effort_wire_bytes: u32,
     /// P: packets' worth of bytes that may be handed over and not yet sent, at least 1.
     pub pipeline_depth: u32,
-    /// What drives the pipeline.
+    /// What drives the pipeline: completions or the clock.
     pub pacing: Pacing,
     /// delta: reaction time to a completion or to the clock.
     pub reaction: Nanos,
     /// Kernel traffic beside us.
     pub interference: Interference,
-    /// What cannot be given away.
+    /// Share of the link that cannot be given away.
     pub best_effort_share_min: Ppm,
 }
 
@@ -175,7 +176,7 @@ impl Link {
         self.rate_assured().time_of(window) + self.reaction
     }
 
-    /// What admission sees.
+    /// The link as admission sees it.
     pub fn model(&self) -> StageModel {
         let blocking = match self.pipeline_depth {
             0 | 1 => {
@@ -225,7 +226,8 @@ impl PathCosts {
         Self { message, packet, packet_later: packet, kib }
     }
 
-    /// One run of `packets` packets with together `bytes` of payload, a message's edge among them.
+    /// Cost of one run of `packets` packets with `bytes` of payload in all, where a message begins or ends in
+    /// the run.
     pub fn of(&self, packets: u32, bytes: u64) -> Nanos {
         self.parts(packets, packets, bytes.div_ceil(1_024)).sum()
     }
@@ -246,20 +248,20 @@ impl PathCosts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostParts {
-    /// On a processor.
+    /// The cost of a message on a processor.
     Cpu {
-        /// Once.
+        /// Cost that a message has once.
         message: Nanos,
-        /// The first packets of its runs.
+        /// Cost of the first packets of its runs.
         first_packets: Nanos,
-        /// The others.
+        /// Cost of the later packets of its runs.
         later_packets: Nanos,
-        /// Copies.
+        /// Cost of copying the payload.
         copy: Nanos,
     },
-    /// On a link.
+    /// The cost of a message on a link.
     Link {
-        /// Its bytes at the assured rate.
+        /// Time that the message's bytes take at the assured rate.
         drain: Nanos,
         /// What the reaction to completions or to the clock may leave idle.
         reaction: Nanos,
@@ -289,7 +291,7 @@ impl CostParts {
 pub struct Cpu {
     /// Most that all real-time work may take (at most 0.95).
     pub utilisation_max: Ppm,
-    /// What cannot be given away.
+    /// Share of the CPU that cannot be given away.
     pub best_effort_share_min: Ppm,
     /// Driver work, timers, signalling: not ordered by us.
     pub interference: Interference,
@@ -333,7 +335,7 @@ impl Cpu {
         costs.parts(packets, self.quantum_packets, kib * u64::from(packets))
     }
 
-    /// What admission sees.
+    /// The processor as admission sees it.
     pub fn model(&self) -> StageModel {
         let kept = 1_000_000 - self.best_effort_share_min.0.min(1_000_000);
         StageModel {

@@ -42,7 +42,7 @@ impl Ppb {
         f64::from(self.parts()) / 1e9
     }
 
-    /// One of `shares` equal shares, a thousand-millionth at least.
+    /// One of `shares` equal shares of this proportion, at least 10^-9.
     pub fn share(self, shares: u32) -> Self {
         Self(NonZeroU32::new(self.parts() / shares.max(1)).unwrap_or(NonZeroU32::MIN))
     }
@@ -76,7 +76,7 @@ pub enum StatisticalError {
         "mean of one message every {mean}: give at most the rate, one every {interval}, and one an hour at least"
     )]
     Mean {
-        /// What was asked for.
+        /// Mean interval that was asked for.
         mean: Nanos,
         /// I.
         interval: Nanos,
@@ -84,7 +84,7 @@ pub enum StatisticalError {
     /// The mean is kept over too short or too long a time.
     #[error("mean kept over {over}: give the interval {interval} or more, and an hour at most")]
     Over {
-        /// What was asked for.
+        /// Time over which the mean is kept, as it was asked for.
         over: Nanos,
         /// I.
         interval: Nanos,
@@ -92,7 +92,7 @@ pub enum StatisticalError {
     /// Everything may miss.
     #[error("miss ratio {ratio}: give less than 1; leave it out for a hard guarantee")]
     MissRatio {
-        /// What was asked for.
+        /// Miss ratio that was asked for.
         ratio: Ppb,
     },
     /// Budgets and plans are for hard guarantees.
@@ -128,7 +128,8 @@ impl Statistical {
 pub struct Soft {
     /// The policed mean interval.
     pub mean_period: Nanos,
-    /// In any time t at most 1 + (t + `mean_over`)/`mean_period` messages arrive at the stage.
+    /// Excess over the mean rate: in any time t at most 1 + (t + `mean_over`)/`mean_period` messages arrive
+    /// at the stage.
     pub mean_over: Nanos,
     /// J: how far effective arrivals here may be moved against those at the source.
     pub jitter: Nanos,
@@ -147,8 +148,9 @@ impl Soft {
         })
     }
 
-    /// The same for one of `stages` stages (a message that misses anywhere may miss its deadline: the ratios add
-    /// up), behind an arrival error of `jitter`.
+    /// What a contract asks of one of `stages` stages behind an arrival error of `jitter`. Each stage gets an
+    /// equal part of the miss ratio: a message that misses anywhere may miss its deadline, so the ratios add
+    /// up.
     #[must_use]
     pub fn at_stage(self, stages: u32, jitter: Nanos) -> Self {
         Self { jitter, mean_over: self.mean_over + jitter, miss_ratio: self.miss_ratio.share(stages), ..self }

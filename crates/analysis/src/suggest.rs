@@ -1,4 +1,5 @@
-//! From a recorded stream to the contracts that would carry it, and how it would fare under a given one.
+//! Derives from a recorded stream the contracts that would carry it, and how it would fare under a given
+//! contract.
 
 pub mod ffprobe;
 mod trace;
@@ -14,7 +15,7 @@ use crate::buffers;
 use crate::contract::{BURST_MESSAGES_MAX, Contract, INTERVAL_MIN, Policing};
 use crate::units::{Nanos, Rate};
 
-/// What packets add to payload.
+/// Bytes that packets add to the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packets {
     /// Payload of a packet, in bytes.
@@ -33,11 +34,11 @@ impl Default for Packets {
 /// What a contract takes away from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// On every link, headers included, in bit/s.
+    /// Rate that is reserved on every link, headers included, in bit/s.
     pub bits_per_second: u64,
-    /// At the source if its bound were all of D.
+    /// Bytes of buffers at the source, if its bound were all of D.
     pub source_buffer_bytes: u64,
-    /// At the sink.
+    /// Bytes of buffers at the sink.
     pub sink_buffer_bytes: u64,
 }
 
@@ -70,7 +71,8 @@ pub enum Kind {
     Peak,
     /// Frames cut into messages that wait up to half of D for their logical arrival.
     SmoothedHalf,
-    /// The same with three quarters of D: cheaper, and harder on every stage's bound.
+    /// Frames cut into messages that wait up to three quarters of D: cheaper than half of D, and harder on
+    /// every stage's bound.
     SmoothedThreeQuarters,
     /// Little more than the mean rate and a burst that takes any backlog: a large frame waits for its own burst,
     /// so it may be complete long after D.
@@ -84,9 +86,9 @@ pub struct Choice {
     pub kind: Kind,
     /// The contract. Its deadline is what smoothing leaves of the one asked for.
     pub contract: Contract,
-    /// What it reserves.
+    /// What the contract reserves.
     pub reserves: Reservation,
-    /// How the stream fares under it.
+    /// How the stream fares under the contract.
     pub fare: Fare,
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// No time at all.
+    /// A span of zero.
     pub const ZERO: Self = Self(0);
     /// Longer than anything that is admitted.
     pub const MAX: Self = Self(u64::MAX);
@@ -32,11 +32,11 @@ impl Nanos {
     pub const fn as_u64(self) -> u64 {
         self.0
     }
-    /// In seconds, for people.
+    /// The span in seconds, for people.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// In milliseconds, for people.
+    /// The span in milliseconds, for people.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -168,7 +168,7 @@ impl Rate {
     pub const fn per_second(n: u64) -> Option<Self> {
         if n == 0 || n > 1_000_000_000 { None } else { Some(Self { interval_ns: 1_000_000_000 / n }) }
     }
-    /// One message every `interval`; `None` for zero.
+    /// The rate of one message every `interval`; `None` for an interval of zero.
     pub const fn every(interval: Nanos) -> Option<Self> {
         if interval.0 == 0 { None } else { Some(Self { interval_ns: interval.0 }) }
     }
@@ -184,7 +184,8 @@ impl Rate {
     pub fn as_per_second_f64(self) -> f64 {
         1e9 / self.interval_ns as f64
     }
-    /// In words that never say more than it, as command lines take them: messages a second, or the time between two.
+    /// The rate in words that never state more than it, as command lines take them: messages a second, or the
+    /// time between two messages.
     pub const fn at_most(self) -> AtMost {
         AtMost(self)
     }

@@ -17,7 +17,7 @@ use crate::error::{Error, OpenError, SendError};
 use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch, Ending};
 use crate::state::{ChannelState, Evidence};
 
-/// What came with a channel's yes.
+/// What came with the grant of a channel.
 pub(crate) struct Opened {
     channel: ChannelId,
     /// `None` for a best-effort flow.
@@ -62,8 +62,9 @@ impl Opened {
 
 /// The sending end of a guaranteed channel or of a best-effort flow. Dropping it closes it.
 ///
-/// Its descriptor ([`AsFd`]) is for `poll`/`epoll`: it is *readable* (`POLLIN`) while the queue has room or the
-/// channel has ended, level-triggered. It is a bell, not the data: never read from it.
+/// The channel's descriptor ([`AsFd`]) is for `poll`/`epoll`: it is *readable* (`POLLIN`) while the queue has
+/// room or the channel has ended, level-triggered. It only signals this and carries no data: never read from
+/// it.
 pub struct Channel {
     connection: Arc<Connection>,
     events: Arc<ChannelEvents>,

@@ -145,7 +145,7 @@ impl SharedConnection {
         lock(&self.farewell).clone().map_or(Error::Disconnected, Error::from)
     }
 
-    /// The same, if there is none.
+    /// The error of [`Self::end`] if the connection is over; `None` while it exists.
     pub(crate) fn over(&self) -> Option<Error> {
         self.gone.load(Ordering::SeqCst).then(|| self.end())
     }

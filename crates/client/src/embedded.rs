@@ -17,11 +17,11 @@ impl Endsystem {
         Self::embedded_with(config, config.open_links().map_err(HostError::from)?)
     }
 
-    /// As [`Endsystem::embedded`], on links that the program made (in the order of the configuration): two
-    /// endsystems of one process can be joined by `memory` links.
+    /// Does what [`Endsystem::embedded`] does on links that the program made, in the order of the
+    /// configuration. Two endsystems of one process can be joined by `memory` links in this way.
     ///
     /// # Errors
-    /// As [`Endsystem::embedded`].
+    /// See [`Endsystem::embedded`].
     pub fn embedded_with(config: &HostConfig, links: Vec<Box<dyn Link>>) -> Result<Self, ConnectError> {
         Self::around(Prepared::new(config)?.start(links)?)
     }

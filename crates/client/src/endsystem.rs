@@ -67,12 +67,13 @@ impl Endsystem {
         self.listen_boxed(Name::new(name)?, Nanos::ZERO, Box::new(agent))
     }
 
-    /// As [`Endsystem::listen`], for channels whose messages an embedded endsystem handles on the engine's own
-    /// thread (see [`Receiver::on_message`]): the handler takes at most `handler_time` for each, and channels are
-    /// admitted with that. Through a daemon handlers run in this process and nothing is charged for them.
+    /// Does what [`Endsystem::listen`] does for channels whose messages an embedded endsystem handles on the
+    /// engine's own thread (see [`Receiver::on_message`]). The handler takes at most `handler_time` for each
+    /// message, and channels are admitted with that. Through a daemon, handlers run in this process and
+    /// nothing is charged for them.
     ///
     /// # Errors
-    /// As [`Endsystem::listen`].
+    /// See [`Endsystem::listen`].
     pub fn listen_direct(
         &self,
         name: &str,
@@ -106,10 +107,10 @@ impl Endsystem {
         Channel::new(&self.connection, Opened::from_reply(shared, reply, &contract)?)
     }
 
-    /// As [`Endsystem::open`], without waiting.
+    /// Opens a channel, as [`Endsystem::open`] does, without waiting for the network's answer.
     ///
     /// # Errors
-    /// If it cannot even be asked.
+    /// If the request cannot even be made.
     pub fn open_nonblocking(&self, peer: &str, contract: Contract) -> Result<Opening, OpenError> {
         let to = peer.parse::<Address>()?;
         Ok(Opening::start(&self.connection, to, contract)?)

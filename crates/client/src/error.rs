@@ -17,7 +17,7 @@ use punctual_proto::ids::NameError;
 use punctual_proto::text::harmless;
 use thiserror::Error;
 
-/// No endsystem.
+/// Why there is no endsystem.
 #[derive(Debug, Error)]
 pub enum ConnectError {
     /// Nobody listens at the socket.
@@ -25,7 +25,7 @@ pub enum ConnectError {
     NoDaemon {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         cause: io::Error,
     },
     /// This user may not use the socket, or not enter a directory on the way to it.
@@ -37,7 +37,7 @@ pub enum ConnectError {
     NoPermission {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         cause: io::Error,
     },
     /// The daemon said no.
@@ -66,10 +66,10 @@ impl ConnectError {
 /// A request that failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Not `port@host`, or not a name.
+    /// The text is not `port@host`, or not a name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// It cannot even be tried: unknown host, name taken, contract out of range, ...
+    /// The request cannot even be tried: unknown host, name taken, contract out of range, ...
     #[error("{0}")]
     Request(RequestError),
     /// The daemon said no for a reason of its own: quota, memory, shutting down.
@@ -145,18 +145,18 @@ impl From<ApiError> for Error {
     }
 }
 
-/// No channel.
+/// Why there is no channel.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// The network or the receiver said no.
     #[error("refused{}", describe(refusal, wanted))]
     Refused {
-        /// Which hop, why, and what it could offer instead.
+        /// The hop that refused, its reason, and what it could offer instead.
         refusal: ChannelRefusal,
-        /// What was asked for.
+        /// Contract that was asked for.
         wanted: Box<Contract>,
     },
-    /// It did not come to that.
+    /// The request failed for another reason than a refusal.
     #[error(transparent)]
     Failed(#[from] Error),
 }
@@ -242,9 +242,9 @@ pub enum SendError {
     /// Longer than the contract.
     #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
     TooLong {
-        /// Its length.
+        /// Length of the message in bytes.
         bytes: usize,
-        /// What the contract allows.
+        /// Longest message that the contract allows, in bytes.
         bytes_max: u32,
     },
     /// The channel has ended.
@@ -264,7 +264,7 @@ pub enum SendError {
 /// A message that was not received.
 #[derive(Debug, Error)]
 pub enum RecvError {
-    /// None waits; the receiver's descriptor becomes readable when one does.
+    /// No message waits. The receiver's descriptor becomes readable when one does.
     #[error("no message waits")]
     WouldBlock,
     /// The receive timeout passed.
@@ -413,7 +413,7 @@ mod tests {
             told.starts_with("refused: a deadline of 10.0 us is too short; first refused by node 1: "),
             "{told}"
         );
-        // Who lacks something else is not told of the deadline.
+        // A refusal for another reason does not mention the deadline.
         let full = RefusalReason::Utilisation { wanted_ppm: 1_333_000, limit_ppm: 950_000 };
         let told = OpenError::refused(by_stage(full, offer), &wanted).to_string();
         assert!(

@@ -23,7 +23,7 @@ pub enum ChannelEvent {
     Late,
     /// A stage on the way breaks its promise: nothing is guaranteed until it is healed.
     Degraded(BrokenStage),
-    /// It has kept its promise for a lease.
+    /// The stage has kept its promise for a lease.
     Healed(BrokenStage),
     /// The receiver did not keep up; messages were dropped.
     Overrun,
@@ -42,14 +42,15 @@ pub enum ChannelEvent {
 pub struct Ending {
     /// Why; `None` where the daemon is gone, or has not said.
     pub reason: Option<CloseReason>,
-    /// At the source: what the receiver has of it, by the word of its host; `None` where that was not to be learnt.
+    /// At the source: what the receiver has of the channel, by the word of its host. `None` if that could not
+    /// be learnt.
     pub receipt: Option<Receipt>,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<ChannelEvent>,
-    /// How it ended, where it has.
+    /// How the channel ended, if it has.
     closed: Option<Ending>,
     closer: Option<RingCloser>,
 }

@@ -18,7 +18,8 @@ use punctual_proto::memory::MessageInfo;
 /// that goes ahead of it, within the jitter allowance, may be delivered before it and has a latency of 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneWayLatency {
-    /// As measured; 0 where the delivery is, or seems by the clocks' error, the earlier one.
+    /// Latency as measured. It is 0 if the delivery is earlier than the logical arrival, or seems to be by
+    /// the clocks' error.
     pub measured: Nanos,
     /// The most that it may be wrong by, either way.
     pub error: Nanos,
@@ -32,12 +33,12 @@ impl OneWayLatency {
         info.clock_error.map(|error| Self { measured, error })
     }
 
-    /// It surely took at least so long.
+    /// The message certainly took at least this long.
     pub fn at_least(self) -> Nanos {
         self.measured - self.error
     }
 
-    /// It surely took no longer.
+    /// The message certainly took no longer than this.
     pub fn at_most(self) -> Nanos {
         self.measured + self.error
     }

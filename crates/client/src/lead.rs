@@ -1,10 +1,11 @@
 //! A thread of the application that does the engine's work while it waits: no other thread of this host touches the
 //! messages that it takes and sends.
 //!
-//! It is a handler turned inside out: what it does between two waits is done on the engine's thread, so the time for it is
-//! declared and admitted like a handler's ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)): so much for
-//! each message that the channel's contract allows. One that stays away longer, where that is no accident, leads no more:
-//! the engine goes back to its own thread, and the same calls wait like everybody's.
+//! Such a thread is a handler turned inside out: what it does between two waits is done on the engine's
+//! thread. Therefore the time for it is declared and admitted like a handler's
+//! ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)), for each message that the channel's
+//! contract allows. A thread that stays away longer, if that is no accident, leads no more: the engine goes
+//! back to its own thread, and the same calls wait like everybody's.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub struct Lead {
     engine: Option<EngineLead>,
     receiver: Receiver,
     away: Away,
-    /// When the thread went back to the application.
+    /// Time at which the thread went back to the application.
     left_at: Instant,
 }
 
@@ -45,7 +46,7 @@ struct Away {
     trust: Trust,
     /// What it has had of B times the declared time.
     spent: Nanos,
-    /// Since when one more is due.
+    /// Time since which one more is due.
     earned_at: Instant,
     overruns: u64,
 }
@@ -56,7 +57,7 @@ impl Away {
         Self { declared, contract, trust, spent: Nanos::ZERO, earned_at: at, overruns: 0 }
     }
 
-    /// It was away for `took` until `at`: whether it may go on.
+    /// Notes that the thread was away for `took` until `at`. Returns whether it may go on.
     fn was(&mut self, took: Nanos, at: Instant) -> bool {
         self.earn(at);
         self.spent += took;
@@ -96,7 +97,7 @@ impl Lead {
     /// Hands `read` the next message where it is; does the engine's work until there is one.
     ///
     /// # Errors
-    /// As [`Receiver::recv_in_place`].
+    /// See [`Receiver::recv_in_place`].
     pub fn recv_in_place<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Result<R, RecvError> {
         self.come_back();
         if self.engine.is_none() {
@@ -120,7 +121,7 @@ impl Lead {
     /// while the queue is full. A channel of another endsystem is sent to as by [`Channel::send`], without waiting.
     ///
     /// # Errors
-    /// As [`Channel::send`].
+    /// See [`Channel::send`].
     pub fn send(&mut self, channel: &mut Channel, message: &[u8]) -> Result<(), SendError> {
         self.come_back();
         if self.engine.is_none() || !channel.is_of(&self.receiver.connection().shared) {

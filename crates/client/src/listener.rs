@@ -20,7 +20,7 @@ use crate::receiver::Receiver;
 pub struct IncomingRequest {
     /// The source host.
     pub from: String,
-    /// On whose behalf there.
+    /// User at the source host on whose behalf the channel is opened.
     pub user: UserId,
     /// The traffic that it promises.
     pub contract: Contract,
@@ -29,9 +29,9 @@ pub struct IncomingRequest {
 /// A receiver wants this program to open a channel to it (as RSVP does).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelRequest {
-    /// Where to.
+    /// Address that the channel must be opened to.
     pub to: Address,
-    /// On whose behalf there.
+    /// User at the receiver's host on whose behalf the request is made.
     pub user: UserId,
     /// The traffic that it wants.
     pub contract: Contract,
@@ -46,12 +46,12 @@ pub enum Consent {
     /// Yes, and the ring holds what comes while this program takes no message for so long. The channel is refused where
     /// that is beyond the quota.
     AcceptWithStall(Nanos),
-    /// No, and why: the other side is told.
+    /// The channel is refused, for this reason: the other side is told.
     Refuse(String),
 }
 
 impl Consent {
-    /// No.
+    /// Refuses the channel.
     pub fn refuse(why: impl Into<String>) -> Self {
         Self::Refuse(why.into())
     }
@@ -67,7 +67,7 @@ pub(crate) struct Accepted {
     pub(crate) channel: ChannelId,
     pub(crate) ring: InboxReader,
     pub(crate) request: IncomingRequest,
-    /// What its handler may take.
+    /// Time that the handler may take for a message.
     pub(crate) handler_time: Nanos,
 }
 
@@ -109,7 +109,7 @@ impl ListenerQueue {
         self.changed.notify_all();
     }
 
-    /// Nothing more comes: the daemon is gone.
+    /// Closes the queue: the daemon is gone, and nothing more comes.
     pub(crate) fn close(&self) {
         lock(&self.waiting).closed = true;
         self.changed.notify_all();
@@ -170,7 +170,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Its name.
+    /// Name of the listener.
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
@@ -190,7 +190,7 @@ impl Listener {
     /// The next channel that was opened to it, if there is one.
     ///
     /// # Errors
-    /// As [`Listener::accept`].
+    /// See [`Listener::accept`].
     pub fn try_accept(&self) -> Result<Option<Receiver>, Error> {
         self.accept_timeout(Duration::ZERO)
     }
@@ -198,7 +198,7 @@ impl Listener {
     /// The next channel that was opened to it; `None` where none came in time.
     ///
     /// # Errors
-    /// As [`Listener::accept`].
+    /// See [`Listener::accept`].
     pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<Receiver>, Error> {
         let until = Instant::now().checked_add(timeout);
         let accepted = self.queue.wait(until, |waiting| waiting.accepted.pop_front())?;

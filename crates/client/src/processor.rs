@@ -13,7 +13,7 @@ pub(crate) use none::{EmbeddedHost, is_processor, ring_outbox};
 mod none {
     use punctual_proto::ids::ChannelId;
 
-    /// There is none.
+    /// No host: this build has none.
     pub(crate) enum EmbeddedHost {}
 
     pub(crate) const fn is_processor() -> bool {

@@ -22,8 +22,9 @@ use crate::state::{ChannelState, Evidence};
 
 /// The receiving end of a guaranteed channel or of best-effort flows. Dropping it closes it.
 ///
-/// Its descriptor ([`AsFd`]) is for `poll`/`epoll`: it is readable (`POLLIN`) while a message waits or the
-/// channel has ended, level-triggered. It is a bell, not the data: never read from it.
+/// The receiver's descriptor ([`AsFd`]) is for `poll`/`epoll`: it is readable (`POLLIN`) while a message
+/// waits or the channel has ended, level-triggered. It only signals this and carries no data: never read from
+/// it.
 pub struct Receiver {
     end: End,
     request: Option<IncomingRequest>,
@@ -59,7 +60,7 @@ impl Receiver {
         self.end.id
     }
 
-    /// Who sends, and the traffic that it promised. `None` for best effort.
+    /// The sender and the traffic that it promised; `None` for best effort.
     pub fn request(&self) -> Option<&IncomingRequest> {
         self.request.as_ref()
     }
@@ -69,7 +70,7 @@ impl Receiver {
         self.ring.shape().message_bytes_max
     }
 
-    /// Messages that the ring holds: so many may come before this program takes one, and the next is lost.
+    /// Messages that the ring holds. If more come before this program takes one, the next is lost.
     pub fn messages_held_max(&self) -> u32 {
         self.ring.shape().slots
     }
@@ -88,7 +89,8 @@ impl Receiver {
         self.try_recv(buffer)
     }
 
-    /// As [`Receiver::recv`], waiting at most `timeout` whatever the receive timeout.
+    /// Copies the next message into `buffer`, as [`Receiver::recv`] does. It waits at most `timeout`,
+    /// whatever the receive timeout.
     ///
     /// # Errors
     /// See [`RecvError`].
@@ -131,10 +133,10 @@ impl Receiver {
         self.try_recv_in_place(read)
     }
 
-    /// As [`Receiver::recv_in_place`], if a message waits.
+    /// Hands `read` the next message in place, as [`Receiver::recv_in_place`] does, if a message waits.
     ///
     /// # Errors
-    /// [`RecvError::WouldBlock`] where none does.
+    /// [`RecvError::WouldBlock`] if none does.
     pub fn try_recv_in_place<R>(
         &mut self,
         read: impl FnOnce(&[u8], &MessageInfo) -> R,
@@ -182,9 +184,10 @@ impl Receiver {
         }
     }
 
-    /// From now on the protocol's handler and this receiver alternate one to one (RTU 3): a message becomes visible only
-    /// when the one before is taken. Those that are complete wait in the buffers reserved for them, at nobody's cost;
-    /// beyond those they are overruns as ever. Bounds are kept up to that waiting. For a guaranteed channel only.
+    /// Makes the protocol's handler and this receiver alternate one to one (RTU 3): from now on a message
+    /// becomes visible only when the one before is taken. Complete messages wait in the buffers reserved for
+    /// them, at nobody's cost; messages beyond those are overruns as ever. Bounds are kept up to that
+    /// waiting. This is for a guaranteed channel only.
     ///
     /// # Errors
     /// If the channel has ended, is best effort, or the daemon is gone.
@@ -265,8 +268,8 @@ impl Receiver {
 /// What a thread needs that leads its engine.
 #[cfg(feature = "embedded")]
 impl Receiver {
-    /// From now on the calling thread does the engine's work whenever it waits, see [`Lead`]: what this channel brings and
-    /// what it sends passes no other thread of this host.
+    /// Has the calling thread do the engine's work from now on, whenever it waits: see [`Lead`]. What this
+    /// channel brings and what it sends then passes no other thread of this host.
     ///
     /// # Errors
     /// [`Error::NotEmbedded`]; [`Error::HandlerTime`] where the listener declared no time (that of a handler: what
@@ -275,7 +278,7 @@ impl Receiver {
         Lead::start(self)
     }
 
-    /// The ring, for who takes messages out of it on the engine's thread.
+    /// The ring, for the caller that takes messages out of it on the engine's thread.
     pub(crate) const fn ring_mut(&mut self) -> &mut InboxReader {
         &mut self.ring
     }

@@ -21,7 +21,7 @@ use crate::error::Error;
 pub struct ChannelState {
     /// Every message is delivered by its logical arrival plus this.
     pub promised: Nanos,
-    /// How firm that is.
+    /// How firm the promise is.
     pub guarantee: Guarantee,
     /// The largest latency observed at the sink, from the logical arrival; zero at the source.
     pub observed_max: Nanos,
@@ -57,7 +57,7 @@ struct Said {
 /// Where a channel's state is read.
 pub(crate) struct Evidence {
     counters: CountersReader,
-    /// None before the first question.
+    /// The last status that was asked for; `None` before the first question.
     said: Mutex<Option<Box<Said>>>,
 }
 
@@ -84,7 +84,7 @@ impl Evidence {
         if self.counters.is_closed() {
             return Err(shared.over().unwrap_or(Error::Request(RequestError::Unknown)));
         }
-        // Before it is asked for: what changes meanwhile is asked for once more.
+        // Read this before asking: what changes meanwhile is then asked for once more.
         let changes = self.counters.outdated();
         let known =
             lock(&self.said).as_ref().filter(|said| said.changes == changes).map(|said| said.status.clone());

@@ -17,7 +17,7 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// In one that declares to take no longer than `declared`.
+    /// Trust in a handler that declares to take no longer than `declared`.
     pub(crate) const fn new(declared: Nanos) -> Self {
         Self { declared, calls: 0, grace: OVERRUNS_TOLERATED }
     }
@@ -32,7 +32,8 @@ impl Trust {
         took > self.declared
     }
 
-    /// It had the thread for `took`: whether that was too long, and whether it may have it again.
+    /// Notes that the handler had the thread for `took`. Returns whether that was too long, and whether it
+    /// may have the thread again.
     pub(crate) fn judge(&mut self, took: Nanos) -> (bool, bool) {
         self.calls += 1;
         if self.calls.is_multiple_of(CALLS_FORGIVING) {

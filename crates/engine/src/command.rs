@@ -13,7 +13,7 @@ use punctual_proto::Instant;
 
 use crate::error::EngineGone;
 
-/// Something that `P`, the processor, does on its thread.
+/// Work that `P`, the processor, does on its thread.
 pub(crate) type Command<P> = Box<dyn FnOnce(&mut P, Instant) + Send>;
 
 /// Commands on their way to one processor.
@@ -28,7 +28,7 @@ impl<P> CommandQueue<P> {
         Ok(Self { waiting: Mutex::new(Some(VecDeque::new())), doorbell: Doorbell::new()? })
     }
 
-    /// What rings when a command waits.
+    /// Doorbell that rings when a command waits.
     pub const fn doorbell(&self) -> &Doorbell {
         &self.doorbell
     }
@@ -57,7 +57,7 @@ impl<P> CommandQueue<P> {
     }
 }
 
-/// Where an answer will be.
+/// Place where an answer will be.
 struct Slot<R> {
     /// `None` inside: the command was dropped without an answer.
     answer: OnceLock<Mutex<Option<R>>>,

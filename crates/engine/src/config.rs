@@ -1,4 +1,4 @@
-//! What an engine is made of.
+//! The parts that an engine is made of.
 
 use punctual_link::Link;
 use punctual_os::calls::Forbidden;
@@ -7,18 +7,18 @@ use punctual_os::realtime::RealTime;
 use punctual_proto::Nanos;
 use punctual_proto::config::NodeConfig;
 
-/// What an engine is made of.
+/// The parts that an engine is made of.
 pub struct EngineConfig {
     /// The host.
     pub node: NodeConfig,
-    /// Its links, in the order of `node.links`.
+    /// Links of the host, in the order of `node.links`.
     pub links: Vec<Box<dyn Link>>,
     /// What the processor needs of the system.
     pub real_time: RealTime,
     /// How long the processor looks at the links' rings before it sleeps; [`Nanos::MAX`]: it never does. Needs a core
     /// of its own to be worth it, see [`punctual_os::realtime::check_spin`].
     pub spin: Nanos,
-    /// Where the node's random numbers start: unpredictable in earnest, fixed in tests.
+    /// Seed of the node's random numbers: unpredictable in a real host, fixed in tests.
     pub seed: u64,
     /// What becomes of a system call of the processor's thread that is not in its list.
     pub forbidden_calls: Forbidden,

@@ -4,8 +4,9 @@
 //! The processor gives a [`Decision`] away and gets it back as a command. It never waits for the thread: it only tries the
 //! lock of the desk, and wakes the thread without a look at whether it sleeps. At most one decision is on the way.
 //!
-//! With a thread that panics the policies are gone: no channel could be opened, relaxed or released any more, and nobody
-//! would notice. So the processor is told, which ends as it does where anything else of it has failed.
+//! If the thread panics, the policies are gone: no channel could be opened, relaxed or released any more, and
+//! nobody would notice. Therefore the processor is told, and ends as it does when any other part of it has
+//! failed.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -16,7 +17,7 @@ use punctual_proto::node::Decision;
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::realtime::{self, SchedulingClass};
 
-/// Where a decision waits for the thread.
+/// Place where a decision waits for the thread.
 #[derive(Debug)]
 struct Desk<D> {
     decision: Option<D>,
@@ -37,7 +38,7 @@ impl<D: Send + 'static> Decider<D> {
     /// where it panics. Where the processor has a real-time class, it goes before other ordinary threads.
     ///
     /// # Errors
-    /// No thread is to be had, or its nice value or its filter of system calls is refused.
+    /// If no thread is to be had, or if its nice value or its filter of system calls is refused.
     pub fn start(
         class: SchedulingClass,
         forbidden: Forbidden,

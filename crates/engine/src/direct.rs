@@ -15,8 +15,8 @@ thread_local! {
     static RUNG: RefCell<Vec<ChannelId>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Something was put into the outgoing ring of `channel`, a channel of the engine whose processor runs this. Elsewhere
-/// than on a processor's thread it does nothing.
+/// Tells the engine whose processor runs this that something was put into the outgoing ring of its `channel`.
+/// On any other thread it does nothing.
 pub fn ring_outbox(channel: ChannelId) {
     RUNG.with_borrow_mut(|rung| {
         if rung.capacity() > 0 {
@@ -25,7 +25,7 @@ pub fn ring_outbox(channel: ChannelId) {
     });
 }
 
-/// From now on this thread is a processor's.
+/// Marks this thread as a processor's from now on.
 pub(crate) fn prepare() {
     RUNG.with_borrow_mut(|rung| rung.reserve(OUTBOXES));
 }

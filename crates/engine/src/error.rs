@@ -18,7 +18,7 @@ pub enum EngineError {
     /// The links are not those of the configuration.
     #[error("{configured} links are configured, {given} were opened: give one for each, in order")]
     Links {
-        /// In the configuration.
+        /// Number of links in the configuration.
         configured: usize,
         /// Given.
         given: usize,
@@ -26,11 +26,11 @@ pub enum EngineError {
     /// A driver carries less than its link is configured for.
     #[error("link \"{name}\" is configured for packets of {configured} B, its driver carries {given} B")]
     PacketBytes {
-        /// Which.
+        /// Name of the link.
         name: String,
-        /// In the configuration.
+        /// Packet length in the configuration, in bytes.
         configured: usize,
-        /// What the driver carries.
+        /// Packet length that the driver carries, in bytes.
         given: usize,
     },
     /// The processor's thread cannot be held to its system calls.

@@ -51,7 +51,7 @@ pub enum WatchError {
     Os(#[from] io::Error),
 }
 
-/// One host at work.
+/// Runs one host: a processor thread with its node and its links.
 pub struct Engine;
 
 impl Engine {
@@ -76,7 +76,7 @@ impl Engine {
             admission_failed(&failing)
         })
         .map_err(os("starting the thread of admission"))?;
-        // And so is the keeper of its heap.
+        // The keeper of the heap is started here for the same reason.
         let lease = |sizes| Ok((Lease::claim(real_time.class, config.forbidden_calls)?, sizes));
         let heap = config.heap.map(lease).transpose().map_err(os("a heap of the processor's own"))?;
         let theirs = Arc::clone(&shared);
@@ -171,12 +171,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.ask(move |processor, now| request(processor.node_mut(), now))
     }
 
-    /// As [`Self::call`], behind messages: it is done when no handler waits for the processor, one such request in a turn
-    /// of the loop; where handlers always wait, one in 64 turns (some 3 ms). What one takes all others wait for: it must
-    /// be short all the same.
+    /// Runs `request` on the processor's thread behind messages and returns its answer. It is done when no
+    /// handler waits for the processor, one such request in a turn of the loop. If handlers always wait, one
+    /// is done in 64 turns (some 3 ms). Everything else waits while it runs, so it must be short all the
+    /// same.
     ///
     /// # Errors
-    /// As [`Self::call`].
+    /// See [`Self::call`].
     pub fn call_in_background<R, F>(&self, request: F) -> Result<R, CallError>
     where
         R: Send + 'static,
@@ -185,14 +186,16 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         ask_on(self.inner.shared.background(), move |processor, now| request(processor.node_mut(), now))
     }
 
-    /// From now on a ring of `doorbell` (anything that becomes readable anew at each ring and is never read) makes the node
-    /// look at the outgoing ring of `channel`. Replaces the doorbell that the channel had. Closing a descriptor may wait
-    /// for who holds the other end: whoever calls keeps a share of it until it is forgotten. Rings that the channel's
-    /// contract does not allow, all of a best-effort flow, count in the one allowance of `payer`; `None`: each doorbell
-    /// has one of its own. It is done behind messages, as [`Self::call_in_background`]. Returns how long that took.
+    /// Watches `doorbell` from now on: a ring of it makes the node look at the outgoing ring of `channel`. A
+    /// doorbell is anything that becomes readable anew at each ring and is never read. It replaces the
+    /// doorbell that the channel had. Closing a descriptor may wait for whoever holds the other end: the
+    /// caller keeps a share of it until it is forgotten. Rings that the channel's contract does not allow,
+    /// which are all rings of a best-effort flow, count in the one allowance of `payer`; `None`: each
+    /// doorbell has an allowance of its own. The request is done behind messages, as
+    /// [`Self::call_in_background`]. Returns how long it took.
     ///
     /// # Errors
-    /// If the descriptor cannot be waited for, or as [`EngineHandle::call`].
+    /// If the descriptor cannot be waited for, and the errors of [`EngineHandle::call`].
     pub fn watch(
         &self,
         channel: ChannelId,
@@ -219,7 +222,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.inner.shared.events().clone()
     }
 
-    /// What the processor has counted.
+    /// Statistics of the processor.
     pub fn statistics(&self) -> EngineStatistics {
         self.inner.shared.counters().snapshot()
     }
@@ -227,7 +230,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// What the links run on and have counted, in their order.
     ///
     /// # Errors
-    /// As [`EngineHandle::call`].
+    /// See [`EngineHandle::call`].
     pub fn link_reports(&self) -> Result<Vec<LinkReport>, CallError> {
         self.ask(|processor, _| processor.link_reports())
     }
@@ -274,13 +277,15 @@ where
     O: Outbox<Message: Send> + Send + 'static,
     I: Inbox<Slot: Send> + Send + 'static,
 {
-    /// From now on the calling thread drives the processor, see [`Lead`]. It gets the processor's class and CPU.
+    /// Has the calling thread drive the processor from now on, see [`Lead`]. The thread gets the processor's
+    /// class and CPU.
     ///
     /// # Errors
     /// See [`LeadError`]; the engine's own thread goes on then.
     pub fn lead(&self) -> Result<Lead<O, I>, LeadError> {
         may_wait().map_err(|_| LeadError::Twice)?;
-        // Before the processor is on its way: nobody drives it meanwhile, so nothing of a lower class may come between.
+        // Raise the thread before the processor is on its way: nobody drives it meanwhile, so nothing of a
+        // lower class may come between.
         let raised = Raised::to(&self.inner.real_time)?;
         let (answer, reply) = question();
         let command: Command<Processor<O, I>> = Box::new(move |processor, _| processor.hand_on(answer));
@@ -300,14 +305,15 @@ impl<O: Outbox, I: Inbox> Inner<O, I> {
         if direct::is_processor() {
             return Ok(());
         }
-        // Whoever waits closes the links and what else it had: its own thread makes no such call.
+        // The waiting thread closes the links and what else it had: the engine's own thread makes no such
+        // call.
         thread.join().map(drop).map_err(|_| EngineGone)
     }
 }
 
 impl<O: Outbox, I: Inbox> Drop for Inner<O, I> {
     fn drop(&mut self) {
-        // Whoever wants to know how it ended calls `stop`.
+        // A caller that wants to know how it ended calls `stop`.
         let _ = self.stop();
     }
 }

@@ -1,4 +1,4 @@
-//! One host at work: a processor thread that drives one [`Node`](punctual_proto::node::Node) and all its links.
+//! Runs one host: a processor thread that drives one [`Node`](punctual_proto::node::Node) and all its links.
 //!
 //! Sans-I/O protocol on one side, drivers on the other; this crate brings the clock, the real-time class, the
 //! waiting and the thread. [`Engine::start`] gives an [`EngineHandle`], through which a daemon or an embedding

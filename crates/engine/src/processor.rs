@@ -1,12 +1,14 @@
 //! The processor: one thread that drives one node and all its links.
 //!
 //! It owns both; other threads reach it through [`crate::command`] only. One *turn* takes what came in, does
-//! protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units), and hands out events;
-//! then it looks at every descriptor without waiting if there is more to do, or sleeps until the next time at
-//! which the node wants to run. So an arrival goes unseen for at most one turn: [`RECEIVE_BATCH`] packets of each
-//! link, [`RUNG_MESSAGES`] of rings, one slice, one unit, and one request of a program: these are done in the background, one in a turn in which the
-//! slice was not used up, or after [`commands::BACKGROUND_TURNS`] others. A node that wants to run at once and then does nothing is made
-//! to wait [`waiting::RETRY`]. Where a link asks for it, it looks at the rings for so long before it sleeps (see [`spin`]).
+//! protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units), and hands out
+//! events. Then the processor looks at every descriptor without waiting if there is more to do, or sleeps
+//! until the next time at which the node wants to run. An arrival therefore goes unseen for at most one turn:
+//! [`RECEIVE_BATCH`] packets of each link, [`RUNG_MESSAGES`] of rings, one slice, one unit, and one request
+//! of a program. Requests are done in the background, one in a turn in which the slice was not used up, or
+//! after [`commands::BACKGROUND_TURNS`] others. A node that wants to run at once and then does nothing is
+//! made to wait [`waiting::RETRY`]. If a link asks for it, the processor polls the rings for a time before it
+//! sleeps (see [`spin`]).
 
 mod commands;
 mod doorbells;
@@ -86,7 +88,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     heap: Option<Lease>,
 }
 
-/// When it looks, and when it sleeps.
+/// Times at which the processor looks, and at which it sleeps.
 struct Pace {
     spin: Spin,
     sentry: Sentry,
@@ -94,9 +96,9 @@ struct Pace {
     turn_begun: Option<Instant>,
 }
 
-/// Which thread drives.
+/// The thread that drives the processor, and the next one to do so.
 struct Leading<O: Outbox, I: Inbox> {
-    /// Who is to lead next.
+    /// The thread that leads next.
     successor: Option<lead::Successor<O, I>>,
     /// An application's thread drives, not the engine's own.
     is_led: bool,
@@ -105,7 +107,7 @@ struct Leading<O: Outbox, I: Inbox> {
 /// How it stops.
 struct Stop {
     grace: Nanos,
-    /// When a stopping processor ends at the latest.
+    /// Time at which a stopping processor ends at the latest.
     at: Option<Instant>,
 }
 
@@ -122,13 +124,13 @@ enum Step {
 /// What one turn has left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
-    /// Something was done.
+    /// True if something was done.
     progress: bool,
-    /// Something can be done at once.
+    /// True if something can be done at once.
     more: bool,
-    /// Something waits for somebody else.
+    /// True if something waits for somebody else.
     retry: bool,
-    /// When it was over.
+    /// Time at which the turn was over.
     ended: Instant,
 }
 
@@ -157,7 +159,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    /// From now on the thread makes no system calls but those in its list.
+    /// Confines the thread to the system calls in its list from now on.
     fn confined(self, forbidden: Forbidden) -> Result<Self, EngineError> {
         // What a report reads from files, once a thread.
         drop(self.link_reports());
@@ -214,8 +216,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         })
     }
 
-    /// One turn, and the sleep until the next one, `rest_until` at the latest; the time, or how it ended. `is_done` is
-    /// asked between the two: who waits for something that the turn has brought does not sleep.
+    /// Does one turn, and sleeps until the next one, `rest_until` at the latest. Returns the time, or how the
+    /// processor ended. `is_done` is asked between the two, so that whoever waits for something that the turn
+    /// has brought does not sleep.
     fn step(
         &mut self,
         started: Instant,
@@ -266,7 +269,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.shape();
         let (worked, at) = self.work(at);
         let (asked, at) = self.answer(worked, at);
-        // After each unit everything is transmitted that may be.
+        // Transmit everything that may be transmitted after each unit.
         let transmitted = (asked || worked == Nanos::ZERO) && self.transmit(at);
         progress |= worked > Nanos::ZERO || asked || transmitted;
         let flushed = self.flush(at);

@@ -19,7 +19,7 @@ pub struct LinkReport {
     pub drops: StreamDrops,
     /// What others sent by its device in the last second, in bits a second; `None`: nobody looks, or it is not known yet.
     pub foreign_bps: Option<u64>,
-    /// It has failed for good.
+    /// True if the link has failed for good.
     pub failed: bool,
 }
 
@@ -93,7 +93,7 @@ impl Counters {
     }
 }
 
-/// One number with one writer.
+/// A number that only one thread writes.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 

@@ -52,7 +52,7 @@ impl EmbeddedHost {
                 let Some(more) = ring.take(&mut upcall) else { break };
                 is_wanted = more;
             }
-            // Without an inbox the channel has just ended, and the ring says so.
+            // If there is no inbox, the channel has just ended, and the ring says so.
             if let (true, Some(inbox)) = (is_wanted, node.inbox_mut(channel)) {
                 inbox.set_upcall(upcall);
             }
@@ -60,7 +60,7 @@ impl EmbeddedHost {
         })
     }
 
-    /// From now on the calling thread drives the engine whenever it waits for it.
+    /// Has the calling thread drive the engine from now on, whenever it waits for it.
     pub fn lead(&self) -> Result<Lead<OutboxReader, InboxWriter>, LeadError> {
         self.engine.lead()
     }

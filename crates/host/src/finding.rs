@@ -10,9 +10,9 @@ pub const ELSEWHERE: &str =
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// As it should be.
+    /// Everything is as it should be.
     Ok,
-    /// Worth knowing; guarantees are possible.
+    /// The finding is worth knowing; guarantees are possible.
     Note,
     /// Guarantees are not possible like this.
     Problem,
@@ -21,9 +21,9 @@ pub enum State {
 /// What one check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Which check.
+    /// Name of the check.
     pub name: &'static str,
-    /// How it is to be taken.
+    /// How to take the finding.
     pub state: State,
     /// What was found.
     pub found: String,
@@ -32,15 +32,15 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// As it should be.
+    /// A finding of a check that is satisfied.
     pub fn ok(name: &'static str, found: impl Into<String>) -> Self {
         Self { name, state: State::Ok, found: found.into(), fix: String::new() }
     }
-    /// Worth knowing.
+    /// A finding that is worth knowing.
     pub fn note(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { name, state: State::Note, found: found.into(), fix: fix.into() }
     }
-    /// In the way of guarantees.
+    /// A finding that is in the way of guarantees.
     pub fn problem(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { name, state: State::Problem, found: found.into(), fix: fix.into() }
     }

@@ -1,7 +1,8 @@
-//! What a host says in its log of links and channels: a line each, so many in a minute and then only counted; of channels so
-//! many for each user.
+//! The log of a host about links and channels: a line for each event, up to a number in a minute; further
+//! events are only counted. For channels each user has a number of their own.
 //!
-//! The thread that serves applications says it, when it reads the node's events; the processor never does.
+//! The thread that serves applications writes the log when it reads the node's events; the processor never
+//! does.
 
 use punctual_proto::api::{
     BrokenStage, CloseReason, LateStage, LinkChange, MeasuredRate, RateRefusal, UserId,
@@ -25,14 +26,14 @@ const WHILE: Nanos = Nanos::from_secs(60);
 /// A line of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// As it should be.
+    /// Reports something that is as it should be.
     Info(String),
-    /// Somebody should look.
+    /// Reports something that somebody should look at.
     Warn(String),
 }
 
 impl Line {
-    /// Writes it.
+    /// Writes the line to the log.
     pub(crate) fn say(self) {
         match self {
             Self::Info(text) => tracing::info!(target: TARGET, "{}", harmless(&text)),
@@ -52,7 +53,7 @@ struct Link {
 #[derive(Default)]
 struct PerUser {
     users: HashMap<UserId, Limiter>,
-    /// Of all who come when there are [`USERS`] already.
+    /// Limiter of all users that come when there are [`USERS`] already.
     others: Option<Limiter>,
 }
 
@@ -69,7 +70,7 @@ impl PerUser {
     }
 }
 
-/// Which lines were said lately.
+/// Limits what the log says about links, channels and stages.
 pub(crate) struct Journal {
     links: Vec<Link>,
     channels: PerUser,
@@ -80,7 +81,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Of a node that has said nothing yet.
+    /// The journal of a node that has said nothing yet.
     pub(crate) fn new(node: &NodeConfig) -> Self {
         let link = |link: &punctual_proto::config::LinkConfig| {
             let neighbour = node.host_name(link.neighbour);
@@ -97,7 +98,7 @@ impl Journal {
         }
     }
 
-    /// What became of a link at `now`.
+    /// Line about a link's change at `now`; `None` if there are too many.
     pub(crate) fn link(&mut self, link: LinkId, change: LinkChange, now: Instant) -> Option<Line> {
         let Link { name, neighbour, limiter } = self.links.get_mut(usize::from(link.0))?;
         // The node tells these once a minute itself.

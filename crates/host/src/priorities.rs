@@ -10,14 +10,15 @@ use punctual_proto::{Activation, Contract, Nanos};
 /// Channels with this period or a shorter one get the highest priority of their half of the band.
 const SHORTEST: Nanos = Nanos::from_micros(250);
 
-/// One row of a table: channels with at most this period.
+/// A row of the table: the priority for receivers of channels with at most this period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
     /// Longest period.
     pub period_max: Nanos,
-    /// Only low-latency channels (`true`), or only others; absent: both.
+    /// Restricts the row to low-latency channels (`true`) or to other channels (`false`); `None`: it is for
+    /// both.
     pub low_latency: Option<bool>,
-    /// What their receivers get.
+    /// Priority that the receivers of these channels get.
     pub priority: u8,
 }
 

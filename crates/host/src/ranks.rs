@@ -8,7 +8,7 @@ use punctual_os::attributes::{Attributes, SELF, set_attributes};
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::realtime::RealTime;
 
-/// Of a ringer beside a processor that is scheduled by deadline: above all co-scheduled programs.
+/// Priority of a ringer beside a processor that is scheduled by deadline: above all co-scheduled programs.
 const BESIDE_DEADLINE: u8 = 97;
 
 /// See the module.

@@ -122,7 +122,7 @@ impl EngineHost {
         both.map(|(link, report)| driver_status(&link.name, report)).collect()
     }
 
-    /// What the processor's costs rest on.
+    /// Where the processor's costs come from.
     pub fn profile(&self) -> &ProfileStatus {
         &self.profile
     }

@@ -100,7 +100,7 @@ impl Region {
         Ok(Self(Mapping::new(file, len, true)?))
     }
 
-    /// Its length in bytes.
+    /// Length of the region in bytes.
     pub fn len(&self) -> usize {
         self.0.len
     }

@@ -24,7 +24,7 @@ const DISCARDED_MAX: u32 = 1_024;
 pub struct Packet {
     /// The JSON text.
     pub bytes: Vec<u8>,
-    /// What came with it.
+    /// Descriptors that came with it.
     pub descriptors: Vec<OwnedFd>,
 }
 
@@ -56,7 +56,7 @@ impl Packet {
     }
 }
 
-/// Who is at the other end of a connected socket.
+/// The process at the other end of a connected socket.
 #[derive(Debug)]
 pub struct Peer {
     /// The user's id.
@@ -129,7 +129,7 @@ pub fn refuse_descriptors(socket: impl AsFd) -> io::Result<bool> {
 /// [`PACKET_BYTES_MAX`] always fits, and a second one may be taken on top.
 ///
 /// # Errors
-/// What the system says.
+/// The errors of the system.
 pub fn bound_sending(socket: impl AsFd) -> io::Result<()> {
     // The kernel doubles it, for its own account of packets.
     Ok(rustix::net::sockopt::set_socket_send_buffer_size(socket, PACKET_BYTES_MAX / 2 + 4_096)?)
@@ -173,11 +173,11 @@ pub fn send(socket: impl AsFd, packet: &Packet, flags: SendFlags) -> io::Result<
     }
 }
 
-/// As [`receive`], without room for descriptors: none is taken, and a packet that came with some is refused. (The kernel
-/// lets go of them then, on this thread: see [`refuse_descriptors`].)
+/// Does what [`receive`] does without room for descriptors: it takes none, and refuses a packet that came
+/// with some. (The kernel then releases them on this thread: see [`refuse_descriptors`].)
 ///
 /// # Errors
-/// As [`receive`].
+/// See [`receive`].
 pub fn receive_bare(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Option<Packet>> {
     let mut none = RecvAncillaryBuffer::default();
     let got = loop {
@@ -261,7 +261,7 @@ mod tests {
         Packet { bytes: vec![1], descriptors: vec![reading.into(), writing.into()] }
     }
 
-    /// On kernels that let descriptors through none is taken, and the packet is refused.
+    /// On kernels that let descriptors through, none is taken, and the packet is refused.
     #[test]
     fn a_packet_with_descriptors_is_refused_and_leaves_none_here() {
         let [ours, theirs] = pair();

@@ -74,7 +74,8 @@ impl Doorbell {
     /// If descriptors run out.
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // From now on nothing can be sent to us: neither bytes nor descriptors, whose closing might wait for others.
+        // Nothing can be sent to us from here on: neither bytes nor descriptors, whose closing might wait for
+        // others.
         shutdown(&ours, Shutdown::Read)?;
         Ok((ours, theirs))
     }
@@ -109,7 +110,7 @@ impl Doorbell {
         Ok(())
     }
 
-    /// Around the application's descriptor.
+    /// A doorbell on the application's descriptor.
     pub fn new(descriptor: OwnedFd) -> Self {
         Self(descriptor)
     }
@@ -120,10 +121,11 @@ impl Doorbell {
     }
 }
 
-/// Who rings bells that are made.
+/// How bells that are made are rung.
 #[derive(Clone, Debug)]
 pub enum RingPath {
-    /// Whoever has something to tell: program and engine are one process, or who has the other end is trusted with this one.
+    /// The thread that has something to tell rings: program and engine are one process, or the process at the
+    /// other end is trusted with this thread.
     Direct,
     /// The ringer of the user whose bells they are.
     Ringer(Arc<Bells>),
@@ -171,7 +173,7 @@ impl Bell {
         Ok((Self(theirs), BellHandle { node: Arc::new(BellNode::new(bell)), ring_path: ring_path.clone() }))
     }
 
-    /// From the descriptor that came over the socket.
+    /// A bell on the descriptor that came over the socket.
     pub fn new(descriptor: OwnedFd) -> Self {
         Self(descriptor)
     }

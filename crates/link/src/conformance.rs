@@ -78,7 +78,7 @@ pub fn check_driver<L: Link, F: Fn(Settings) -> (L, L)>(of: Properties, open: F)
     an_absent_peer_is_no_error(of, &open);
 }
 
-/// One packet as a check looks at it.
+/// A packet as a check looks at it.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     port: Port,

@@ -53,11 +53,12 @@ impl Port {
 /// A packet that came in.
 #[derive(Debug)]
 pub struct Received {
-    /// Its bytes, from our header on.
+    /// Bytes of the packet, from our header on.
     pub frame: Frame,
-    /// Which port it came to.
+    /// Port that the packet came to.
     pub port: Port,
-    /// Its class; a driver that does not tell streams apart knows [`Stream::Signalling`] from [`Stream::Guaranteed`].
+    /// Stream of the packet. A driver that does not distinguish streams knows only [`Stream::Signalling`] and
+    /// [`Stream::Guaranteed`].
     pub stream: Stream,
     /// When the driver had it, on this host's `CLOCK_MONOTONIC`; never in the future, never decreasing within a
     /// port (where the driver tells streams apart: within a stream).
@@ -98,7 +99,7 @@ pub enum LinkError {
     Os {
         /// What was tried, with the fix where there is one.
         what: String,
-        /// Its answer.
+        /// Answer of the operating system.
         error: std::io::Error,
     },
     /// The kernel's device, route or neighbour is not as the link needs it.
@@ -107,9 +108,9 @@ pub enum LinkError {
     /// A packet longer than the link carries was queued.
     #[error("a packet of {bytes} B does not fit the link's {bytes_max} B")]
     TooLong {
-        /// Its length.
+        /// Length of the packet in bytes.
         bytes: usize,
-        /// What fits.
+        /// Longest packet that fits, in bytes.
         bytes_max: usize,
     },
 }
@@ -124,11 +125,12 @@ pub trait Link: Send {
     /// If the link cannot go on at all; lost packets and an absent peer are counted instead.
     fn receive(&mut self, out: &mut Vec<Received>, max: usize) -> Result<usize, LinkError>;
 
-    /// Like [`Link::receive`], of the streams that are at least as urgent as `least` only, the most urgent first;
-    /// the others stay in their rings. A driver with one ring for all receives everything.
+    /// Receives as [`Link::receive`] does, but only from the streams that are at least as urgent as `least`,
+    /// the most urgent first. The others stay in their rings. A driver with one ring for all receives
+    /// everything.
     ///
     /// # Errors
-    /// As [`Link::receive`].
+    /// See [`Link::receive`].
     fn receive_from(
         &mut self,
         least: Stream,
@@ -170,8 +172,8 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// From now on signalling whose seal is of `key` is the neighbour's, each number once; other signalling is held to
-    /// what strangers may send. A driver that does not classify ignores it.
+    /// Tells the driver that signalling whose seal is made with `key` comes from the neighbour, each number
+    /// once. Other signalling is held to what strangers may send. A driver that does not classify ignores it.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -180,7 +182,7 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// From now on the path is unknown.
+    /// Removes the filter of a path: the path is unknown from now on.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -215,7 +217,7 @@ pub trait Link: Send {
     /// Longest packet, from our header on.
     fn packet_bytes_max(&self) -> usize;
 
-    /// What was counted.
+    /// Statistics of the link since it was opened.
     fn statistics(&self) -> LinkStatistics;
 
     /// What the driver dropped before it took a buffer. May cost a system call.
@@ -233,8 +235,8 @@ pub trait Link: Send {
         None
     }
 
-    /// Kernel traffic by the link's device is to be held to so many bits of the wire a second. [`Link::shaped`] tells when
-    /// it is. Without effect where the driver has no shaper that can be changed.
+    /// Asks that kernel traffic on the link's device be held to this rate, in bits on the wire a second.
+    /// [`Link::shaped`] tells when it is. Without effect if the driver has no shaper that can be changed.
     fn shape(&mut self, _rate_bps: u64) {}
 
     /// What kernel traffic is held to, once each time that it was changed.

@@ -14,7 +14,7 @@ use crate::ring::{Consumer, Producer, ring};
 use crate::rung::Rung;
 use crate::{Link, LinkError, LinkStatistics, Port, Received};
 
-/// How a pair of memory links is made.
+/// Options of a pair of memory links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryOptions {
     /// Longest packet in bytes.
@@ -33,7 +33,7 @@ impl Default for MemoryOptions {
     }
 }
 
-/// One end of a pair.
+/// One end of a pair of links in memory.
 pub struct MemoryLink {
     out: Ends<Producer>,
     input: Ends<Consumer>,
@@ -73,7 +73,7 @@ impl Wake {
         Ok(Arc::new(Self { event, rung: Rung::default() }))
     }
 
-    /// After publishing.
+    /// Wakes the other end; call it after publishing.
     fn ring(&self) {
         if self.rung.raise() {
             // The counter cannot reach its limit: it grows by one for each look of the owner.
@@ -81,7 +81,7 @@ impl Wake {
         }
     }
 
-    /// Before looking: whatever is published later rings again.
+    /// Arms the wake-up; call it before looking. Whatever is published later rings again.
     fn rearm(&self) {
         self.rung.lower();
     }

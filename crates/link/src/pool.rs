@@ -196,7 +196,7 @@ const fn retag(head: u64, index: u32) -> u64 {
 pub struct Frame {
     shared: Arc<SharedPool>,
     index: u32,
-    /// Where the packet begins in the buffer.
+    /// Offset of the packet in the buffer, in bytes.
     offset: u32,
     len: u32,
     receipt: Option<Receipt>,
@@ -219,7 +219,7 @@ impl Frame {
         Arc::ptr_eq(&self.shared, &pool.shared)
     }
 
-    /// Where the packet begins in its buffer.
+    /// Offset of the packet in its buffer, in bytes.
     pub(crate) fn offset(&self) -> usize {
         self.offset as usize
     }

@@ -7,13 +7,14 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Rung(AtomicBool);
 
 impl Rung {
-    /// After publishing: whether the owner must be told.
+    /// Whether the owner must be told; call it after publishing.
     pub(crate) fn raise(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// Before looking: what is published later is told again. An exchange, not a store: of it and [`Rung::raise`] one
-    /// comes first. If this does, the other one tells; if the other one does, this one has seen what it published.
+    /// Makes the next [`Rung::raise`] tell the owner again; call it before looking. It is an exchange and not
+    /// a store, so that of the two one comes first. If this one does, the other one tells; if the other one
+    /// does, this one has seen what it published.
     pub(crate) fn lower(&self) {
         self.0.swap(false, Ordering::AcqRel);
     }

@@ -31,17 +31,17 @@ impl Stream {
 pub struct Spins([u64; Stream::ALL.len()]);
 
 impl Spins {
-    /// So long after each stream, in ns.
+    /// Asks `of` for the time of each stream, in ns.
     pub fn new(of: impl FnMut(Stream) -> u64) -> Self {
         Self(Stream::ALL.map(of))
     }
 
-    /// After a packet of this stream, in ns.
+    /// Time to look for packets after a packet of this stream, in ns.
     pub const fn after(&self, stream: Stream) -> u64 {
         self.0[stream as usize]
     }
 
-    /// The longest, in ns.
+    /// Longest time of all streams, in ns.
     pub fn longest(&self) -> u64 {
         self.0.into_iter().max().unwrap_or(0)
     }
@@ -61,7 +61,7 @@ pub struct PathKey {
 /// What the driver is told about a channel that comes in on its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Which.
+    /// Path id of the channel.
     pub path: PathKey,
     /// What each of its packets carries; another one is forged or of another life.
     pub cookie: u32,
@@ -94,7 +94,7 @@ impl std::fmt::Debug for SealKey {
 /// Packets that the driver has thrown away before they took a buffer, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Add, AddAssign)]
 pub struct StreamDrops {
-    /// Beyond the contract's rate or burst.
+    /// Packets beyond the contract's rate or burst.
     pub policed: u64,
     /// Inconsistent lengths, kinds or versions, or longer than the contract's packets.
     pub malformed: u64,

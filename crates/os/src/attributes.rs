@@ -17,9 +17,9 @@ pub enum Attributes {
     },
     /// `SCHED_DEADLINE`; what others do not need of the CPU's share may be used too (`RECLAIM`).
     Deadline {
-        /// Of each period.
+        /// CPU time in each period.
         runtime: Nanos,
-        /// Also its deadline.
+        /// Length of the period, and its deadline.
         period: Nanos,
     },
     /// Anything else, to be put back as it was.
@@ -98,7 +98,7 @@ pub fn attributes(thread: u32) -> io::Result<Attributes> {
 /// Puts a thread back to what it was. Without `CAP_SYS_NICE` it keeps that what it creates is scheduled as usual.
 ///
 /// # Errors
-/// As [`set_attributes`].
+/// See [`set_attributes`].
 pub fn restore(thread: u32, before: Attributes) -> io::Result<()> {
     set_attributes(thread, before).or_else(|error| match before {
         Attributes::Else { policy, nice, priority, flags } => {

@@ -23,7 +23,8 @@ pub fn monotonic_ns() -> u64 {
     read_ns(ClockId::Monotonic)
 }
 
-/// The same as of the last timer tick, some milliseconds ago, for a sixth of the price.
+/// Nanoseconds of `CLOCK_MONOTONIC` at the last timer tick, some milliseconds ago. It costs a sixth of
+/// [`monotonic_ns`].
 pub fn coarse_monotonic_ns() -> u64 {
     read_ns(ClockId::MonotonicCoarse)
 }
@@ -80,7 +81,7 @@ pub fn duration(span: Nanos) -> Duration {
 pub struct ClockPair {
     /// The moment on the monotonic clock.
     pub monotonic_ns: u64,
-    /// The same moment on the wall clock.
+    /// The moment on the wall clock.
     pub wall_ns: u64,
 }
 

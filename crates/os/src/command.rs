@@ -8,26 +8,26 @@ use thiserror::Error;
 /// A tool did not do its work.
 #[derive(Debug, Error)]
 pub enum ToolError {
-    /// It is not installed.
+    /// The program is not installed.
     #[error("`{tool}` is missing: install it (Debian: apt-get install {package})")]
     Missing {
         /// The program.
         tool: String,
-        /// Where Debian keeps it.
+        /// Package of Debian that has the program.
         package: &'static str,
     },
-    /// It said no.
+    /// The program failed.
     #[error("`{command}` failed: {why}")]
     Failed {
-        /// What was run.
+        /// Command line that was run.
         command: String,
-        /// Its last words.
+        /// What the program said last.
         why: String,
     },
-    /// It could not be run or fed.
+    /// The program could not be run or fed.
     #[error("cannot run `{command}`: {source}")]
     Io {
-        /// What was run.
+        /// Command line that was run.
         command: String,
         /// The kernel's answer.
         source: std::io::Error,

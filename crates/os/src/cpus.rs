@@ -5,7 +5,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The CPUs that this process may run on.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn usable() -> std::io::Result<Vec<u32>> {
     let set = sched_getaffinity(None)?;
     let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));

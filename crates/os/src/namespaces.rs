@@ -14,7 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::command::{ToolError, feed, run};
 
-/// Where `ip netns` keeps them.
+/// Folder in which `ip netns` keeps its namespaces.
 const DIRECTORY: &str = "/run/netns";
 const PREFIX: &str = "punctual-";
 
@@ -32,7 +32,7 @@ pub fn next_number() -> u32 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// One namespace; removed when dropped.
+/// A network namespace; removed when dropped.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -60,12 +60,12 @@ impl Namespace {
         feed(&format!("nsenter --net={} {line}", self.path().display()), input)
     }
 
-    /// Its name for `ip`.
+    /// Name of the namespace for `ip`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its file for `nsenter --net=`.
+    /// File of the namespace for `nsenter --net=`.
     pub fn path(&self) -> PathBuf {
         Path::new(DIRECTORY).join(&self.name)
     }

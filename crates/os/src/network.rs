@@ -8,7 +8,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// last socket and thread in it are gone, however they end.
 ///
 /// # Errors
-/// Without `CAP_SYS_ADMIN`.
+/// If the process does not have `CAP_SYS_ADMIN`.
 pub fn enter_private_network() -> io::Result<()> {
     // SAFETY: a network namespace is the kernel's view of this thread; memory, descriptors and signals stay shared.
     Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?)

@@ -10,10 +10,11 @@ use thiserror::Error;
 
 use super::attributes::{Attributes, SELF, set_attributes};
 
-/// A processor that spins so long never sleeps in effect: RT throttling counts within a second.
+/// A processor that spins for at least this long never sleeps in effect, because RT throttling counts within
+/// a second.
 const SPIN_BOUNDED: Nanos = Nanos::from_millis(100);
 
-/// Of the admitted utilisation: what costs that nobody has measured may take beside it.
+/// Part of the admitted utilisation that costs which nobody has measured may take in addition to it.
 const RUNTIME_MARGIN: Ppm = Ppm(50_000);
 /// An idle node's share: HELLOs, requests, wake-ups; one slice of work in a period of a millisecond is half of it.
 const RUNTIME_MIN: Ppm = Ppm(100_000);
@@ -28,7 +29,7 @@ pub fn runtime(utilisation: Ppm, period: Nanos) -> Nanos {
     Nanos((u128::from(period.0) * u128::from(share) / 1_000_000) as u64)
 }
 
-/// Gives the calling thread, which is scheduled by deadline, so much of each period.
+/// Gives the calling thread, which is scheduled by deadline, this runtime in each period.
 ///
 /// # Errors
 /// If the kernel's admission, or the right, is missing.
@@ -105,7 +106,7 @@ pub enum SchedulingClass {
     },
     /// `SCHED_DEADLINE`, with the runtime that admission has given away.
     Deadline {
-        /// Of its runtime; also its deadline.
+        /// Period of the runtime, and its deadline.
         period: Nanos,
     },
     /// An ordinary thread: nothing is guaranteed, and whoever runs so says so.
@@ -115,7 +116,7 @@ pub enum SchedulingClass {
 /// What the processor thread needs of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealTime {
-    /// Its class.
+    /// Scheduling class of the thread.
     pub class: SchedulingClass,
     /// The CPU that it is pinned to.
     pub cpu: Option<u32>,
@@ -162,10 +163,10 @@ pub enum RealTimeError {
         period: Nanos,
         /// The system's answer.
         error: io::Error,
-        /// What helps.
+        /// The fix.
         fix: &'static str,
     },
-    /// It is pinned, and to be scheduled by deadline.
+    /// The thread is pinned, and is to be scheduled by deadline.
     #[error(
         "a thread that is pinned cannot be scheduled by deadline: leave [processor] cpu = {cpu} out and start the \
          daemon in an exclusive cpuset, or use class = \"fifo\""
@@ -174,13 +175,13 @@ pub enum RealTimeError {
         /// The CPU that was asked for.
         cpu: u32,
     },
-    /// It would never sleep, and use its runtime up for nothing.
+    /// The thread would never sleep, and use up its runtime for nothing.
     #[error(
         "a processor that never sleeps uses its SCHED_DEADLINE runtime up for nothing: give a shorter spin, or class = \
          \"fifo\""
     )]
     SpinningDeadline,
-    /// It would spin, and be throttled.
+    /// The thread would spin, and be throttled.
     #[error(
         "a processor that never sleeps in a real-time class loses 50 ms of every second to RT throttling: pin it to an \
          isolated CPU ([processor] cpu, kernel parameter isolcpus), or sysctl kernel.sched_rt_runtime_us=-1, or give a \
@@ -290,22 +291,22 @@ fn set_fifo(priority: u8) -> Result<(), RealTimeError> {
         .map_err(|error| RealTimeError::Class { priority, error })
 }
 
-/// By how much the kernel may put the calling thread's timers off, in nanoseconds: 50,000 unless told otherwise. Threads
-/// in real-time classes are never put off.
+/// Longest delay of the calling thread's timers that the kernel may add, in nanoseconds: 50,000 unless
+/// configured otherwise. The kernel never delays the timers of threads in real-time classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerSlack(libc::c_ulong);
 
 impl TimerSlack {
     const LEAST: Self = Self(1);
 
-    /// As it is.
+    /// Reads the slack of the calling thread.
     pub fn read() -> Self {
         // SAFETY: PR_GET_TIMERSLACK takes nothing and touches no memory. It cannot fail.
         let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
         Self(libc::c_ulong::from(slack.unsigned_abs()))
     }
 
-    /// From now on.
+    /// Sets the slack of the calling thread from now on.
     pub fn set(self) {
         // SAFETY: PR_SET_TIMERSLACK takes one number and touches no memory. It cannot fail.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.0) };
@@ -373,8 +374,8 @@ mod tests {
         assert_eq!(apply_aside(RealTime::BEST_EFFORT_HOST), Ok(()));
     }
 
-    /// Without the privilege the class is refused, and the text says what to do. The thread alone gives up its
-    /// capabilities; the limit, which holds for the process, matters to nobody else here.
+    /// If the privilege is missing, the class is refused, and the text says what to do. Only the thread gives
+    /// up its capabilities; the limit, which holds for the process, matters to nobody else here.
     #[test]
     fn without_privilege_fifo_is_refused_with_the_fix() {
         let refusal = std::thread::spawn(|| {

@@ -15,10 +15,10 @@ pub struct ThreadUsage {
 }
 
 impl ThreadUsage {
-    /// Until now. Two system calls, about 0.5 us.
+    /// Reads what the calling thread has used until now. This takes two system calls, about 0.5 us.
     ///
     /// # Errors
-    /// None that Linux names for these arguments.
+    /// Linux names no error for these arguments.
     pub fn of_this_thread() -> io::Result<Self> {
         // SAFETY: plain numbers, for which all zeroes is valid.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -56,7 +56,7 @@ mod tests {
         while used.cpu == begun.cpu {
             used = ThreadUsage::of_this_thread().expect("usage");
         }
-        // One millisecond that nobody else can end.
+        // Sleep for a millisecond, which nobody else can end.
         let span = rustix::time::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
         let _ = rustix::thread::clock_nanosleep_relative(rustix::thread::ClockId::Monotonic, &span);
         let slept = ThreadUsage::of_this_thread().expect("usage");

@@ -47,7 +47,7 @@ impl AsFd for Doorbell {
     }
 }
 
-/// Who waits: one thread.
+/// Waits for descriptors and time, on one thread.
 #[derive(Debug)]
 pub struct Waiter {
     epoll: OwnedFd,
@@ -57,7 +57,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// One that watches nothing yet.
+    /// A waiter that watches nothing yet.
     ///
     /// # Errors
     /// If the process has too many descriptors.

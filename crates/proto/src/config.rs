@@ -23,7 +23,7 @@ use crate::limits;
 pub struct NodeConfig {
     /// This node.
     pub id: NodeId,
-    /// Its name in the directory.
+    /// Name of this node in the directory.
     pub name: Name,
     /// This life.
     pub epoch: Epoch,
@@ -70,25 +70,26 @@ pub struct RouteConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KernelTraffic {
-    /// Nothing that [`LinkConfig::interference`] does not tell.
+    /// Nothing goes out except what [`LinkConfig::interference`] states.
     #[default]
     Bounded,
-    /// The same, and the kernel's packets go behind all of ours: best effort leaves them half of what is not given away.
+    /// Bounded as in [`Self::Bounded`], and the kernel's packets are sent behind all of Punctual's. Best
+    /// effort leaves them half of what is not given away.
     Behind,
-    /// Nobody bounds it: what is promised across the link is no guarantee.
+    /// Nobody bounds the other traffic: what is promised across the link is no guarantee.
     Unbounded,
 }
 
-/// One point-to-point link to a neighbour.
+/// A point-to-point link to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
     /// For people: the interface or what the driver calls it.
     pub name: String,
-    /// Who is at the other end.
+    /// The node at the other end.
     pub neighbour: NodeId,
     /// Measured drain rate.
     pub rate: BitRate,
-    /// Its error: admission and pace use the rate less this.
+    /// Error of the rate. Admission and pacing use the rate less this error.
     pub rate_error: Ppm,
     /// Nobody knows the rate yet: [`Self::rate`] is the most that a measurement tries. It is measured once the neighbour is
     /// there, and until then nothing is admitted across the link.
@@ -103,7 +104,7 @@ pub struct LinkConfig {
     pub overhead_bytes: u32,
     /// Largest packets' worth of bytes that may be handed over and not yet sent.
     pub pipeline_depth: u32,
-    /// What drives the pipeline.
+    /// What drives the pipeline: completions or the clock.
     pub pace: Pacing,
     /// delta: reaction time to a completion or to the clock.
     pub reaction: Nanos,
@@ -121,7 +122,7 @@ pub struct LinkConfig {
     /// ([`crate::node::Node::poll_shaper`]). Admission keeps what `interference` says. No more than its rho: the kernel has
     /// that.
     pub kernel_share_max: Ppm,
-    /// What cannot be given away.
+    /// Share of the link that cannot be given away.
     pub best_effort_share_min: Ppm,
     /// Most of the link's rate that one best-effort flow may take; `Ppm::ONE` is no cap.
     pub best_effort_flow_cap: Ppm,
@@ -160,19 +161,19 @@ pub struct CpuCosts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostSource {
-    /// Somebody wrote them down, or they are the defaults.
+    /// Somebody wrote the costs down, or they are the defaults.
     #[default]
     Configured,
     /// A profile of this machine.
     Measured {
-        /// What was added to what was measured.
+        /// Margin that was added to the measured costs.
         margin: Ppm,
         /// Measured in about a second as the host started, not by `punctual profile`.
         short: bool,
     },
     /// The profile of another machine or version, used since that was asked for: nothing is guaranteed by it.
     Foreign {
-        /// What was added to what was measured.
+        /// Margin that was added to the measured costs.
         margin: Ppm,
     },
 }
@@ -182,21 +183,21 @@ pub enum CostSource {
 pub struct CpuConfig {
     /// Costs that admission charges.
     pub costs: CpuCosts,
-    /// Where they come from.
+    /// Where the costs come from.
     pub costs_from: CostSource,
-    /// It runs without a real-time class: bounds that include this host are no guarantees.
+    /// The host runs without a real-time class: bounds that include it are no guarantees.
     pub best_effort_host: bool,
     /// r: longest time from an arrival to the processor's looking at it.
     pub release_latency: Nanos,
     /// Most of the CPU that all real-time work may take.
     pub utilisation_max: Ppm,
-    /// What cannot be given away.
+    /// Share of the CPU that cannot be given away.
     pub best_effort_share_min: Ppm,
     /// Driver work, timers, signalling: not ordered by us.
     pub interference: Interference,
     /// Run-time order.
     pub run: RunPolicy,
-    /// Its admission.
+    /// Admission policy of the processor.
     pub admission: Admission,
     /// b_p: PDUs finished before a yield is honoured.
     pub quantum_packets: u32,
@@ -261,9 +262,9 @@ impl CpuConfig {
 pub struct SignallingConfig {
     /// Authenticates signalling within the domain (keyed BLAKE3).
     pub domain_key: [u8; 32],
-    /// A reservation that is not refreshed for so long is freed.
+    /// A reservation that is not refreshed for this long is freed.
     pub lease: Nanos,
-    /// Between HELLOs.
+    /// Interval between HELLOs.
     pub hello_interval: Nanos,
     /// First retransmission after this; doubles.
     pub retransmit: Nanos,
@@ -280,14 +281,14 @@ pub struct SignallingConfig {
     pub while_broken: WhileBroken,
 }
 
-/// What becomes of who asks for a channel across a stage that breaks its promise.
+/// What happens to a request for a channel across a stage that breaks its promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhileBroken {
-    /// It is granted as degraded: nothing is guaranteed, and both ends are told by which stage.
+    /// The channel is granted as degraded: nothing is guaranteed, and both ends are told by which stage.
     #[default]
     Degrade,
-    /// It is refused with that reason.
+    /// The channel is refused with the breach as the reason.
     Refuse,
 }
 
@@ -308,7 +309,8 @@ impl Default for SignallingConfig {
 }
 
 impl SignallingConfig {
-    /// Of the implicit signalling channel of each link; `None` where [`Self::packets_per_second`] is no rate.
+    /// Rate of the implicit signalling channel of each link; `None` if [`Self::packets_per_second`] is no
+    /// valid rate.
     pub fn rate(&self) -> Option<Rate> {
         Rate::per_second(self.packets_per_second.into())
     }
@@ -428,8 +430,8 @@ impl LinkConfig {
         self.rate.less(self.rate_error).less(share)
     }
 
-    /// By how much kernel packets of that share may put off a departure where the clock paces: whatever the order in which
-    /// the adapter takes theirs and ours.
+    /// Longest time by which kernel packets of this share may delay a departure where the clock paces,
+    /// whatever the order in which the adapter takes their packets and ours.
     pub fn delay_beside(&self, share: Ppm) -> Nanos {
         let kept = u128::from(1_000_000 - share.0.min(999_999));
         let delay = (u128::from(self.interference.sigma.0) * 1_000_000).div_ceil(kept);

@@ -20,7 +20,8 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// One life of a node: a boot count, or 64 random bits where it cannot be kept. Tells a restart from a delay.
+/// One life of a node: a boot count, or 64 random bits if no count can be kept. It distinguishes a restart
+/// from a delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
@@ -31,7 +32,7 @@ pub struct Epoch(pub u64);
 pub struct ChannelNumber(pub u32);
 
 impl ChannelNumber {
-    /// Of each half.
+    /// How many numbers each half has.
     const COUNT: u32 = 1 << 31;
 
     /// The guaranteed channel's after this one that is not taken: at most a question for each that is. From the last on
@@ -46,12 +47,13 @@ impl ChannelNumber {
         }
     }
 
-    /// Whether the number of a flow may be that of another: so many handles were given away.
+    /// Whether the number of a flow may be that of another flow, because so many handles were given away that
+    /// they repeat.
     pub const fn comes_again(flow: ChannelId) -> bool {
         flow.0 >= Self::COUNT as u64
     }
 
-    /// That of a flow of best effort: those of 2^31 handles in a row differ.
+    /// The number of a best-effort flow. The numbers of 2^31 consecutive handles differ.
     pub const fn of_flow(flow: ChannelId) -> Self {
         Self(Self::COUNT | (flow.0 % Self::COUNT as u64) as u32)
     }
@@ -99,7 +101,7 @@ pub struct ListenerId(pub u64);
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
 
-/// Not a name.
+/// The text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is no name: use 1 to 63 letters, digits, '-', '_' or '.'")]
 pub struct NameError {
@@ -168,7 +170,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Where a listener is: `port@host`.
+/// Address of a listener: `port@host`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Address {
     /// The listener's name.
@@ -194,20 +196,20 @@ impl core::str::FromStr for Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It starts here.
+    /// The channel starts here.
     Source,
-    /// It passes through.
+    /// The channel passes through.
     Forwarder,
-    /// It ends here.
+    /// The channel ends here.
     Sink,
 }
 
-/// One life of one end of a link. A node that gives a neighbour up starts a new session with it.
+/// One life of one end of a link. A node that gives up a neighbour starts a new session with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Life {
-    /// Of the host.
+    /// Epoch of the host.
     pub epoch: Epoch,
-    /// Of its sessions with this neighbour.
+    /// Number of the host's session with this neighbour.
     pub session: u32,
 }
 

@@ -5,7 +5,7 @@ use core::hash::Hash;
 
 use hashbrown::HashSet;
 
-/// Values that were forgotten are looked for when there are so many more than after the last look.
+/// Values that were forgotten are removed when there are this many more than after the last removal.
 const FORGOTTEN_MAX: usize = 16;
 
 /// The values that are in use. Each lives as long as somebody beside this has it; what nobody has any more is less than

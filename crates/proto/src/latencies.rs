@@ -26,13 +26,13 @@ pub struct Latencies {
 /// A latency and what it may be wrong by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
-    /// From the logical arrival; zero where the clocks say that it came before that.
+    /// Time from the logical arrival to the delivery; zero if the clocks say that the delivery was earlier.
     pub latency: Nanos,
     /// Most that this may be wrong by, either way.
     pub error: Nanos,
 }
 
-/// The same for people and programs.
+/// Summary of the observed latencies for people and programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
     /// Messages whose latency is known.
@@ -54,9 +54,10 @@ pub struct Observed {
 /// Messages of similar latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// All took less than this, in nanoseconds, and no less than the bucket before.
+    /// Upper end of the bucket, in nanoseconds: all latencies in it are less, and no less than the bucket
+    /// before.
     pub below_ns: u64,
-    /// How many.
+    /// Number of messages in the bucket.
     pub messages: u64,
 }
 
@@ -81,7 +82,7 @@ impl Latencies {
         index
     }
 
-    /// The same, put together again.
+    /// Rebuilds the latencies from the parts that the methods below return.
     pub const fn of(buckets: [u32; BUCKETS], count: u64, last: Observation, max: Observation) -> Self {
         Self { buckets, count, last, max }
     }
@@ -145,7 +146,7 @@ fn index_of(latency: Nanos) -> usize {
     (index as usize).min(BUCKETS - 1)
 }
 
-/// Where the bucket begins.
+/// Lower end of the bucket, in ns.
 fn begin_of(index: usize) -> u64 {
     let Some(place) = index.checked_sub(1) else { return 0 };
     let (power, eighth) = (POWER_MIN + (place as u64 / PER_POWER) as u32, place as u64 % PER_POWER);
@@ -156,7 +157,7 @@ fn end_of(index: usize) -> Nanos {
     Nanos(if index + 1 < BUCKETS { begin_of(index + 1) } else { u64::MAX })
 }
 
-/// As far from both ends, in proportion.
+/// Harmonic mean of both ends of a bucket: the relative error is the same towards either end.
 fn middle_of(index: usize) -> Nanos {
     let (begin, end) = (begin_of(index), end_of(index).0);
     match index {

@@ -13,13 +13,13 @@ pub const fn drifted(drift: Ppm, span: Nanos) -> Nanos {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timeliness {
-    /// Not later than its deadline, whatever the clocks.
+    /// The message was not later than its deadline, whatever the clocks are.
     InTime,
-    /// Within the clocks' error of its deadline.
+    /// The message was delivered within the clocks' error of its deadline.
     PerhapsLate,
     /// Later than its deadline, whatever the clocks.
     Late,
-    /// Nobody knows the clocks.
+    /// The lateness is unknown, because nobody knows the clocks.
     #[default]
     Unmeasured,
 }

@@ -2,7 +2,7 @@
 
 use punctual_analysis::{Instant, Nanos};
 
-/// One thing that may be said at most `times` within `every`.
+/// Limits how often one thing is reported: at most `times` within `every`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limiter {
     times: u32,
@@ -14,7 +14,7 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Nothing has been said yet.
+    /// A limiter that has let nothing through yet.
     pub const fn new(times: u32, every: Nanos) -> Self {
         Self { times, every, begun: None, said: 0, left_out: 0 }
     }

@@ -18,12 +18,13 @@ pub const FRAGMENT_BYTES_MAX: u32 = 65_507 - HEADER_BYTES as u32;
 pub const FRAGMENTS_MAX: u32 = u16::MAX as u32;
 /// Numbers of messages behind the newest one that a sink remembers one by one.
 pub const NUMBERS_REMEMBERED: u32 = 1_024;
-/// Sinks of slow channels remember those of this time only, and so many at least.
+/// Time for which sinks of slow channels remember message numbers. They remember at least
+/// [`NUMBERS_REMEMBERED_MIN`].
 pub const NUMBERS_REMEMBERED_FOR: Nanos = Nanos::from_secs(10);
-/// See above.
+/// Fewest message numbers that a sink remembers, however slow its channel is.
 pub const NUMBERS_REMEMBERED_MIN: u32 = 64;
-/// Channels with more than that under way may hear a message twice, where the network doubled it and one of the two was
-/// demoted on the way.
+/// Most message numbers that a sink remembers. A channel with more messages under way may hear a message
+/// twice, if the network duplicated it and one copy was demoted on the way.
 pub const NUMBERS_REMEMBERED_MAX: u32 = 65_536;
 /// Most nodes on a route, both ends included.
 pub const ROUTE_NODES_MAX: usize = 32;
@@ -35,7 +36,7 @@ pub const SIGNAL_BYTES_MAX: usize = 1_400;
 pub const LEASE_DEFAULT: Nanos = Nanos::from_secs(20);
 /// Refreshes within a lease (at least four).
 pub const REFRESHES_PER_LEASE: u64 = 5;
-/// Between HELLOs to a neighbour: an idle node wakes less than five times a second.
+/// Interval between HELLOs to a neighbour: an idle node wakes less than five times a second.
 pub const HELLO_INTERVAL_DEFAULT: Nanos = Nanos::from_secs(1);
 /// What one packet told of a neighbour's clock is forgotten after so long, however good it was: where the clock ran faster than
 /// it may, or was stepped by less than the error, it is wrong. A queue that stands in one direction for longer than that makes
@@ -45,43 +46,44 @@ pub const CLOCK_BOUND_AGE_MAX: Nanos = Nanos::from_secs(60);
 pub const HELLOS_MISSED_MAX: u64 = 4;
 /// Probes of a neighbour's clock and of the link in a HELLO's interval, while channels use the link.
 pub const PROBES_PER_HELLO: u64 = 10;
-/// They take at most this part of the signalling budget: one packet in so many.
+/// Divisor of the signalling budget: probes take at most this part of it.
 pub const PROBES_BUDGET_DIVISOR: u64 = 5;
-/// What was late is looked at in slots of this length ...
+/// Length of the slots in which late events are counted.
 pub const WATCH_SLOT: Nanos = Nanos::from_millis(100);
-/// ... so many of them: a second.
+/// Number of slots in which a stage is watched: a second in all.
 pub const WATCH_SLOTS: usize = 10;
-/// A stage that was late in so many of them is broken.
+/// A stage that was late in this many of the slots is broken.
 pub const WATCH_SLOTS_LATE: usize = 3;
-/// What was late is remembered for about a minute: in slots of this length ...
+/// Length of the long slots, which remember for about a minute what was late.
 pub const WATCH_LONG_SLOT: Nanos = Nanos::from_secs(10);
-/// ... so many of them.
+/// Number of long slots in which a stage is watched: a minute in all.
 pub const WATCH_LONG_SLOTS: usize = 6;
-/// Between two lines about a stage that was late and is not broken.
+/// Interval between two lines about a stage that was late and is not broken.
 pub const LATE_TOLD_INTERVAL: Nanos = Nanos::from_secs(60);
 /// Bound of signalling on a link whose kernel traffic follows admission, in its periods; elsewhere one.
 pub const SIGNAL_PERIODS_BESIDE_KERNEL: u64 = 3;
-/// A shaper of kernel traffic that has not shrunk within this is no shaper for who waits: it is refused.
+/// Time within which a shaper of kernel traffic must shrink. After that the channel that waits for it is
+/// refused.
 pub const SHAPER_PATIENCE: Nanos = Nanos::from_millis(250);
-/// Kernel traffic is given more once that has been open for so long ...
+/// Kernel traffic is given more once the larger share has been possible for this long.
 pub const SHAPER_GROWS_AFTER: Nanos = Nanos::from_secs(1);
-/// ... and only so much more is worth a change, in ppm of the link.
+/// Smallest increase of the kernel's share that is worth a change, in ppm of the link.
 pub const SHAPER_STEP_PPM: u32 = 10_000;
-/// Best effort that still waits after this wants what the kernel has beyond its least ...
+/// Best effort that still waits after this time wants what the kernel has beyond its least share.
 pub const SHAPER_CONTENTION: Nanos = Nanos::from_millis(20);
-/// ... and is asked again after this.
+/// Best effort is asked again after this time.
 pub const SHAPER_CONTENTION_KEPT: Nanos = Nanos::from_secs(1);
 /// How soon to look again whether queue 1 is empty.
 pub const SHAPER_RETRY: Nanos = Nanos::from_millis(1);
-/// Between two words to a neighbour about what comes late from it.
+/// Interval between two messages to a neighbour about what comes late from it.
 pub const LATE_ARRIVALS_INTERVAL: Nanos = Nanos::from_secs(1);
 /// Broken stages of other hosts that a node remembers.
 pub const STAGES_BROKEN_MAX: usize = 1_024;
 /// Best-effort and demoted packets that may wait for a node's processor.
 pub const ARRIVALS_PACKETS_MAX: usize = 1_024;
-/// While so many wait, drivers that can are asked for no more.
+/// While this many packets wait, drivers that can hold packets back are asked for no more.
 pub const ARRIVALS_AHEAD_MAX: usize = 64;
-/// Of one path.
+/// Best-effort and demoted packets of one path that may wait for a node's processor.
 pub const ARRIVALS_OF_PATH_MAX: u32 = 128;
 /// Places in which flows that come in keep their share of the processor: a power of two.
 pub const ARRIVALS_SHARES: usize = 1_024;
@@ -91,7 +93,7 @@ pub const RATE_TIME: Nanos = Nanos::from_millis(300);
 pub const RATE_BYTES_MAX: u64 = 256 << 20;
 /// Packets of it that wait for the link scheduler at once.
 pub const RATE_QUEUED_MAX: u32 = 8;
-/// Between two packets whose times are kept.
+/// Interval between two packets whose times are kept.
 pub const RATE_MARK_INTERVAL: Nanos = Nanos::from_millis(5);
 /// Most of them.
 pub const RATE_MARKS_MAX: usize = 96;
@@ -105,15 +107,15 @@ pub const RATE_DRAIN_TIME: Nanos = Nanos::from_secs(5);
 pub const RATE_STEP: Nanos = Nanos::from_millis(1);
 /// Attempts at a better figure.
 pub const RATE_ATTEMPTS_MAX: u8 = 4;
-/// An error that is good enough at once, and the largest that is of use.
+/// Error of a measured rate that is good enough at once, in ppm.
 pub const RATE_ERROR_GOOD: Ppm = Ppm(20_000);
-/// See above.
+/// Largest error of a measured rate that is of use, in ppm.
 pub const RATE_ERROR_MAX: Ppm = Ppm(250_000);
 /// A driver that had no room so often in a measurement is what sets the pace.
 pub const RATE_FULL_TIMES: u32 = 8;
-/// Between two attempts of a link that measures itself.
+/// Interval between two attempts of a link that measures itself.
 pub const RATE_AGAIN: Nanos = Nanos::from_millis(500);
-/// Between two measurements of an unused link that was found to be slower than configured.
+/// Interval between two measurements of an unused link that was found to be slower than configured.
 pub const RATE_PROOF_AGAIN: Nanos = Nanos::from_secs(60);
 /// What a link drains is looked at no more often than this ...
 pub const RATE_LOOK_MIN: Nanos = Nanos::from_millis(200);
@@ -125,9 +127,10 @@ pub const RATE_WAITING_MAX: usize = 1_024;
 pub const FRAMES_DEFAULT: u32 = 8_192;
 /// Fewest frames of a link's driver.
 pub const FRAMES_MIN: u32 = 256;
-/// Of a link's frames, the part that channels may reserve: one in so many.
+/// Divisor of a link's frames that gives the part which channels may reserve.
 pub const FRAMES_GUARANTEED_DIVISOR: u32 = 2;
-/// The part that best effort may hold. The rest is for packets that nobody has looked at yet.
+/// Divisor of a link's frames that gives the part which best effort may hold. The rest is for packets that
+/// nobody has looked at yet.
 pub const FRAMES_BEST_EFFORT_DIVISOR: u32 = 4;
 /// Signalling packets of one link that may wait for the processor.
 pub const SIGNALS_WAITING_MAX: usize = 64;
@@ -140,8 +143,9 @@ pub const BEST_EFFORT_OUTGOING_MAX: u32 = 64;
 /// Messages that one call takes out of an application's ring at most: a ring may hold 65,536, and this many take some
 /// microseconds, as long as a unit of work (ADR 0047).
 pub const RING_MESSAGES_MAX: u32 = 32;
-/// The same of a ring that is known to hold more than was taken at once, for each doorbell, message that is begun and
-/// message that was sent: one in place of the message at hand, and one more, so that what waits there becomes less.
+/// Messages that one doorbell, one message that begins and one message that was sent each take out of a ring
+/// that is known to hold more. One replaces the message at hand; the second makes the queue in the ring
+/// shorter.
 pub const RING_MESSAGES_BEHIND: u32 = 2;
 /// Channels that end by themselves, because their time is over or their last message has left, which one call ends: each takes
 /// some microseconds. And channels that wait for a listener that ends.
@@ -185,15 +189,17 @@ pub const SIGNAL_SEGMENTS_MAX: usize = 256;
 /// Bytes of RTCOP that may wait for a neighbour before it is given up, asks apart. While half of them do, nothing new is
 /// begun and nobody's ask is answered.
 pub const SIGNAL_WAITING_BYTES_MAX: usize = 2 << 20;
-/// Packets' worth of RTCOP that may stand in the stream to a neighbour unsent: what goes first waits behind that. The rest
-/// waits where it has turns.
+/// Packets' worth of RTCOP that may stand unsent in the stream to a neighbour. Urgent messages wait behind
+/// them; the rest waits where it has turns.
 pub const SIGNAL_AHEAD_SEGMENTS: usize = 2;
-/// Channels and requests that may wait for their turn to be asked for over a link. Where no place is left, of these and of
-/// those below, the last comer of the host and user who have the most gives way to who has less.
+/// Channels and requests that may wait for their turn to be asked for over a link. If no place is left, of
+/// these and of [`ANSWERS_WAITING_MAX`], the last item of the host and user who have the most gives way to
+/// one who has less.
 pub const ASKS_WAITING_MAX: usize = 2_048;
-/// How long each of them may wait; then it is refused.
+/// How long each of these channels and requests may wait before it is refused.
 pub const ASK_WAIT_MAX: Nanos = Nanos::from_secs(5);
-/// Answers that may wait for their turn: who has the most of them waiting is not told of more probes and requests.
+/// Answers that may wait for their turn. The user who has the most of them waiting is not told about more
+/// probes and requests.
 pub const ANSWERS_WAITING_MAX: usize = 2_048;
 /// Smallest packet that every link must carry on the signalling port.
 pub const SIGNAL_PACKET_BYTES_MIN: usize = 192;
@@ -213,7 +219,7 @@ pub const DECISIONS_AT_ONCE_MAX: usize = 4;
 pub const REQUESTS_MAX: usize = 1_024;
 /// Listeners of a node.
 pub const LISTENERS_MAX: usize = 4_096 + LISTENERS_FOR_ROOT;
-/// Those of them that a daemon keeps for programs of root and of its own user.
+/// Listeners among [`LISTENERS_MAX`] that a daemon keeps for programs of root and of its own user.
 pub const LISTENERS_FOR_ROOT: usize = 128;
 /// Longest reason that an application may give for a refusal; the rest is cut off.
 pub const REASON_BYTES_MAX: usize = 200;

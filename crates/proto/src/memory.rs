@@ -24,7 +24,7 @@ pub trait Memory {
 /// A message that an application has put into its ring. Dropping it frees the ring slot and tells the
 /// application that the link has sent it.
 pub trait MessageRead {
-    /// Its length in bytes. Never changes, whatever the application does to the ring.
+    /// Length of the message in bytes. It never changes, whatever the application does to the ring.
     fn len(&self) -> u32;
     /// Whether it is empty.
     fn is_empty(&self) -> bool {
@@ -52,7 +52,7 @@ pub trait Outbox {
     fn touch(&mut self) -> bool {
         false
     }
-    /// What is counted now. Constant work.
+    /// Shows the application what is counted now. This is constant work.
     fn show(&mut self, _counters: &ChannelCounters) {}
     /// What is said of its channel beside what is counted has changed: who wants to know must ask.
     fn outdate(&mut self) {}
@@ -67,9 +67,9 @@ pub trait MessageWrite {
 /// What the receiver is told with a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageInfo {
-    /// Its number in the channel; gaps are lost messages.
+    /// Number of the message in its channel. A gap in the numbers is a lost message.
     pub number: u64,
-    /// Its length.
+    /// Length of the message in bytes.
     pub len: u32,
     /// l: the logical arrival at the source, on *this* host's clock; of best effort on the source's.
     pub logical_arrival: Instant,
@@ -80,9 +80,10 @@ pub struct MessageInfo {
     pub deadline: Instant,
     /// When it was delivered, on this host's clock.
     pub delivered: Instant,
-    /// It travelled as best effort from some stage on: it came there too late, too early or too much for its contract.
+    /// The message travelled as best effort from some stage on: it came there too late, too early or too much
+    /// for its contract.
     pub demoted: bool,
-    /// Its source found it beyond the contract: no promise held for it.
+    /// The source found that the message breaks the contract: no promise held for it.
     pub unpromised: bool,
     /// Whether it was delivered by its deadline, as far as the clocks tell.
     pub timeliness: Timeliness,
@@ -102,7 +103,8 @@ pub trait Inbox {
     }
     /// The application has taken a message and says so: one that waited for that is made visible. Only rings that hold
     /// messages back have anything to do.
-    /// In bounded steps: `true` where it has more to do, to be called again soon.
+    /// The work is done in bounded steps: `true` if there is more to do, so that it must be called again
+    /// soon.
     fn resume(&mut self) -> bool {
         false
     }
@@ -110,13 +112,14 @@ pub trait Inbox {
     fn show_one(&mut self) -> bool {
         false
     }
-    /// As [`Outbox::touch`].
+    /// Marks the counters as changed, as [`Outbox::touch`] does: `true` if [`Inbox::show`] is due when the
+    /// turn ends.
     fn touch(&mut self) -> bool {
         false
     }
     /// What is counted now, and what was observed. Constant work.
     fn show(&mut self, _counters: &ChannelCounters) {}
-    /// As [`Outbox::outdate`].
+    /// Marks what the application knows about the channel as out of date, as [`Outbox::outdate`] does.
     fn outdate(&mut self) {}
 }
 

@@ -4,18 +4,18 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{BitRate, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-/// What came through in a window.
+/// Packets that came through in a window of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateSample {
     /// Packets that came in `span`.
     pub packets: u64,
-    /// By the receiver's clock.
+    /// Length of the window by the receiver's clock.
     pub span: Nanos,
     /// How far single packets were from an even flow.
     pub jitter: Nanos,
     /// Packets that were sent in `offered_span`.
     pub offered: u64,
-    /// By the sender's clock.
+    /// Time over which they were sent, by the sender's clock.
     pub offered_span: Nanos,
     /// Bytes of the wire of other packets that were sent between them.
     pub others: u64,
@@ -51,7 +51,7 @@ impl RateSample {
         Ppm(sum.min(Ppm::ONE.0))
     }
 
-    /// Of that: both ends of the window, and a packet more or less.
+    /// Part of [`Self::error`] that comes from both ends of the window, and from one packet more or less.
     pub fn unevenness(&self) -> Ppm {
         let million = u128::from(Ppm::ONE.0);
         let jitter = if active(Mutation::RateErrorLeftOut) { 0 } else { u128::from(self.jitter.0) };

@@ -1,10 +1,11 @@
 //! What a driver can check of a signalling packet before it costs a buffer: a seal over its number and its length.
 //!
 //! Signalling is authenticated by keyed BLAKE3 over all of a packet, which is too much work for a program in a driver.
-//! So the sender also puts SipHash-2-4 of 16 bytes in front, keyed for this one life of this one end of the link
-//! ([`SealKey`]). A driver that knows the key tells packets of the neighbour from those of somebody who forges its
-//! addresses, and by the number it tells a recording from a packet. The seal says nothing about the rest of the packet:
-//! whoever takes a packet in still checks the tag.
+//! Therefore the sender also puts SipHash-2-4 of 16 bytes in front, with a key for this one life of this one
+//! end of the link ([`SealKey`]). A driver that knows the key can distinguish the neighbour's packets from
+//! those of somebody who forges its addresses, and by the number it can distinguish a packet from a
+//! recording. The seal says nothing about the rest of the packet: whoever takes a packet in still checks the
+//! tag.
 
 use siphasher::sip::SipHasher24;
 
@@ -12,9 +13,9 @@ use crate::ids::{Life, NodeId};
 
 /// Bytes of the envelope: version, epoch, session, number, seal; little-endian.
 pub const ENVELOPE_BYTES: usize = 1 + 8 + 4 + 8 + 8;
-/// Where the number stands.
+/// Offset of the packet's number, in bytes.
 pub const NUMBER_OFFSET: usize = 13;
-/// Where the seal stands.
+/// Offset of the seal, in bytes.
 pub const SEAL_OFFSET: usize = 21;
 
 /// Keys the seals of one life of one end of a link: another life, another key.

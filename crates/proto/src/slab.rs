@@ -30,8 +30,9 @@ struct Slot<T>(Option<T>);
 /// Slots of the shortest run. More room is more runs: nothing moves, and what is no longer needed is given back in runs. So
 /// long that allocators give a run pages of its own; with 256 a channel took 60 B more in a network of 100 nodes.
 const RUN_SLOTS_MIN: usize = 1_024;
-/// Of the longest, for great bursts: each run is two calls of the allocator, and 64 runs for one channel made turns of 0.3 ms. No
-/// longer, so that room fits into what allocators have in pieces. Places are numbered as if all were as long.
+/// Slots of the longest run, for great bursts. Each run costs two calls of the allocator, and 64 runs for one
+/// channel made turns of 0.3 ms. It is no longer than this, so that a run fits into the pieces of memory that
+/// allocators have. Places are numbered as if all runs were this long.
 const RUN_SLOTS_MAX: usize = 8 * RUN_SLOTS_MIN;
 /// Slots beyond those that are needed, where they are in a run of their own: a channel that comes and goes allocates nothing.
 const SLOTS_SPARE: usize = RUN_SLOTS_MIN;
@@ -42,7 +43,7 @@ const RUNS_PER_WORD: usize = u64::BITS as usize;
 /// The slots, in runs. Items go to the first run that has a free slot, so that the last ones become empty.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    /// By place; where one was given back stands an empty one.
+    /// Runs by place. An empty run stands where one was given back.
     runs: Vec<Run<T>>,
     /// A bit for each run that has a free slot.
     vacant: Vec<u64>,
@@ -107,7 +108,7 @@ impl Fifo {
 }
 
 impl<T: Linked> Slab<T> {
-    /// What room for an item takes.
+    /// Memory that room for an item takes, in bytes.
     pub(crate) const ITEM_BYTES: usize = size_of::<Slot<T>>() + size_of::<u16>();
 
     pub(crate) const fn new() -> Self {
@@ -147,8 +148,8 @@ impl<T: Linked> Slab<T> {
         self.reserve(self.room);
     }
 
-    /// So many less are needed. Runs that are not needed any more and hold nothing are given back; one that still holds
-    /// something is, when this is called again.
+    /// Gives back room for `items`. Runs that are not needed any more and hold nothing are freed. A run that
+    /// still holds something is freed by a later call.
     pub(crate) fn remove_room(&mut self, items: u32) {
         self.room -= items as usize;
         let needed = self.room.max(self.used);
@@ -197,7 +198,7 @@ impl<T: Linked> Slab<T> {
         self.used
     }
 
-    /// All of them, queue or not.
+    /// All items of the slab, whatever queue they are in.
     pub(crate) fn items(&self) -> impl Iterator<Item = &T> {
         self.runs.iter().flat_map(|run| &run.slots).filter_map(|slot| slot.0.as_ref())
     }
@@ -237,7 +238,7 @@ impl<T: Linked> Slab<T> {
         self.at(Next(fifo.tail))
     }
 
-    /// From the head on.
+    /// The items of a queue, from the head on.
     pub(crate) fn iter(&self, fifo: &Fifo) -> impl Iterator<Item = &T> {
         let behind = |item: &&T| self.at(item.next());
         core::iter::successors(self.front(fifo), behind)
@@ -371,7 +372,7 @@ mod tests {
         slab.add_room(20_000);
         assert_eq!((slab.present, slab.runs.len()), (20 * RUN_SLOTS_MIN, 3), "two long ones and the rest");
         for number in 0..20_000 {
-            // One in the second run and one in the last stay for a while.
+            // One item in the second run and one in the last stay for a while.
             let fifo = if [9_000, 19_999].contains(&number) { &mut stays } else { &mut goes };
             slab.push(fifo, Item(number, Next::NONE));
         }

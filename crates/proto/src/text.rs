@@ -37,7 +37,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     replaced(text, is_order)
 }
 
-/// The same for text of several lines: line feeds and tabs stay.
+/// Does what [`harmless`] does for text of several lines: line feeds and tabs stay.
 pub fn harmless_lines(text: &str) -> Cow<'_, str> {
     replaced(text, |c| is_order(c) && !matches!(c, '\n' | '\t'))
 }

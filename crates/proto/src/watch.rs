@@ -1,8 +1,10 @@
-//! Whether a stage keeps its promise: what was late in the last second, and since when that is no accident (ADR 0026).
+//! Whether a stage keeps its promise: what was late in the last second, and since when that is no accident
+//! (ADR 0026).
 //!
-//! One lateness is counted and told at once, and proves nothing about the next minute: an interrupt, a hypervisor. A stage is
-//! *broken* once it was late in [`WATCH_SLOTS_LATE`] of the last [`WATCH_SLOTS`] slots of [`WATCH_SLOT`]; it has *healed*
-//! when it has not been late for a lease. Constant work and memory.
+//! A single late event is counted and reported at once. It proves nothing about the next minute, because an
+//! interrupt or a hypervisor may have caused it. A stage is *broken* once it was late in [`WATCH_SLOTS_LATE`]
+//! of the last [`WATCH_SLOTS`] slots of [`WATCH_SLOT`]; it has *healed* when it has not been late for a
+//! lease. Work and memory are constant.
 
 use punctual_analysis::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
@@ -13,9 +15,9 @@ use crate::limits::{WATCH_LONG_SLOT, WATCH_LONG_SLOTS, WATCH_SLOT, WATCH_SLOTS, 
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     slots: [Slot; WATCH_SLOTS],
-    /// For people, who look less often.
+    /// Slots of the last minute, for people, who look less often.
     long: [Slot; WATCH_LONG_SLOTS],
-    /// Of all time.
+    /// Lateness since the node started.
     total: Lateness,
     broken: Option<Broken>,
 }
@@ -23,9 +25,9 @@ pub struct Watch {
 /// How often something was late, and how much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// How often.
+    /// How often something was late.
     pub times: u64,
-    /// By how much at most.
+    /// By how much it was late at most.
     pub by_max: Nanos,
 }
 
@@ -42,7 +44,7 @@ impl Lateness {
 /// A span of [`WATCH_SLOT`] or [`WATCH_LONG_SLOT`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Which, counted from the clock's origin.
+    /// Number of the slot, counted from the clock's origin.
     number: u64,
     late: Lateness,
 }
@@ -58,7 +60,7 @@ fn note(slots: &mut [Slot], span: Nanos, by: Nanos, now: Instant) {
     slot.late.add(by);
 }
 
-/// Those that something was late in and that are as young as there are slots.
+/// Slots in which something was late and which are not too old for `slots`.
 fn recent(slots: &[Slot], span: Nanos, now: Instant) -> impl Iterator<Item = &Slot> {
     let newest = now.0 / span.0;
     let is_recent = move |slot: &&Slot| newest.saturating_sub(slot.number) < slots.len() as u64;
@@ -68,12 +70,12 @@ fn recent(slots: &[Slot], span: Nanos, now: Instant) -> impl Iterator<Item = &Sl
 #[derive(Clone, Copy, Debug)]
 struct Broken {
     since: Instant,
-    /// It was late then.
+    /// Time at which it was late last.
     last: Instant,
 }
 
 impl Watch {
-    /// Something was late by `by`. Says whether the stage is broken by that and was not before.
+    /// Notes that something was late by `by`. Returns whether the stage is broken by that and was not before.
     pub fn late(&mut self, by: Nanos, now: Instant) -> bool {
         note(&mut self.slots, WATCH_SLOT, by, now);
         note(&mut self.long, WATCH_LONG_SLOT, by, now);
@@ -108,7 +110,7 @@ impl Watch {
         self.broken.map(|broken| broken.last + lease)
     }
 
-    /// Since when it is broken.
+    /// Time since which the stage is broken; `None` if it is not.
     pub fn broken_since(&self) -> Option<Instant> {
         self.broken.map(|broken| broken.since)
     }
@@ -118,7 +120,7 @@ impl Watch {
         self.broken.is_some() || self.slots_late(now) > 0
     }
 
-    /// What was late in the last second.
+    /// Lateness in the last second.
     pub fn recent(&self, now: Instant) -> Lateness {
         let slots = recent(&self.slots, WATCH_SLOT, now);
         slots.fold(Lateness::default(), |sum, slot| sum.and(slot.late))
@@ -130,7 +132,7 @@ impl Watch {
         slots.fold(Lateness::default(), |sum, slot| sum.and(slot.late))
     }
 
-    /// What was late since the start.
+    /// Lateness since the start.
     pub const fn total(&self) -> Lateness {
         self.total
     }

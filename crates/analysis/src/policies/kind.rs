@@ -20,22 +20,23 @@ use crate::stage::StageModel;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunPolicy {
-    /// By the deadline of the head message.
+    /// EDF: the handler whose head message has the earliest deadline goes first.
     #[default]
     Edf,
-    /// 32 levels; FIFO within one.
+    /// Fixed priorities in 32 levels; FIFO within a level.
     FixedPriority,
-    /// By class (low latency, guaranteed, best effort), then the shorter period; FIFO within one (RTU 3).
+    /// By class (low latency, guaranteed, best effort), then by period, the shorter first; FIFO within a
+    /// period (RTU 3).
     Rmdp,
-    /// The baseline for experiments.
+    /// FIFO, the baseline for experiments.
     Fifo,
 }
 
 impl RunPolicy {
-    /// All of them.
+    /// All orders of serving.
     pub const ALL: [Self; 4] = [Self::Edf, Self::FixedPriority, Self::Rmdp, Self::Fifo];
 
-    /// As configured.
+    /// Name of the order, as the configuration spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Edf => "edf",
@@ -54,24 +55,25 @@ impl RunPolicy {
 /// An admission policy as others see it. A program that embeds an engine may bring its own: see [`Admission::new`].
 #[derive(Debug)]
 pub struct Policy {
-    /// As configured (`edf`, `d-order`, ...).
+    /// Name of the policy, as the configuration spells it (`edf`, `d-order`, ...).
     pub name: &'static str,
     /// The order of serving under which its bounds hold. Links serve by deadline.
     pub run: RunPolicy,
-    /// Its decisions depend on how early messages may come ([`Demand::early`](crate::Demand::early)); otherwise a change of
-    /// that is not told to it.
+    /// True if the policy's decisions depend on how early messages may come
+    /// ([`Demand::early`](crate::Demand::early)). Otherwise it is not told when that changes.
     pub counts_early: bool,
-    /// It goes by response times in the order in which channels are served, so that a message in several pieces with pauses
-    /// between them counts as such.
+    /// True if the policy computes response times in the order in which channels are served. A message in
+    /// several pieces with pauses between them then counts as such.
     pub has_fixed_order: bool,
-    /// Its bounds hold while what is left of the link changes beside them, as where kernel traffic has a share that follows
-    /// admission: it goes by sums of densities alone.
+    /// True if the policy's bounds hold while the part of the link that is left changes, as it does where
+    /// kernel traffic has a share that follows admission. Such a policy computes with sums of densities
+    /// alone.
     pub bears_changing_share: bool,
-    /// An empty stage.
+    /// Builds the policy for an empty stage.
     pub build: fn(StageModel) -> Box<dyn AdmissionPolicy>,
 }
 
-/// Which policy admits to a stage. Two are the same where their names are.
+/// The policy that admits channels to a stage. Two policies are the same if their names are.
 #[derive(Clone, Copy)]
 pub struct Admission(&'static Policy);
 
@@ -86,10 +88,10 @@ impl Admission {
     pub const RMDP: Self = Self(&ranked::RMDP);
     /// `edf` for hard channels, probabilities for soft ones; run time EDF, soft channels behind.
     pub const STATISTICAL: Self = Self(&statistical::POLICY);
-    /// None: everything is admitted. For experiments only; run time FIFO.
+    /// No policy: everything is admitted. For experiments only; run time FIFO.
     pub const FIFO: Self = Self(&fifo::POLICY);
 
-    /// Those that come with Punctual and that a configuration can name.
+    /// Policies that come with Punctual and that a configuration can name.
     pub const ALL: [Self; 6] =
         [Self::EDF, Self::D_ORDER, Self::FIXED_PRIORITY, Self::RMDP, Self::STATISTICAL, Self::FIFO];
 
@@ -137,11 +139,11 @@ impl fmt::Debug for Admission {
     }
 }
 
-/// No such policy.
+/// There is no policy of this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no admission policy \"{name}\": use {}", one_of(Admission::NAMES))]
 pub struct UnknownPolicy {
-    /// What was asked for.
+    /// Name that was asked for.
     pub name: String,
 }
 

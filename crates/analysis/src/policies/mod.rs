@@ -1,7 +1,9 @@
 //! The policies that come with Punctual, each an [`AdmissionPolicy`] of one stage.
 //!
-//! To add one: a module with a [`Policy`], and a line in [`Admission::ALL`]. Each belongs to one run-time order: `edf` and `d-order` to EDF, `statistical` to EDF with soft channels
-//! behind all others, `fixed-priority` to the levels of [`level`], `rmdp` to classes and periods, `fifo` to FIFO. Sums are exact integers; all work per decision is bounded.
+//! To add a policy, write a module with a [`Policy`], and add a line to [`Admission::ALL`]. Each policy
+//! belongs to one run-time order: `edf` and `d-order` to EDF, `statistical` to EDF with soft channels behind
+//! all others, `fixed-priority` to the levels of [`level`], `rmdp` to classes and periods, `fifo` to FIFO.
+//! Sums are exact integers; all work per decision is bounded.
 
 pub mod edf;
 mod fifo;

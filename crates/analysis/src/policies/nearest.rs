@@ -1,4 +1,4 @@
-//! What a refusal offers instead.
+//! The offer that a refusal makes instead.
 
 use crate::contract::SPAN_MAX;
 use crate::policy::Demand;

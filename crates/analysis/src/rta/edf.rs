@@ -59,7 +59,7 @@ impl Window<'_> {
         let steps = |task: &Task| {
             let (task, busy) = (*task, self.busy);
             let competes_from = move |job: u64| (task.step(job) + task.deadline) - own;
-            // Before this one all compete from the start.
+            // All jobs before this one compete from the start.
             let first = ((own + task.jitter) - task.deadline).0 / task.period.0;
             (first..).map(competes_from).take_while(move |&offset| offset < busy)
         };

@@ -25,7 +25,7 @@ const LOOKS_MAX: u64 = 100_000_000;
 pub enum Preemption {
     /// Everywhere.
     Full,
-    /// Between units of this cost; the rest comes last.
+    /// Preemption is possible between units of this cost; the rest of the job comes last.
     BetweenUnits(Nanos),
     /// Nowhere.
     None,
@@ -63,7 +63,7 @@ impl Task {
         Self { cost, period, deadline, jitter: Nanos::ZERO, segment_max, segment_last }
     }
 
-    /// The same with release jitter.
+    /// This task with release jitter.
     #[must_use]
     pub fn with_jitter(self, jitter: Nanos) -> Self {
         Self { jitter, ..self }
@@ -108,7 +108,7 @@ impl Convention {
 #[error("the busy period takes too long to look at: use coarser periods, or less utilisation or jitter")]
 pub struct TooLong;
 
-/// What an answer may still cost.
+/// Effort that an answer may still take.
 #[derive(Debug)]
 struct Effort {
     looks_left: u64,

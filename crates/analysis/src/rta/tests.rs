@@ -43,7 +43,8 @@ fn the_can_message_set() {
     assert_eq!(times(&tasks, Nanos::ZERO), expected);
 }
 
-/// The same paper: the third task misses in the second instance of its busy period.
+/// An example of the same paper as above: the third task misses its deadline in the second instance of its
+/// busy period.
 #[test]
 fn the_whole_busy_period_counts() {
     let task = |cost_us, period_us| {

@@ -6,13 +6,13 @@
 
 use alloc::vec::Vec;
 
-/// What prints such lines.
+/// Command that prints such lines.
 pub const COMMAND: &str =
     "ffprobe -v error -select_streams v:0 -show_entries packet=pts_time,size -of csv FILE";
 
 /// Names of an entry with the time of presentation in seconds.
 const TIMES: [&str; 3] = ["pts_time", "pkt_pts_time", "best_effort_timestamp_time"];
-/// And with the size in bytes.
+/// Names of an entry with the size in bytes.
 const SIZES: [&str; 2] = ["size", "pkt_size"];
 /// Where `-show_packets` has the time, and how far before the end the size: behind it are the position and flags.
 const TIME_COLUMN: usize = 3;

@@ -14,7 +14,7 @@ use crate::units::{Instant, Nanos};
 pub struct Frame {
     /// When it is sent, from the start of the stream.
     pub sent: Instant,
-    /// Its size.
+    /// Size of the frame in bytes.
     pub bytes: u32,
 }
 
@@ -36,19 +36,19 @@ pub enum TraceError {
     /// A line does not parse.
     #[error("line {line}: \"{text}\" is no {wanted}")]
     Field {
-        /// Counted from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What stands there.
+        /// Text that stands in the field.
         text: String,
-        /// What should.
+        /// What the field should hold.
         wanted: &'static str,
     },
     /// A frame that is no message.
     #[error("frame {frame} has {bytes} B: a message has 1 B to {} B", MESSAGE_BYTES_MAX)]
     Size {
-        /// Counted from 0.
+        /// Number of the frame, from 0.
         frame: usize,
-        /// Its size.
+        /// Size of the frame in bytes.
         bytes: usize,
     },
     /// Too little to derive a rate from.
@@ -100,7 +100,7 @@ impl Trace {
     /// Frames of these sizes, one after the other `interval` apart.
     ///
     /// # Errors
-    /// As [`Trace::new`]; a size that no message has.
+    /// The errors of [`Trace::new`], and [`TraceError::Size`] for a size that no message has.
     pub fn regular(sizes: impl IntoIterator<Item = usize>, interval: Nanos) -> Result<Self, TraceError> {
         let frame = |(index, size): (usize, usize)| {
             let bytes = u32::try_from(size).ok().filter(|bytes| (1..=MESSAGE_BYTES_MAX).contains(bytes));
@@ -126,7 +126,7 @@ impl Trace {
         gaps.filter(|&gap| gap > Nanos::ZERO).min().unwrap_or(SPAN_MAX)
     }
 
-    /// From the first frame to one mean gap after the last.
+    /// Time from the first frame to one mean gap after the last.
     pub fn duration(&self) -> Nanos {
         let last = self.frames.last().map_or(Nanos::ZERO, |frame| frame.sent.since(Instant::ZERO));
         last + last / (self.frames.len() as u64 - 1).max(1)
@@ -152,7 +152,7 @@ fn no_row(line: usize, text: &str) -> TraceError {
 /// Lines as they are read.
 #[derive(Default)]
 struct Rows {
-    /// In nanoseconds; a stream may begin before 0.
+    /// Times of the rows in nanoseconds; a stream may begin before 0.
     times: Vec<i128>,
     sizes: Vec<u32>,
     /// Lines without a time.

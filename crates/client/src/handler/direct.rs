@@ -8,7 +8,7 @@ pub(super) use on_processor::hand_over;
 #[cfg(feature = "embedded")]
 mod on_processor;
 
-/// There is no engine in this process.
+/// The processor without an engine in this process.
 #[cfg(not(feature = "embedded"))]
 mod none {
     use std::sync::Arc;

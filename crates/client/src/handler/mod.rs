@@ -38,11 +38,12 @@ impl Reply<'_> {
     /// endsystem is served as soon as the handler returns, without a wake-up.
     ///
     /// # Errors
-    /// As [`Channel::try_send`].
+    /// See [`Channel::try_send`].
     pub fn send(&mut self, channel: &mut Channel, message: &[u8]) -> Result<(), SendError> {
         match self.engine_of {
             Some((shared, begun)) if channel.is_of(shared) => {
-                // Its deadline counts from the handler's begin: earlier than need be, and one clock reading less.
+                // The deadline counts from the handler's begin: it is earlier than necessary, and saves one
+                // clock reading.
                 if channel.send_beside(message, begun)? {
                     ring_outbox(channel.id());
                 }
@@ -53,7 +54,7 @@ impl Reply<'_> {
     }
 }
 
-/// What the places of a handler share.
+/// State that the places of a handler share.
 struct Stage {
     parked: Mutex<Option<Boxed>>,
     direct: AtomicBool,

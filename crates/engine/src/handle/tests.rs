@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 
-/// Of a host on which nobody sends or receives.
+/// Buffers of a host on which nobody sends or receives.
 struct Nothing;
 
 impl MessageRead for Nothing {

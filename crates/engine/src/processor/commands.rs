@@ -36,7 +36,7 @@ impl<O: Outbox, I: Inbox> Mailboxes<O, I> {
     pub const fn commands(&self) -> &CommandQueue<Processor<O, I>> {
         &self.commands
     }
-    /// Of what is done when no message waits for its handler, one in a turn.
+    /// Queue of what is done when no message waits for its handler, one command in a turn.
     pub const fn background(&self) -> &CommandQueue<Processor<O, I>> {
         &self.background
     }
@@ -69,7 +69,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         for _ in 0..COMMANDS_PER_TURN {
             let Some(command) = self.shared.commands().try_pop() else {
-                // Whoever is just adding one rings after it.
+                // A thread that is just adding a command rings after it.
                 self.orders.are_waiting = false;
                 break;
             };

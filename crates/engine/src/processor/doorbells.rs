@@ -28,22 +28,25 @@ use punctual_trial::{Defence, holds};
 
 use super::waiting::CHANNELS;
 
-/// Between two looks at a ring without a payer whose application rings too often. Part of the processor's release latency.
+/// Interval between two looks at a ring without a payer whose application rings too often. It is part of the
+/// processor's release latency.
 pub(super) const SPACING: Nanos = Nanos::from_micros(100);
-/// Between two rings of all users together that no contract allows: some 3 % of a CPU, which is interference.
+/// Interval between two rings of all users together that no contract allows: some 3 % of a CPU, which is
+/// interference.
 const ALL_SPACING: Nanos = Nanos::from_micros(250);
 /// Rings of all users together that are heard at once and that no contract allows; one of each user where there are more.
 const AT_ONCE: u32 = 32;
 
-/// Those that are muted for want of a share are heard again together: to wake up for each would take five times as much.
+/// Doorbells that are muted for want of a share are heard again together, at multiples of this span: to wake
+/// up for each of them would take five times as much.
 const TOGETHER: Nanos = Nanos::from_millis(4);
 
 /// How often a doorbell is heard at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Allowance {
-    /// Of its own.
+    /// The doorbell's own allowance; `None`: it has none.
     own: Option<Pace>,
-    /// Whose share has what is beyond that.
+    /// User whose share pays for rings beyond that.
     payer: Option<UserId>,
 }
 
@@ -74,13 +77,13 @@ impl Allowance {
 struct Rest(Instant);
 
 impl Rest {
-    /// From when on one more is allowed.
+    /// Time from which on one more ring is allowed.
     fn next(self, pace: Pace) -> Instant {
         let early = pace.interval * u64::from(pace.burst.saturating_sub(1));
         Instant(self.0.0.saturating_sub(early.0))
     }
 
-    /// One was, at this time.
+    /// Notes that a ring was heard at this time.
     fn take(&mut self, pace: Pace, at: Instant) {
         self.0 = self.0.max(at) + pace.interval;
     }
@@ -102,7 +105,7 @@ struct Watched {
     doorbell: Arc<OwnedFd>,
     allowance: Allowance,
     rest: Rest,
-    /// It is muted, and what it is heard by then was taken already.
+    /// True if the doorbell is muted, and the ring with which it will be heard again was paid for.
     has_paid: bool,
 }
 
@@ -194,14 +197,14 @@ impl Doorbells {
     }
 }
 
-/// With others of the same few milliseconds.
+/// Time at which a doorbell is heard again together with others of the same few milliseconds.
 fn together(due: Instant) -> Instant {
     Instant(due.0.div_ceil(TOGETHER.0) * TOGETHER.0)
 }
 
 impl Watched {
-    /// Takes a ring out of what it may be paid with first: its own allowance, or that of its `payer`, who has `share`. When it
-    /// is heard: now, or later.
+    /// Takes a ring out of what can pay for it first: the doorbell's own allowance, or that of its `payer`,
+    /// who has `share`. Returns when the ring is heard: now, or later.
     fn take(&mut self, payer: Option<&mut Rest>, share: Pace, at: Instant) -> Instant {
         let own = self.allowance.own.map(|pace| (self.rest.next(pace), pace));
         let (due, rest, pace) = match (own, payer) {

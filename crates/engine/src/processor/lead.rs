@@ -1,4 +1,5 @@
-//! Who drives the processor: its own thread, the *keeper*, or an application's that leads for a while.
+//! The thread that drives the processor: its own, the *keeper*, or an application's thread that leads for a
+//! while.
 //!
 //! A message that goes through two threads of a host costs a switch and a wake-up each way more than one that a kernel's
 //! socket takes, whose protocol runs on its caller's thread (`rio-roundtrip` shows how much that is). So an embedding
@@ -40,7 +41,7 @@ pub enum LeadError {
     /// A processor's thread leads already.
     #[error("this thread does an engine's work already: one thread leads one engine")]
     Twice,
-    /// Somebody else leads.
+    /// Another thread leads.
     #[error("another thread leads this engine: an engine has one leader; end that lead first")]
     Led,
     /// The thread does not get the class or the CPU.
@@ -51,7 +52,7 @@ pub enum LeadError {
     Os(#[from] io::Error),
 }
 
-/// The way to somebody who is to lead.
+/// The way to the thread that is to lead.
 pub(crate) type Successor<O, I> = Answer<Result<Baton<O, I>, LeadError>>;
 
 /// A processor on its way, and the way back.
@@ -112,7 +113,7 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
             processor.pace.sentry.begin(started);
             continue;
         }
-        // Who asks to lead is not kept waiting for the next packet.
+        // A thread that asks to lead is not kept waiting for the next packet.
         match processor.step(started, None, &mut |processor| processor.lead.successor.is_some()) {
             Step::Goes(at) | Step::Done(at) => started = at,
             Step::Stopped => return Some(processor),
@@ -137,7 +138,7 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
 pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
     /// Some until the processor has stopped, or broke.
     baton: Option<Baton<O, I>>,
-    /// When it drove last.
+    /// Time at which the thread drove last.
     left_at: Instant,
     /// Dropped after the processor is back: until then this thread is in its way.
     _raised: Raised,

@@ -29,7 +29,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 self.pace.spin.stay(packet.stream, at);
                 self.node.handle_frame(port.id(), from, Instant(packet.received_ns), packet.frame, at);
             }
-            // One packet's demultiplexing counts in the unit that it makes; what is done for many is shared out.
+            // The demultiplexing of a single packet counts in the unit that it makes; what is done for many
+            // packets is shared out.
             let done = if count == 1 { at } else { now() };
             self.meter.received(count, done.since(begun));
             begun = done;
@@ -105,7 +106,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    /// What it is to be held to.
+    /// Tells links the rate that their kernel traffic must be held to.
     pub(super) fn shape(&mut self) {
         while let Some((link, rate)) = self.node.poll_shaper() {
             if let Some(port) = self.ports.get_mut(usize::from(link.0)) {

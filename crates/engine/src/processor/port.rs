@@ -1,4 +1,4 @@
-//! One link as the processor drives it: what is ready, what is queued, what is outstanding.
+//! A link as the processor drives it: what is ready, what is queued, what is outstanding.
 //!
 //! A link that fails for good is told in the log, counted, and left alone; the node's HELLOs find the neighbour
 //! dead, and the other links work on.
@@ -48,7 +48,7 @@ pub(super) struct DrivenLink {
     failed: bool,
 }
 
-/// What may wait in the driver.
+/// What may still wait in the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
     Nothing,
@@ -75,12 +75,12 @@ impl DrivenLink {
         }
     }
 
-    /// Which link it is.
+    /// Id of the link.
     pub const fn id(&self) -> LinkId {
         self.id
     }
 
-    /// What the descriptors tell.
+    /// Token that the descriptors report.
     pub fn token(&self) -> u64 {
         token_of(usize::from(self.id.0))
     }
@@ -117,7 +117,7 @@ impl DrivenLink {
         }
     }
 
-    /// After a look that brought less than it might: whether it was the pool that had nothing left.
+    /// Judges a look that brought less than it might have: whether it was the pool that had nothing left.
     fn what_is_left(&mut self, counters: &Counters) -> Input {
         let dry = self.driver.statistics().pool_dry;
         if std::mem::replace(&mut self.dry, dry) == dry {
@@ -218,7 +218,7 @@ impl DrivenLink {
         }
     }
 
-    /// As it is where its memory is the driver's, else copied.
+    /// Queues a frame: as it is if its memory is the driver's, or else a copy.
     fn queue_frame(&mut self, port: Port, frame: Frame, wire_bytes: u32) -> Result<(), LinkError> {
         let Err(frame) = self.driver.transmit_frame(port, frame, wire_bytes) else { return Ok(()) };
         let Some(buffer) = self.driver.transmit_buffer() else {

@@ -6,27 +6,28 @@
 
 use punctual_proto::{Instant, Nanos};
 
-/// Between two looks while there is work. A standstill of that length is always seen, a shorter one by chance: what delays
-/// messages again and again is.
+/// Span between two looks while there is work. A standstill of this length is always seen, and a shorter one
+/// by chance; what delays messages is a standstill that happens again and again.
 const SPAN: Nanos = Nanos::from_millis(7);
-/// The same while there is none: some sixty wake-ups a second. A prime number of milliseconds keeps step with nothing.
+/// Span between two looks while there is no work: some sixty wake-ups a second. A prime number of
+/// milliseconds keeps step with nothing.
 const SPAN_QUIET: Nanos = Nanos::from_millis(17);
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sentry {
     due: Option<Instant>,
-    /// Something was done since it was set.
+    /// True if something was done since the time was set.
     busy: bool,
 }
 
 impl Sentry {
-    /// When the processor is to look at the latest.
+    /// Time at which the processor must look at the latest.
     pub const fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Something was done.
+    /// Notes that something was done.
     pub const fn work(&mut self) {
         self.busy = true;
     }
@@ -46,14 +47,14 @@ impl Sentry {
         late
     }
 
-    /// The same where somebody else has said already how late it is.
+    /// Sets the next time for a caller who has already said how late the look is.
     pub fn seen(&mut self, at: Instant) {
         if self.due.is_some_and(|due| due <= at) {
             self.set(at);
         }
     }
 
-    /// Nobody had to look until `at`.
+    /// Notes that nobody had to look until `at`.
     pub fn begin(&mut self, at: Instant) {
         if self.due.is_some() {
             self.set(at);

@@ -13,7 +13,7 @@ use punctual_proto::{Instant, Nanos, Ppm};
 use crate::memory::HostMemory;
 use crate::statistics::Counters;
 
-/// What the kernel has granted.
+/// Share of the CPU that the kernel has granted.
 pub(super) struct Share {
     period: Nanos,
     runtime: Nanos,

@@ -1,4 +1,5 @@
-//! Waiting awake: a sleeping thread is woken in microseconds to tens of them, a ring is looked at in nanoseconds.
+//! Busy polling: a sleeping thread is woken in microseconds to tens of microseconds, a ring is looked at in
+//! nanoseconds.
 //!
 //! After its last piece of work the processor looks at the drivers' rings for the configured time, after packets for what
 //! their link says of their class (what leaves counts as guaranteed or best effort); the descriptors
@@ -15,17 +16,18 @@ use punctual_proto::{Instant, Nanos};
 use super::Processor;
 use super::port::DrivenLink;
 
-/// Between two looks at the descriptors of a processor that does not sleep: some percent of its time.
+/// Interval between two looks at the descriptors of a processor that does not sleep: some percent of its
+/// time.
 const LOOK: Nanos = Nanos::from_micros(10);
 
-/// How long to stay awake.
+/// Times for which the processor stays awake.
 pub(super) struct Spin {
-    /// After anything was done.
+    /// Time to stay awake after anything was done.
     span: Nanos,
-    /// After a packet: the longest that a link asks for.
+    /// Time to stay awake after a packet: the longest that a link asks for.
     after: Spins,
     awake_until: Instant,
-    /// When the descriptors were looked at last.
+    /// Time at which the descriptors were looked at last.
     looked_at: Instant,
 }
 
@@ -70,14 +72,14 @@ const fn stream_of(kind: WorkKind) -> Option<Stream> {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waited {
-    /// What was taken in since then is work.
+    /// Time until which nothing was taken in. What was taken in since then is work.
     pub idle_until: Instant,
     /// The time.
     pub at: Instant,
 }
 
 impl Waited {
-    /// Nothing was taken in.
+    /// A wait in which nothing was taken in.
     const fn until(at: Instant) -> Self {
         Self { idle_until: at, at }
     }

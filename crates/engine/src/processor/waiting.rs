@@ -15,7 +15,7 @@ const RETRY: Nanos = Nanos::from_micros(50);
 const LATE: Nanos = Nanos::from_millis(1);
 /// Token of the command queue's doorbell; links and channels have theirs below (see `wake_up`).
 pub(super) const COMMANDS: u64 = 1 << 63;
-/// That of the queue whose commands wait for messages.
+/// Token of the doorbell of the queue whose commands wait for messages.
 pub(super) const BACKGROUND: u64 = COMMANDS + 1;
 /// Tokens of channels; their numbers stay below 2^62.
 pub(super) const CHANNELS: u64 = 1 << 62;
@@ -65,13 +65,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let found = self.ready(until.map(|until| until.since(at)), at);
         let woken = now();
         self.shared.counters().wakes.add(1);
-        // After a standstill something else is ready too: the timer was late all the same.
+        // Other descriptors are ready too after a standstill: the timer was late all the same.
         if let Some(until) = until.filter(|until| *until <= woken) {
             let late = woken.since(until);
             self.shared.counters().wake_late_ns_max.max(late.0);
             self.shared.counters().late_wakes.add(u64::from(late > LATE));
             self.node.record_wake(late, woken);
-            // Of one standstill that is enough.
+            // One report is enough for one standstill.
             self.pace.sentry.seen(woken);
         }
         Waited { idle_until: found.unwrap_or(woken), at: woken }

@@ -13,7 +13,8 @@ use thiserror::Error;
 use super::machine::Machine;
 use super::summary::Summary;
 
-/// Of the file and of what its costs mean; a profile of another version is measured again. 2: cold starts.
+/// Version of the file and of what its costs mean. A profile of another version is measured again. Version 2
+/// brought cold starts.
 pub const PROFILE_VERSION: u32 = 2;
 /// No cost of one packet or message is longer on a machine that could guarantee anything.
 const COST_NS_MAX: u64 = 10_000_000;
@@ -32,13 +33,14 @@ pub struct Profile {
     pub measured: String,
     /// Measured in about a second at the start of a host.
     pub short: bool,
-    /// Where.
+    /// The machine that was measured.
     pub machine: Machine,
     /// Unit costs that admission adds its margin to.
     pub costs: Costs,
     /// What one turn of the processor costs beside its work: a wake-up, a look at every link.
     pub turn_ns: u64,
-    /// From a timer's expiry to the processor's thread, 99.9 % of the times, with the CPU loaded; 0: not measured.
+    /// Time from a timer's expiry to the processor's thread, for 99.9 % of the times, with the CPU loaded; 0:
+    /// not measured.
     #[serde(default)]
     pub wake_up_ns: u64,
     /// Everything that was measured, by name.
@@ -64,46 +66,46 @@ pub struct Costs {
 /// A profile that cannot be used, in one line with the fix.
 #[derive(Debug, Error)]
 pub enum ProfileError {
-    /// It cannot be read or written.
+    /// The profile cannot be read or written.
     #[error("profile {path}: {error}")]
     Io {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Why it cannot be read or written.
         error: io::Error,
     },
-    /// It is no profile.
+    /// The file is no profile.
     #[error("profile {path}: {what}: measure again with 'punctual profile --output {path}'")]
     Malformed {
-        /// Which.
+        /// Path of the file.
         path: String,
         /// What is wrong in it.
         what: String,
     },
-    /// It is of another version.
+    /// The profile is of another version.
     #[error(
         "profile {path} is of version {version}, this program reads version {PROFILE_VERSION}: measure again with \
          'punctual profile --output {path}'"
     )]
     Version {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Its version.
+        /// Version of the profile.
         version: i64,
     },
-    /// It is of another machine.
+    /// The profile was measured on another machine.
     #[error(
         "profile {path} was measured on another machine ({what} \"{there}\", here \"{here}\"): measure here with \
          'punctual profile --output {path}', or run without guarantees with profile_mismatch = \"accept\" in [processor]"
     )]
     Foreign {
-        /// Which.
+        /// Path of the file.
         path: String,
         /// What differs.
         what: &'static str,
-        /// In the profile.
+        /// Value in the profile.
         there: String,
-        /// Here.
+        /// Value on this machine.
         here: String,
     },
 }
@@ -134,7 +136,7 @@ impl Profile {
             let line = 1 + text.as_bytes()[..before].iter().filter(|byte| **byte == b'\n').count();
             malformed(format!("line {line}: {}", error.message().replace('\n', " ")))
         };
-        // Its version first: another one may have other keys.
+        // Read the version first: another version may have other keys.
         let table: toml::Table = text.parse().map_err(wrong)?;
         let version = table.get("version").and_then(toml::Value::as_integer);
         match version.ok_or_else(|| malformed("it has no version".into()))? {
@@ -219,7 +221,7 @@ impl Profile {
 }
 
 impl Costs {
-    /// As the node wants them, without a margin.
+    /// Costs as the node takes them, without a margin.
     pub fn cpu_costs(&self) -> CpuCosts {
         CpuCosts {
             send_message: Nanos(self.send_message_ns),

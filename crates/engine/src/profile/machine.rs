@@ -1,4 +1,4 @@
-//! Which machine a profile was measured on: costs of one say nothing about another.
+//! The machine that a profile was measured on: costs of one machine say nothing about another.
 
 use std::fs;
 use std::thread::available_parallelism;

@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 /// Units whose mean is one block.
 pub const BLOCK_UNITS: usize = 32;
-/// A unit that took so long met a platform hole: counted, and left out (a hole is a millisecond or more).
+/// A unit that took at least this long met a platform hole: it is counted and left out (a hole is a
+/// millisecond or more).
 pub const HOLE_NS: u64 = 1_000_000;
 
-/// One cost, in ns.
+/// Summary of one cost, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
@@ -28,7 +29,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of samples in the order in which they were taken.
+    /// Summarises samples, given in the order in which they were taken.
     pub fn of(samples: &[u64]) -> Self {
         let kept: Vec<u64> = samples.iter().copied().filter(|ns| *ns < HOLE_NS).collect();
         let mut blocks: Vec<u64> = kept

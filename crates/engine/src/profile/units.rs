@@ -17,12 +17,12 @@ pub const QUANTUM_MAX: u32 = 8;
 pub struct Around {
     /// A turn of the processor without its units.
     pub turn: Nanos,
-    /// From an event to the thread's running.
+    /// Time from an event until the thread runs.
     pub wake_up: Nanos,
 }
 
 impl Around {
-    /// What a profile knows.
+    /// The costs around a unit that a profile knows.
     pub fn of(profile: &Profile) -> Self {
         Self { turn: Nanos(profile.turn_ns), wake_up: Nanos(profile.wake_up_ns) }
     }

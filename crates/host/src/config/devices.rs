@@ -1,7 +1,9 @@
-//! The devices of a host's links while it runs: shaped where that was asked for, and watched for what others send by them.
+//! The devices of a host's links while it runs. A device is shaped if the configuration says so, and it is
+//! watched for what others send over it.
 //!
-//! One ordinary thread (`punctual-devices`) owns the shapers and reads the devices' counters once a second; the links count
-//! their own part ([`Account`]). It lives as long as one of the links, and puts everything back when it ends.
+//! One ordinary thread (`punctual-devices`) owns the shapers and reads the devices' counters once a second;
+//! the links count their own part ([`Account`]). The thread lives as long as any of the links, and puts
+//! everything back when it ends.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -20,14 +22,15 @@ use super::{Beside, ConfigError, HostConfig, LinkDriver};
 
 /// How often the counters are read.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Every so many times it is looked whether the shaper is still there.
+/// Every this many intervals the thread checks that the shaper is still there.
 const CARE_INTERVALS: u64 = 10;
-/// What a device carries that is nobody's traffic: ARP, neighbour discovery, the like; in bits a second.
+/// Allowance for what every device carries, such as ARP and neighbour discovery, in bits a second.
 const HOUSEKEEPING_BPS: u64 = 64_000;
-/// And this part of its rate.
+/// Divisor of a link's rate that gives the allowance of a fast device, if that is more than
+/// [`HOUSEKEEPING_BPS`].
 const HOUSEKEEPING_DIVISOR: u64 = 1_000;
 
-/// The devices of all links, found; the links in their order have what they count in.
+/// The devices of all links that were found, with the accounts of the links in their order.
 pub(super) struct Devices {
     accounts: Vec<Option<(Arc<Account>, u32)>>,
     watch: Option<Arc<Watch>>,
@@ -123,12 +126,12 @@ fn header_bytes(link: &dyn LinkDriver) -> u32 {
     14 + 8 + if is_ipv4 { 20 } else { 40 }
 }
 
-/// What others may send by a device, where that was said.
+/// Traffic that others may send over a device, if the configuration says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Allowed {
-    /// It is Punctual's alone: so much is housekeeping.
+    /// The device is Punctual's alone: this rate is allowed for housekeeping, in bits a second.
     Housekeeping(u64),
-    /// So much was stated.
+    /// The configuration states this rate, in bits a second.
     Stated(u64),
 }
 
@@ -167,7 +170,7 @@ impl Watch {
         let thread = std::thread::Builder::new().name("punctual-devices".into()).spawn(move || {
             let done = calls::confine(ThreadKind::Devices, forbidden);
             let goes_on = done.is_ok();
-            // Whoever starts it waits.
+            // The caller that starts the thread waits for this.
             let _ = confined.send(done);
             if goes_on {
                 watch(&mut kept, &stopped);
@@ -198,10 +201,10 @@ fn watch(kept: &mut [Kept], stopped: &Receiver<()>) {
     }
 }
 
-/// One device.
+/// A device that the thread looks after.
 struct Kept {
     name: String,
-    /// Its number; another one once it was made anew.
+    /// Index of the device. It changes when the device is made anew.
     index: u32,
     accounts: Vec<Arc<Account>>,
     allowed: Option<Allowed>,
@@ -209,9 +212,9 @@ struct Kept {
     care: Option<DeviceCare>,
     /// The last sample, and what the links had handed over before it was taken.
     last: Option<(TrafficSample, u64)>,
-    /// What is wrong with the device or its shaper.
+    /// What is wrong with the device or its shaper, if anything.
     neglected: Option<String>,
-    /// What others send was told in the log.
+    /// True if the log was told about what others send.
     told: bool,
 }
 

@@ -253,7 +253,7 @@ pub(super) struct LinkTable {
     /// All keys of the table.
     #[serde(skip)]
     pub(super) keys: Vec<String>,
-    /// Those that only its driver knows, with their values.
+    /// Keys that only the link's driver knows, with their values.
     #[serde(skip)]
     pub(super) own: toml::Table,
     // The driver's.

@@ -2,7 +2,7 @@
 
 use punctual_proto::ids::Name;
 
-/// Where all keys are explained.
+/// Place where all keys are explained.
 const EXPLAINED: &str = "docs/punctuald.example.toml explains every key";
 
 /// Tables of which a host has one.

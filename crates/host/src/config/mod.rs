@@ -85,20 +85,20 @@ pub enum Beside {
     Nothing,
     /// The device is Punctual's alone.
     Exclusive,
-    /// As much as `interference_burst` and `_share` say.
+    /// The device carries as much as `interference_burst` and `interference_share` say.
     Stated,
-    /// As much as the shaper of kernel traffic lets through.
+    /// The device carries as much as the shaper of kernel traffic lets through.
     Shaped,
     /// Everything goes through this shaper, ours first.
     Behind(ShaperRate),
-    /// Nobody says.
+    /// Nobody says what else the device carries.
     Unknown,
 }
 
 /// The daemon's API socket and what each user may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonConfig {
-    /// Where it listens.
+    /// Path of the socket that the daemon listens on.
     pub socket: PathBuf,
     /// Permissions of the socket.
     pub socket_mode: u32,
@@ -153,17 +153,17 @@ pub enum ConfigError {
         "cannot read the configuration {path}: {error}: name a file that is there and that this user may read"
     )]
     Read {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Why it cannot be read.
         error: io::Error,
     },
     /// A line of it is wrong.
     #[error("{path}:{line}: {what}")]
     Line {
-        /// Which file.
+        /// Path of the file.
         path: String,
-        /// Which line, from 1.
+        /// Number of the line, from 1.
         line: usize,
         /// What is wrong, and what would be right.
         what: String,
@@ -171,27 +171,27 @@ pub enum ConfigError {
     /// A link cannot be opened.
     #[error("link \"{name}\": {error}")]
     Link {
-        /// Which.
+        /// Name of the link.
         name: String,
-        /// Why.
+        /// Why it cannot be opened.
         error: LinkError,
     },
     /// No link of a driver can be opened.
     #[error("links with driver \"{driver}\": {error}")]
     Driver {
-        /// Which.
+        /// The driver.
         driver: Driver,
-        /// Why.
+        /// Why none of its links can be opened.
         error: LinkError,
     },
     /// A driver has opened other links than it was told to.
     #[error("driver \"{driver}\" has opened {opened} links of {wanted}: that is a mistake in the driver")]
     Opened {
-        /// Which.
+        /// The driver.
         driver: Driver,
-        /// As many as it opened.
+        /// Number of links that it opened.
         opened: usize,
-        /// As many as it was told to.
+        /// Number of links that it was told to open.
         wanted: usize,
     },
     /// A memory link has no other end here.
@@ -200,9 +200,9 @@ pub enum ConfigError {
         Driver::default()
     )]
     MemoryLink {
-        /// Which.
+        /// Name of the link.
         name: String,
-        /// Its driver.
+        /// Driver of the link.
         driver: Driver,
     },
     /// Two links leave by one device, and the file does not say so.
@@ -221,7 +221,7 @@ pub enum ConfigError {
     /// A device cannot be had as it is configured.
     #[error("{error}")]
     Device {
-        /// Why.
+        /// Why the device cannot be used.
         error: KernelError,
     },
     /// The boot count or the random source failed.
@@ -252,7 +252,8 @@ pub fn parse(text: &str, path: &Path) -> Result<HostConfig, ConfigError> {
     parse_with(text, path, &[])
 }
 
-/// The same; links may also run on the drivers `more`, which the program brings.
+/// Checks the text of a file, as [`parse`] does, where links may also run on the drivers `more` that the
+/// program brings.
 ///
 /// # Errors
 /// See [`parse`].
@@ -332,7 +333,7 @@ impl HostConfig {
         }
     }
 
-    /// Its threads, all of which are the daemon's own, are held to the system calls in their lists.
+    /// Confines the host's threads to the system calls in their lists. All threads must be the daemon's own.
     pub const fn confine_threads(&mut self) {
         self.forbidden_calls = self.daemon.forbidden_calls;
     }

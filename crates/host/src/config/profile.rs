@@ -14,7 +14,7 @@ pub enum Mismatch {
     /// The host does not start.
     #[default]
     Refuse,
-    /// It is used; the host says that its guarantees do not rest on it.
+    /// The profile is used; the host says that its guarantees do not rest on it.
     Accept,
 }
 
@@ -65,7 +65,8 @@ impl GivenCosts {
         CpuCosts {
             send_message: self.send_message.unwrap_or(costs.send_message),
             send_packet: self.send_packet.unwrap_or(costs.send_packet),
-            // Whoever gives the cost of a packet and says nothing of later ones means all of them.
+            // If the cost of a packet is given and nothing is said about later ones, it is meant for all of
+            // them.
             send_packet_later: self.send_packet_later.or(self.send_packet).unwrap_or(costs.send_packet_later),
             forward_packet: self.forward_packet.unwrap_or(costs.forward_packet),
             receive_packet: self.receive_packet.unwrap_or(costs.receive_packet),

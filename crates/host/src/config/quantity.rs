@@ -19,14 +19,14 @@ pub struct QuantityError {
 
 /// A quantity with its units.
 pub trait Quantity: Sized {
-    /// Its name in errors.
+    /// Name of the quantity in errors.
     const WHAT: &'static str;
-    /// How to write it.
+    /// Example that shows how to write the quantity.
     const EXAMPLE: &'static str;
     /// Units with what one of them is in the smallest; longer ones before their own endings.
     const UNITS: &'static [(&'static str, u64)];
 
-    /// From a count of the smallest unit; `None` where that is out of range.
+    /// Makes the quantity from a count of the smallest unit; `None` if that is out of range.
     fn from_smallest(count: u64) -> Option<Self>;
 
     /// Reads a decimal number, its unit behind it, blanks between them allowed. A rest below the smallest unit is
@@ -93,9 +93,9 @@ impl Quantity for BitRate {
 /// A rate that is written down, or one that is to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateOrAuto {
-    /// So much.
+    /// The rate that is written down.
     Rate(BitRate),
-    /// To be measured once the neighbour is there.
+    /// The rate is measured once the neighbour is there.
     Auto,
 }
 
@@ -127,14 +127,14 @@ impl Quantity for Ppm {
 /// A rate, or a proportion of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateOrShare {
-    /// So much.
+    /// The rate itself.
     Rate(BitRate),
-    /// So much of the other.
+    /// The rate as a proportion of the other rate.
     Share(Ppm),
 }
 
 impl RateOrShare {
-    /// As a rate.
+    /// The rate, where `whole` is the rate that a proportion refers to.
     pub fn of(self, whole: BitRate) -> BitRate {
         match self {
             Self::Rate(rate) => rate,

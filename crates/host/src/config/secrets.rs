@@ -39,7 +39,7 @@ pub(super) fn key_in(path: &Path) -> Result<[u8; 32], String> {
     let wait = if holds(Defence::KeyFiles) { OFlags::NONBLOCK } else { OFlags::empty() };
     let flags = (wait | OFlags::NOCTTY).bits() as i32;
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(named)?;
-    // Of the file that was opened, whatever the name leads to by now.
+    // Check the file that was opened, whatever the name leads to by now.
     let about = file.metadata().map_err(named)?;
     if !about.is_file() && holds(Defence::KeyFiles) {
         let fix = "give the name of a file with the key in it";
@@ -52,7 +52,7 @@ pub(super) fn key_in(path: &Path) -> Result<[u8; 32], String> {
     key(&text).map_err(|what| format!("key_file {}: {what}", path.display()))
 }
 
-/// Of a key file that is read; a key has 64.
+/// Bytes of a key file that are read at most; a key has 64.
 const KEY_FILE_BYTES_MAX: u64 = 4_096;
 
 /// A user and a group.

@@ -68,7 +68,7 @@ fn small(processor: &str, link: &str, rest: &str) -> String {
 
 const MEMORY: &str = "driver = \"memory\"";
 
-/// What a driver has read of a link.
+/// The settings that a driver has read of a link.
 fn settings<T: LinkDriver>(link: &dyn LinkDriver) -> &T {
     link.settings().unwrap_or_else(|| panic!("a link of another driver: {link:?}"))
 }
@@ -208,7 +208,7 @@ fn the_kernels_rate_follows_admission_up_to_what_is_said_where_that_is_sound() {
     let followed = |share| (Ppm(share), Some(1_000_000_000));
     assert_eq!(link(""), followed(950_000));
     assert_eq!(link("kernel_rate_max = \"60%\""), followed(600_000));
-    // Of what the link drains it is more than of the rate.
+    // This part of the configured rate is a larger part of what the link drains.
     assert_eq!(link("kernel_rate_max = \"95%\""), followed(950_000));
     assert_eq!(link("admission = \"d-order\""), followed(950_000));
     let fixed = (Ppm(0), None);
@@ -522,7 +522,8 @@ fn links_of_one_device_fit_it_or_are_refused() {
         let error = two(one, another).expect_err("they do not fit");
         assert!(words.iter().all(|word| error.contains(word)) && error.lines().count() == 1, "{error}");
     };
-    // By address and by name; said on one of them only; too much together.
+    // The devices are the same by address and by name; the rate is stated on one of them only; the sum is too
+    // much.
     refused(
         &udp(1, ""),
         &udp(1, "").replace(".1.9", ".1.8"),
@@ -540,7 +541,7 @@ fn links_of_one_device_fit_it_or_are_refused() {
     refused(&both(whole)[0], &xdp, &["a device of its own"]);
     let error = two(&udp(1, "device_rate = \"1Mbit/s\""), &udp(2, "")).expect_err("less than its link");
     assert!(error.contains("device_rate 1 Mbit/s is less"), "{error}");
-    // They fit: each waits for the other's window, two packets of 1,530 B at 990 Mbit/s.
+    // Both fit: each waits for the other's window, two packets of 1,530 B at 990 Mbit/s.
     let [one, another] = both(whole);
     let config = two(&one, &another).expect("they fit");
     let waits = config.node.links.iter().map(|link| link.interference.sigma).collect::<Vec<_>>();
@@ -637,7 +638,7 @@ fn a_link_that_measures_itself_knows_no_rate_and_contradicts_what_needs_one() {
         let config = link(driver, "rate_max = \"300Mbit/s\"").expect("a link");
         let one = &config.node.links[0];
         assert_eq!((one.rate_auto, one.rate), (true, BitRate(300_000_000)));
-        // Without a name plate or a word a gigabit is tried.
+        // Without a stated speed of the device and without a rate, the measurement tries a gigabit.
         assert_eq!(link(driver, "").expect("a link").node.links[0].rate, BitRate(1_000_000_000));
     }
     for (driver, keys, words) in [

@@ -7,13 +7,13 @@
 
 use punctual_analysis::{Contract, Nanos};
 
-/// A program that takes the first message of a channel so long after it has come loses none.
+/// A program that takes the first message of a channel at most this long after it came loses none.
 pub const ACCEPT_TIME: Nanos = Nanos::from_millis(50);
-/// At most so many messages are held for that.
+/// Most messages that are held for such a program.
 pub const ACCEPT_MESSAGES_MAX: u32 = 1_024;
-/// And at most so many bytes of messages.
+/// Most bytes of messages that are held for such a program.
 pub const ACCEPT_BYTES_MAX: u32 = 1 << 20;
-/// A program that takes no message for so long, whenever that is, loses none, unless it states another time.
+/// A program that takes no message for this long, at any time, loses none, unless it states another time.
 pub const STALL_DEFAULT: Nanos = Nanos::from_millis(20);
 
 /// Messages of a ring of which the protocol asks for `messages`, for a program that may stall for `stall` at any time.
@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(slots(&contract(64, 1_000), 10, millis(200)), 10 + 202);
         // Where accepting takes more, that.
         assert_eq!(slots(&contract(64, 1_000), 10, STALL_DEFAULT), 10 + 51);
-        // Its limits are not those of a stall: 20 ms at 100 kHz, and of large messages.
+        // The limits of acceptance are not those of a stall: 20 ms at 100 kHz, and of large messages.
         assert_eq!(slots(&contract(64, 100_000), 10, STALL_DEFAULT), 10 + 2_016);
         assert_eq!(slots(&contract(2 << 20, 200), 10, STALL_DEFAULT), 10 + 5);
         assert_eq!(slots(&contract(64, 1_000), u32::MAX, Nanos::from_secs(1 << 30)), u32::MAX);

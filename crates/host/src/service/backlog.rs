@@ -1,8 +1,8 @@
 //! What waits for a client that does not read.
 //!
-//! It lies in a file in memory, not on the heap: the daemon's heap is locked and never shrinks in its middle; pages of the
-//! file are not locked, and are given back when they are read. Most clients never have one: what fits into their socket
-//! goes there at once.
+//! The backlog lies in a file in memory, not on the heap. The daemon's heap is locked and never shrinks in
+//! its middle; pages of the file are not locked, and are given back when they are read. Most clients never
+//! have a backlog: what fits into their socket goes there at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,7 +27,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// Of one packet.
+    /// Cost of one packet.
     pub(super) const fn of(packet: &Packet) -> Self {
         Self { bytes: packet.bytes.len() as u64 + ENTRY_BYTES, descriptors: packet.descriptors.len() as u64 }
     }
@@ -52,12 +52,12 @@ struct Entry {
 pub(super) struct Backlog {
     file: Option<OwnedFd>,
     entries: VecDeque<Entry>,
-    /// Where the first one lies, and where the next one will.
+    /// Place of the first packet in the file, and where the next one will be written.
     begin: u64,
     end: u64,
-    /// Pages up to here were given back.
+    /// Place in the file up to which pages were given back.
     freed: u64,
-    /// Of all packets.
+    /// Descriptors of all packets.
     descriptors: u64,
 }
 
@@ -75,7 +75,7 @@ impl Backlog {
     /// Puts a packet behind the others.
     ///
     /// # Errors
-    /// Where descriptors or memory run out; the packet is lost then.
+    /// If descriptors or memory run out; the packet is lost then.
     pub(super) fn push(&mut self, packet: Packet) -> io::Result<()> {
         let Packet { bytes, descriptors } = packet;
         if self.file.is_none() {
@@ -95,7 +95,7 @@ impl Backlog {
     /// Takes the first packet out; `None` where there is none. One that cannot be sent is put back by [`Self::put_back`].
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub(super) fn pop(&mut self) -> io::Result<Option<Packet>> {
         let (Some(file), Some(entry)) = (&self.file, self.entries.pop_front()) else { return Ok(None) };
         let mut bytes = vec![0; entry.bytes];
@@ -128,7 +128,7 @@ impl Backlog {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Where it fails the pages stay until the backlog is empty: no more than the quota was counted for.
             let _ = fallocate(file, flags, self.freed, self.begin - self.freed);
-            // Of a page that is only partly behind us nothing was given back.
+            // A page that is only partly behind us was not given back.
             self.freed = self.begin / PAGE_BYTES * PAGE_BYTES;
         }
     }

@@ -36,13 +36,14 @@ impl<H: Host> Service<H> {
         Ok(answer)
     }
 
-    /// `account` is charged with what the processor and this thread have done since the last charge.
+    /// Charges `account` with what the processor and this thread have done since the last charge.
     pub(super) fn charge(&mut self, account: UserId) {
         let took = self.take_spent();
         self.shares.charge(account, took, clock());
     }
 
-    /// The same where it was done for a connection that has begun, was refused, or has ended: there is less of that.
+    /// Charges `account` for a connection that has begun, was refused, or has ended. The time counts against
+    /// the share of connections as well, which is smaller.
     pub fn charge_connection(&mut self, account: UserId) {
         let (took, now) = (self.take_spent(), clock());
         self.shares.charge(account, took, now);
@@ -56,7 +57,7 @@ impl<H: Host> Service<H> {
         self.spent.take() + served
     }
 
-    /// What was done since the last charge is nobody's.
+    /// Charges nobody with what was done since the last charge.
     pub fn charge_nobody(&mut self) {
         self.spent.take();
         self.take_served();
@@ -70,7 +71,7 @@ impl<H: Host> Service<H> {
     }
 }
 
-/// What this thread has had of a CPU.
+/// CPU time that this thread has had.
 pub(super) fn cpu_time() -> Nanos {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let (seconds, nanos) =

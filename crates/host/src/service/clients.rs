@@ -8,7 +8,8 @@ use punctual_proto::api::UserId;
 
 use super::{Effect, Host, Service};
 
-/// Of a connection: its socket, what stands for the process behind it, and the file of what it does not read.
+/// Descriptors of one connection: its socket, the handle of the process behind it, and the file of what it
+/// does not read.
 const CLIENT_DESCRIPTORS: u64 = 3;
 
 /// A connected program; never reused.
@@ -23,17 +24,18 @@ impl ClientId {
 }
 
 pub(super) struct Client {
-    /// As the kernel has it.
+    /// User id that the kernel reports for the connection.
     pub(super) user: UserId,
-    /// Whose quotas count what it has.
+    /// User whose quotas are charged for the program's resources.
     pub(super) account: UserId,
     pub(super) peer: Peer,
     pub(super) greeted: bool,
 }
 
 impl<H: Host> Service<H> {
-    /// Whose quotas count what `peer` has; `None`: its user has connected more than its share allows, and its connection is to
-    /// be closed without a word, which nobody pays for.
+    /// User whose quotas are charged for what `peer` will have. `None`: the user has connected more often
+    /// than its share allows, so the connection must be closed without an answer, because nobody would pay
+    /// for that.
     pub fn admit(&mut self, peer: &Peer) -> Option<UserId> {
         let account = self.subordinates.account(UserId(peer.user));
         if self.connections.wait(account, punctual_ipc::ring::now()).is_some() {
@@ -43,10 +45,10 @@ impl<H: Host> Service<H> {
         Some(account)
     }
 
-    /// A program has connected that counts in the quotas of `account`, as [`Self::admit`] has it.
+    /// Takes in a program that has connected; `account` is the user that [`Self::admit`] returned.
     ///
     /// # Errors
-    /// Where the user has too many already: the error is to be sent, the connection cut.
+    /// If the user has too many connections already. The caller must send the error and cut the connection.
     pub fn connect(&mut self, peer: Peer, account: UserId) -> Result<ClientId, ApiError> {
         let user = UserId(peer.user);
         let taken = self.take_place(account);
@@ -78,12 +80,12 @@ impl<H: Host> Service<H> {
         self.accounts.give_back(account, Resource::Descriptors, CLIENT_DESCRIPTORS);
     }
 
-    /// Whose quotas count what `client` has; `None` where it is gone.
+    /// User whose quotas are charged for what `client` has; `None` if the client is gone.
     pub fn account_of(&self, client: ClientId) -> Option<UserId> {
         self.clients.get(&client).map(|client| client.account)
     }
 
-    /// As whom `client` asks; nobody where it is gone.
+    /// User on whose behalf `client` makes requests; the id of nobody if the client is gone.
     pub(super) fn user_of(&self, client: ClientId) -> UserId {
         self.clients.get(&client).map_or(UserId(u32::MAX), |client| client.user)
     }

@@ -21,7 +21,7 @@ pub(super) struct CoScheduled<S> {
     client: ClientId,
     thread: u32,
     priority: u8,
-    /// What it was before its first channel.
+    /// How the thread was scheduled before its first channel.
     before: S,
 }
 
@@ -81,7 +81,7 @@ impl<H: Host> Service<H> {
             return Err(ApiError::CoSchedule(why));
         }
         if !is_own(self) {
-            // It has ended meanwhile, and the number may be somebody else's.
+            // The thread has ended meanwhile, and its number may belong to another one.
             self.co_scheduled.remove(&channel);
             self.host.restore(thread, before);
             return refuse("the thread has ended");

@@ -28,7 +28,7 @@ impl AsFd for Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // One that is gone already needs to be told nothing.
+        // A client that is gone already needs to be told nothing.
         let _ = shutdown(&self.0, Shutdown::Both);
         discard_unread(&self.0);
     }

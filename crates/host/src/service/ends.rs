@@ -19,7 +19,7 @@ use super::{ClientId, Host, Service};
 pub(super) enum Stage {
     /// The network has not answered; this call waits for it.
     Opening { call: u64, contract: Contract },
-    /// The same for a dry run.
+    /// A dry run waits for the network's answer, and this call waits for it.
     Probing { call: u64, contract: Contract },
     /// The agent has not answered. `asker` has a place to wait, and nothing of the quotas is taken; `None`: its place in the
     /// quota is, since the agent has asked for it.
@@ -30,26 +30,28 @@ pub(super) enum Stage {
     BestEffort,
 }
 
-/// One end of a channel at this host.
+/// One end of a channel on this host.
 pub(super) struct End {
     /// `None`: the client is gone, the node not yet done.
     pub(super) client: Option<ClientId>,
-    /// Whose quotas count it.
+    /// User whose quotas are charged for the end.
     pub(super) account: UserId,
     pub(super) stage: Stage,
-    /// What its ring and doorbells take.
+    /// Resources that the end's ring and doorbells take.
     pub(super) held: Held,
-    /// Of the processor's heap: what the node has for the messages of a burst.
+    /// Bytes of the processor's heap that the node has for the messages of a burst.
     pub(super) room_bytes: u64,
-    /// The same for all else that it has beside the ring, once that is known.
+    /// Bytes of the processor's heap for everything else that the end has beside its ring, once that is
+    /// known.
     pub(super) more_bytes: u64,
     /// Held until the node is done with the ring: unmapping it is work for this thread, not for the processor.
     pub(super) health: Option<Health>,
-    /// As the processor watches it. Held so that it is not the processor that closes it.
+    /// Doorbell that the processor watches. It is held here so that the processor is not the one that closes
+    /// it.
     pub(super) doorbell: Option<Arc<OwnedFd>>,
     /// The ring was found broken, and the channel is being closed for it.
     pub(super) broken: bool,
-    /// Its name and whither or whence, for the log.
+    /// Name of the channel, and where it goes to or comes from, for the log.
     pub(super) what: String,
 }
 
@@ -127,7 +129,7 @@ impl<H: Host> Service<H> {
         self.after_end(channel);
     }
 
-    /// The bursts of all channels take so much of the processor's memory from now on.
+    /// Has this much of the processor's memory ready for the bursts of all channels.
     pub(super) fn expect_room(&mut self, bytes: u64) {
         if bytes != self.room_bytes {
             self.room_bytes = bytes;

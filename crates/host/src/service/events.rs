@@ -41,16 +41,16 @@ impl<H: Host> Service<H> {
     /// Handles every event that waits.
     ///
     /// # Errors
-    /// Where the engine has stopped and there will be no more.
+    /// If the engine has stopped, so that no more events come.
     pub fn handle_events(&mut self) -> Result<(), HostGone> {
         while self.handle_next_event()? {}
         Ok(())
     }
 
-    /// Handles the next event that waits; `false` where there was none.
+    /// Handles the next event that waits. Returns `false` if there is none.
     ///
     /// # Errors
-    /// As [`Self::handle_events`].
+    /// See [`Self::handle_events`].
     pub fn handle_next_event(&mut self) -> Result<bool, HostGone> {
         let Some(event) = self.host.try_next_event()? else { return Ok(false) };
         self.charge_nobody();
@@ -129,7 +129,7 @@ impl<H: Host> Service<H> {
     fn opened(&mut self, channel: ChannelId, grant: Grant) {
         let waiting = self.ends.get(&channel).map(|end| (end.client, end.account, &end.stage));
         let Some((Some(client), account, &Stage::Opening { call, contract })) = waiting else {
-            // Whoever wanted it is gone.
+            // The client that wanted it is gone.
             return self.close_end(channel);
         };
         match self.give_outbox(channel, account, grant.outbox_messages, contract.message_bytes_max) {
@@ -172,7 +172,7 @@ impl<H: Host> Service<H> {
 
     fn incoming_channel(&mut self, incoming: Incoming) {
         let Incoming { channel, listener, from, user, contract, inbox_messages, token } = incoming;
-        // Who has asked for it has consented to its place in the quota.
+        // A client that has asked for the channel has consented to its place in the quota.
         let is_asked = token.is_some_and(|token| self.asked.contains_key(&token));
         let asker = (!is_asked).then(|| Asker { host: from.clone(), user });
         let refuse = match self.accept_for(listener, asker.as_ref()) {
@@ -197,7 +197,7 @@ impl<H: Host> Service<H> {
         let _ = self.on_node(move |node, now| node.refuse(channel, &refuse, now));
     }
 
-    /// Who asked for a channel gets none.
+    /// Tells the client that asked for a channel that it gets none.
     fn ask_failed(&mut self, token: u64, refusal: ChannelRefusal) {
         if let Some(client) = self.asked.remove(&token) {
             self.push(client, Push::AskFailed { token, refusal });

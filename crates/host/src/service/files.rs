@@ -16,28 +16,29 @@ use punctual_trial::{Defence, holds};
 use super::ringers::Held;
 use super::{Host, Service};
 
-/// Of each file: what holds a page of it, or the file itself until it is attached. It bounds how many are watched, too.
+/// Descriptors that each file takes: the pipe that holds a page of it, or the file itself until it is
+/// attached. This also bounds how many files are watched.
 const FILE_DESCRIPTORS: u64 = 1;
 
 /// What a ring takes of its user's quotas.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
-    /// Of this process alone.
+    /// Resources of this process alone.
     own: Held,
-    /// Of the two files, in the order in which they are handed over.
+    /// Bytes of the two files, in the order in which they are handed over.
     files_bytes: [u64; 2],
-    /// In the answer with the ring, until the program has read that.
+    /// Descriptors in the answer that hands the ring over, until the program has read it.
     pub handed_over: u64,
 }
 
 impl Needs {
-    /// Of an outgoing one: bell, doorbell, and pipes that hold pages of the program's file.
+    /// Needs of an outgoing ring: bell, doorbell, and pipes that hold pages of the program's file.
     pub(super) fn outbox(shape: RingShape) -> Self {
         let descriptors = 2 + shape.pipes();
         Self::new(shape.outbox_bytes(), shape.outbox_files_bytes(), descriptors, 4)
     }
 
-    /// Of an incoming one: the bell, and pipes that hold pages of the daemon's file.
+    /// Needs of an incoming ring: the bell, and pipes that hold pages of the daemon's file.
     pub(super) fn inbox(shape: RingShape) -> Self {
         let descriptors = 1 + shape.pipes();
         Self::new(shape.inbox_bytes(), shape.inbox_files_bytes(), descriptors, 3)
@@ -62,7 +63,8 @@ impl Needs {
 pub(super) struct Files {
     /// `None`: whoever has a ring is this process, or is not watched.
     vigil: Option<Vigil>,
-    /// The kernel has told of more than it keeps, and who is left could not be asked yet.
+    /// True if the kernel has reported more than it keeps, and the files that are left could not be asked for
+    /// yet.
     lost: bool,
     held: HashMap<Watched, (UserId, u64)>,
 }
@@ -104,11 +106,12 @@ impl Files {
         Ok(())
     }
 
-    /// Whose files are gone, and how large they were: into `gone`. `left` asks a vigil for those that are not, which takes a
-    /// descriptor.
+    /// Adds the owners and sizes of files that are gone to `gone`. `left` asks a vigil for the files that are
+    /// still there, which takes a descriptor.
     ///
     /// # Errors
-    /// The system's; what was told before that is in `gone`, and the rest comes with the next call that succeeds.
+    /// The errors of the system. `gone` holds what was found before the error, and the rest comes with the
+    /// next call that succeeds.
     fn take_gone(
         &mut self,
         left: impl FnOnce(&Vigil) -> io::Result<HashSet<Watched>>,

@@ -1,11 +1,13 @@
 //! Descriptors in answers that a program has not read.
 //!
-//! What has gone into a socket is in nobody's table of descriptors, and the kernel counts it for the user whose process
-//! sent it, with one bound for all of them (`RLIMIT_NOFILE` of who sends next). So it counts in the quota of whoever is to
-//! read it, until that is done; also after its connection was cut, for what was sent stays with the reader's end.
+//! What has gone into a socket is in nobody's table of descriptors. The kernel counts it for the user whose
+//! process sent it, with one bound for all of them (`RLIMIT_NOFILE` of the process that sends next).
+//! Therefore a descriptor counts in the quota of the user who is to read it until that is done, and also
+//! after the connection was cut, because what was sent stays with the reader's end.
 //!
-//! How much a reader has left of all that was sent is known in bytes (`SIOCOUTQ`), as the kernel counts them: never less
-//! than were sent. Packets are read in order. So one is read for certain when less is left than it and all behind it have.
+//! The kernel says in bytes how much of all that was sent the reader has not read (`SIOCOUTQ`). It counts
+//! never less than was sent. Packets are read in order. Therefore a packet was certainly read when less is
+//! left than the packet and everything behind it have.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -15,12 +17,13 @@ use punctual_proto::api::UserId;
 
 use super::connection::Connection;
 
-/// What one socket has carried.
+/// Descriptors that one socket has carried.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     /// Bytes of all packets.
     sent: u64,
-    /// Of packets with descriptors that are not read for all that is known: where they begin in that, and how many they have.
+    /// Packets with descriptors that may not be read yet: the place of each in the bytes that were sent, and
+    /// the number of its descriptors.
     aloft: VecDeque<(u64, u64)>,
 }
 
@@ -33,7 +36,7 @@ impl Flight {
         self.sent += packet.bytes.len() as u64;
     }
 
-    /// No descriptor is under way.
+    /// Whether no descriptor is under way.
     pub(super) fn is_over(&self) -> bool {
         self.aloft.is_empty()
     }
@@ -56,12 +59,12 @@ impl Flight {
         if self.is_over() {
             return 0;
         }
-        // One that cannot be asked keeps what it has.
+        // A socket that cannot be asked keeps its count.
         unread_bytes(socket).map_or(0, |unread| self.landed(unread))
     }
 }
 
-/// A connection that was cut while descriptors were on their way to who has the other end.
+/// A connection that was cut while descriptors were on their way to the process at the other end.
 #[derive(Debug)]
 pub(super) struct Departed {
     pub account: UserId,

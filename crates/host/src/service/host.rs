@@ -23,7 +23,7 @@ pub struct HostGone;
 
 /// A running engine whose node uses this crate's rings.
 pub trait Host {
-    /// Its buffers.
+    /// Types of the host's buffers.
     type Memory: Memory<Outbox = OutboxReader, Inbox = InboxWriter> + 'static;
 
     /// How a thread was scheduled.
@@ -56,7 +56,7 @@ pub trait Host {
     /// Another host of the directory.
     ///
     /// # Errors
-    /// Where there is none of that name, or it is this host.
+    /// If there is no host of that name, or if it is this host.
     fn resolve(&self, host: &Name) -> Result<NodeId, RequestError>;
 
     /// The bursts of all channels that are open here, or about to be, take `bytes` of the processor's memory: has them ready,
@@ -66,7 +66,7 @@ pub trait Host {
     /// Runs `request` on the processor's thread.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// If the engine has stopped.
     fn call<R, F>(&self, request: F) -> Result<R, HostGone>
     where
         R: Send + 'static,

@@ -27,7 +27,7 @@ pub(super) enum Left {
     Requested(u64),
 }
 
-/// By account, in the order in which they are served.
+/// What is left, by account, in the order in which accounts are served.
 #[derive(Debug, Default)]
 pub(super) struct Leaving(VecDeque<(UserId, VecDeque<Left>)>);
 
@@ -54,7 +54,7 @@ impl Leaving {
         self.0.iter().any(|(other, _)| *other == account)
     }
 
-    /// Of whose turn it is.
+    /// Takes the next things to end, with the user whose turn it is.
     fn slice(&mut self) -> Option<(UserId, Vec<Left>)> {
         let (account, mut waiting) = self.0.pop_front()?;
         let most = if holds(Defence::SlicedEnds) { SLICE } else { usize::MAX };
@@ -72,7 +72,7 @@ impl<H: Host> Service<H> {
         let is_its =
             |(listener, (owner, _)): (&ListenerId, &(ClientId, _))| (*owner == client).then_some(*listener);
         let listeners: Vec<ListenerId> = self.listeners.iter().filter_map(is_its).collect();
-        // From now on nobody is told of what comes for them.
+        // Nobody is told any more of what comes for these listeners.
         listeners.iter().for_each(|listener| drop(self.listeners.remove(listener)));
         self.leaving.add(account, listeners.into_iter().map(Left::Listener));
         let tokens: Vec<u64> =

@@ -17,7 +17,7 @@ use super::quota::is_privileged;
 
 /// Refused connections that are kept at once; the oldest goes first.
 const LINGERING_MAX: usize = 32;
-/// How long one may take to read why.
+/// Time that a refused connection has to read why.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Refused connections. One that is closed while something of its client's is unread gives it an error in place of the
@@ -38,14 +38,14 @@ impl Lobby {
         if self.0.len() >= LINGERING_MAX {
             self.0.pop_front();
         }
-        // One that is gone sees nothing.
+        // A client that is gone sees nothing.
         let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Write);
         self.0.push_back((socket, Instant::now() + LINGER));
     }
 
     /// Adds them to what is waited for; how long at most.
     pub(super) fn watch<'a>(&'a self, set: &mut Vec<PollFd<'a>>) -> Option<Duration> {
-        // Only for their ends: what they say is nobody's business.
+        // These sockets are watched for their ends only: what the clients say is ignored.
         let none = PollFlags::empty();
         set.extend(self.0.iter().map(|(socket, _)| PollFd::from_borrowed_fd(socket.as_fd(), none)));
         self.0.front().map(|(_, until)| until.saturating_duration_since(Instant::now()))

@@ -1,9 +1,10 @@
-//! Requests of applications and events of the node, joined: who owns which listener, channel and ring.
+//! Joins requests of applications and events of the node: knows who owns which listener, channel and ring.
 //!
-//! One thread owns a [`Service`]; it does no I/O but making rings. What clients are to be sent collects in its
-//! outbox, which the [`server`] empties. Every channel handle belongs to exactly one client (or to none, when
-//! that client is gone and the network has not answered yet); a client that goes takes its listeners and
-//! channels along ([`leaving`]). Quotas count from the request until the node says that the channel is closed.
+//! One thread owns a [`Service`]. It does no I/O except for making rings. What must be sent to clients
+//! collects in its outbox, which the [`server`] empties. Every channel handle belongs to exactly one client
+//! (or to none, if that client is gone and the network has not answered yet). A client that goes takes its
+//! listeners and channels along ([`leaving`]). Quotas are charged from the request until the node says that
+//! the channel is closed.
 
 mod acceptance;
 mod backlog;
@@ -72,23 +73,23 @@ pub struct Service<H: Host> {
     name: Name,
     accounts: Accounts,
     shares: Shares,
-    /// The same for what their connections take.
+    /// Shares of users in the time that their connections take.
     connections: Shares,
     subordinates: Subordinates,
-    /// What the processor has done for whom is served now, and was not charged yet.
+    /// Time that the processor has spent on the user who is served now, and that was not charged yet.
     spent: Cell<Nanos>,
     /// CPU time of the thread that serves when it was looked at last.
     served: Nanos,
     ringers: Ringers,
-    /// Of rings that were handed over.
+    /// Files of rings that were handed over.
     files: Files,
     clients: HashMap<ClientId, Client>,
     next_client: u64,
     listeners: HashMap<ListenerId, (ClientId, Name)>,
     ends: HashMap<ChannelId, End>,
-    /// Those of them that wait for consent.
+    /// Ends among `ends` that wait for consent.
     waiting: Waiting,
-    /// What their bursts take of the processor's memory together.
+    /// Bytes of the processor's memory that the bursts of all ends take together.
     room_bytes: u64,
     /// Threads at the priority of their channels.
     co_scheduled: HashMap<ChannelId, CoScheduled<H::Scheduling>>,
@@ -96,7 +97,7 @@ pub struct Service<H: Host> {
     requested: HashMap<u64, ClientId>,
     /// Requests of clients here to sources elsewhere, by token.
     asked: HashMap<u64, ClientId>,
-    /// Of clients that are gone.
+    /// What clients that are gone had, and what is still to be ended.
     leaving: Leaving,
     /// Calls that wait for a link's measurement.
     measuring: Vec<(LinkId, ClientId, u64)>,
@@ -107,10 +108,10 @@ pub struct Service<H: Host> {
 }
 
 impl<H: Host> Service<H> {
-    /// Around a running engine.
+    /// Creates the service of a running engine.
     ///
     /// # Errors
-    /// Where the engine has stopped already, descriptors run out, or the kernel does not tell of doorbells.
+    /// If the engine has stopped already, descriptors run out, or the kernel does not report doorbells.
     pub fn new(host: H, quotas: Quotas) -> std::io::Result<Self> {
         Doorbell::check()?;
         let about = host.call(|node, now| node.status(now)).map_err(std::io::Error::other)?;

@@ -92,7 +92,7 @@ impl Accounts {
         used.saturating_add(amount) <= limit(&self.quotas, what)
     }
 
-    /// For `status`, by user.
+    /// What each user has taken, for `status`.
     pub(super) fn statuses(&self) -> Vec<UserStatus> {
         let mut users: Vec<UserStatus> = self.users.values().copied().collect();
         users.sort_unstable_by_key(|status| status.user.0);
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(take(&mut accounts, 7), Ok(()), "root takes nobody's place");
     }
 
-    /// By default 64 users may have 64 each, which were all that a node had.
+    /// By default 64 users may have 64 listeners each, which was all that a node had.
     #[test]
     fn listeners_are_kept_for_root_whoever_else_has_all_others() {
         let mut accounts = Accounts::new(Quotas { users: 64, listeners: 64, ..Quotas::default() });

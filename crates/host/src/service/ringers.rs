@@ -36,7 +36,8 @@ pub(super) struct Ringers {
 }
 
 impl Ringers {
-    /// Who rings the bells of a ring of `bytes` that is made for `user`, and closes it in the end.
+    /// How the bells of a ring of `bytes` are rung that is made for `user`. The one that rings them also closes
+    /// the ring in the end.
     fn ring_path(
         &mut self,
         user: UserId,
@@ -55,14 +56,14 @@ impl Ringers {
         Ok(if is_privileged(user) { RingPath::Direct } else { RingPath::Ringer(ringer.bells()) })
     }
 
-    /// A ring of the user takes so much more.
+    /// Notes that a ring of the user takes `bytes` more.
     pub fn grew(&mut self, user: UserId, bytes: u64) {
         if let Some((_, held)) = self.users.get_mut(&user) {
             *held += bytes;
         }
     }
 
-    /// So much of the user's memory is gone. With the last of it its ringer ends.
+    /// Notes that `bytes` of the user's memory are gone. The ringer ends with the last of them.
     pub fn freed(&mut self, user: UserId, bytes: u64) {
         if let Some((_, held)) = self.users.get_mut(&user) {
             *held = held.saturating_sub(bytes);
@@ -100,7 +101,7 @@ impl<H: Host> Service<H> {
     /// by a thread of their own.
     ///
     /// # Errors
-    /// Where what programs hold could not be seen.
+    /// If what programs hold could not be seen.
     pub fn keep_apart(&mut self) -> io::Result<()> {
         self.ringers.apart = true;
         self.files.keep_apart()

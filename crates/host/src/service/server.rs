@@ -43,7 +43,7 @@ struct Session {
     ending: bool,
     /// What was sent last took long, for whoever waits at its other end.
     slow: bool,
-    /// It reads no more: what it asked before is still done, and nothing is said to it.
+    /// True if the client reads no more: what it asked before is still done, and nothing is sent to it.
     deaf: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct Server<H: Host> {
     sessions: BTreeMap<ClientId, Session>,
     /// Refused connections that have not read why.
     lobby: Lobby,
-    /// Those that were cut and have not read what was sent with descriptors.
+    /// Connections that were cut and have not read what was sent with descriptors.
     departed: VecDeque<Departed>,
     /// When to look which descriptors have been read.
     look_at: Option<Instant>,
@@ -83,7 +83,7 @@ pub struct Server<H: Host> {
     silent_at: Option<Instant>,
 }
 
-/// What `poll` said.
+/// Result of `poll`.
 #[derive(Default)]
 struct Ready {
     stop: bool,
@@ -94,12 +94,12 @@ struct Ready {
     read: Vec<ClientId>,
     hung_up: Vec<ClientId>,
     write: Vec<ClientId>,
-    /// Which of those in the lobby are gone.
+    /// For each connection in the lobby, whether it is gone.
     left: Vec<bool>,
 }
 
 impl<H: Host> Server<H> {
-    /// Around a running engine; `listening` is a non-blocking socket that programs connect to.
+    /// Creates the server of a running engine; `listening` is a non-blocking socket that programs connect to.
     ///
     /// # Errors
     /// Where the engine has stopped or descriptors run out.
@@ -263,7 +263,8 @@ impl<H: Host> Server<H> {
         Ok(ready)
     }
 
-    /// Requests of who has some; who is first one turn is the last of them in the next.
+    /// Takes the requests of the clients that have some. The client that is first in one turn is the last in
+    /// the next.
     fn read_all(&mut self, ready: &[ClientId]) {
         let begin = self.first.map_or(0, |first| ready.partition_point(|client| *client < first));
         for client in ready[begin..].iter().chain(&ready[..begin]) {

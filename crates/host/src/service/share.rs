@@ -11,9 +11,10 @@ use punctual_trial::{Defence, holds};
 
 use super::quota::is_privileged;
 
-/// How much time a user may take at once for requests who has not asked for long.
+/// How much time a user who has made no requests for long may take at once for requests.
 pub(super) const REQUESTS_DEPTH: Nanos = Nanos::from_millis(100);
-/// The same for connections: how they begin, how they are refused and how they end.
+/// How much time a user who has not connected for long may take at once for connections: how they begin, how
+/// they are refused and how they end.
 pub(super) const CONNECTIONS_DEPTH: Nanos = Nanos::from_millis(10);
 /// Buckets that are kept until those that are full again are dropped.
 const BUCKETS: usize = 1_024;

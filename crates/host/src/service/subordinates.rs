@@ -1,9 +1,10 @@
-//! Whose subordinate a user is: accounts that may make user namespaces have ranges of further users (`/etc/subuid`), which
-//! must not multiply their quotas.
+//! The user that a further user belongs to: accounts that may make user namespaces have ranges of further
+//! users (`/etc/subuid`), which must not multiply their quotas.
 //!
-//! The file is read when it has changed. What it does not say cannot be seen: ranges of other sources (nsswitch, a
-//! container manager that is root), and names that are not in `/etc/passwd`. Users of a namespace that the daemon's does not
-//! map all come as the overflow user: one account.
+//! The file is read again when it has changed. What it does not say cannot be seen: ranges of other sources
+//! (nsswitch, a container manager that is root), and names that are not in `/etc/passwd`. Users of a
+//! namespace that the daemon's namespace does not map all appear as the overflow user, so they share one
+//! account.
 
 use std::collections::HashMap;
 use std::fs;
@@ -36,12 +37,12 @@ pub(super) struct Subordinates {
     ranges_file: PathBuf,
     names_file: PathBuf,
     stamps: [Stamp; 2],
-    /// By their first user; may overlap.
+    /// Ranges by their first user; they may overlap.
     ranges: Vec<Range>,
 }
 
 impl Subordinates {
-    /// Of this system.
+    /// The subordinates that this system's files state.
     pub(super) fn of_system() -> Self {
         Self::new(Path::new("/etc/subuid"), Path::new("/etc/passwd"))
     }
@@ -51,7 +52,7 @@ impl Subordinates {
         Self { ranges_file, names_file, stamps: [None, None], ranges: Vec::new() }
     }
 
-    /// Whose quotas count what `user` has.
+    /// User whose quotas are charged for what `user` has.
     pub(super) fn account(&mut self, user: UserId) -> UserId {
         if is_privileged(user) || !holds(Defence::Subordinates) {
             return user;

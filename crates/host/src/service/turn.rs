@@ -8,16 +8,18 @@ use punctual_trial::{Defence, holds};
 
 /// Requests taken from all programs of one user in a turn, those that hang up included.
 const REQUESTS_MAX: u32 = 16;
-/// Once they have taken so long, sending included, no more of them are. One that has begun is done: the longest makes the
-/// largest ring. Once sending alone has, what is for that user's programs waits for the next turn.
+/// Once a user's requests have taken this long in a turn, sending included, no more of them are taken. One
+/// that has begun is completed: the longest makes the largest ring. Once sending alone has taken this long,
+/// what waits for the user's programs waits for the next turn.
 pub(super) const TIME_MAX: Nanos = Nanos::from_millis(1);
 
-/// Of one user.
+/// What one user has taken of the turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     requests: u32,
     time: Nanos,
-    /// Of sending to its programs: it takes long where many wait at the other end of a connection.
+    /// Time that sending to the user's programs took. It takes long where many wait at the other end of a
+    /// connection.
     sending: Nanos,
 }
 
@@ -32,7 +34,7 @@ impl Turn {
         !holds(Defence::ServiceTurns) || self.0.get(&user).is_none_or(has_turn)
     }
 
-    /// One was, and took so long, sending not included.
+    /// Counts a request of `user` that took `took`, sending not included.
     pub(super) fn count(&mut self, user: UserId, took: Nanos) {
         let taken = self.0.entry(user).or_default();
         taken.requests += 1;
@@ -44,7 +46,7 @@ impl Turn {
         !holds(Defence::SendingTurns) || self.0.get(&user).is_none_or(|taken| taken.sending < TIME_MAX)
     }
 
-    /// Something was, and took so long.
+    /// Counts that something was sent to programs of `user`, which took `took`.
     pub(super) fn count_sending(&mut self, user: UserId, took: Nanos) {
         self.0.entry(user).or_default().sending += took;
     }

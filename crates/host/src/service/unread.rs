@@ -34,15 +34,15 @@ impl<H: Host> Service<H> {
         taken.inspect_err(|_| self.accounts.give_back(account, Resource::UnreadBytes, more.bytes)).is_ok()
     }
 
-    /// So many descriptors are on their way to a program of `account`: see [`flight`]. There was room for them when what they
-    /// belong to was made.
+    /// Charges `account` for descriptors that are on their way to one of its programs: see [`flight`]. There
+    /// was room for them when what they belong to was made.
     pub(super) fn count_aloft(&mut self, account: UserId, descriptors: u64) {
         if holds(Defence::DescriptorsAloft) {
             self.accounts.add(account, Resource::Descriptors, descriptors);
         }
     }
 
-    /// Or they are not any more.
+    /// Gives back to `account` descriptors that are not on their way any more.
     pub(super) fn give_back_aloft(&mut self, account: UserId, descriptors: u64) {
         if holds(Defence::DescriptorsAloft) {
             self.accounts.give_back(account, Resource::Descriptors, descriptors);

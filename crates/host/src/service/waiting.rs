@@ -1,8 +1,9 @@
 //! Channels from elsewhere that wait for a program's consent.
 //!
-//! They have places of their own beside the quota of channels, which is taken at consent: whoever asks takes nothing of who is
-//! asked. Where no place of a listener's user is free, who has the most gives way to who has less: hosts share evenly, and
-//! the users of a host share what it has. What is said of a user is its host's word.
+//! Channels that wait have places of their own beside the quota of channels, which is charged at consent.
+//! Therefore whoever asks takes nothing from whoever is asked. If no place of a listener's user is free, the
+//! one who has the most gives way to the one who has less: hosts share evenly, and the users of a host share
+//! what that host has. What is said about a user is the word of the user's host.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,21 +17,21 @@ use punctual_proto::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
 const PLACES: usize = 256;
 const _: () = assert!(PLACES * 4 == HALF_OPEN_PER_NEIGHBOUR_MAX);
 
-/// Who asks: a user of a host.
+/// A user of a host, who asks for a channel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Asker {
     pub host: Name,
     pub user: UserId,
 }
 
-/// Where one more may wait.
+/// A place where one more channel may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Beside the others.
     Free,
-    /// In place of this one, the last of who has the most.
+    /// The channel takes the place of this one, the last of the user who has the most.
     Of(ChannelId),
-    /// Nowhere: who asks has the most.
+    /// No place: the user who asks has the most.
     None,
 }
 
@@ -40,7 +41,7 @@ type Askers = BTreeMap<Asker, BTreeSet<ChannelId>>;
 #[derive(Debug)]
 pub(super) struct Waiting {
     places: usize,
-    /// By whose listeners they are for. Those for whom nothing waits are not there.
+    /// Askers by the user whose listeners they ask. Users for whom nothing waits are not listed.
     owners: HashMap<UserId, Askers>,
 }
 
@@ -76,7 +77,7 @@ impl Waiting {
         }
     }
 
-    /// All that wait.
+    /// Number of all channels that wait.
     pub(super) fn len(&self) -> usize {
         self.owners.values().map(|askers| count(askers.values())).sum()
     }
@@ -86,8 +87,8 @@ fn count<'a>(channels: impl Iterator<Item = &'a BTreeSet<ChannelId>>) -> usize {
     channels.map(BTreeSet::len).sum()
 }
 
-/// What the user has who has the most of the host that has the most, or of `asker`'s own host. `None`: `asker` itself has no
-/// less.
+/// Channels of the user that gives way: the one who has the most, of the host that has the most, or of
+/// `asker`'s own host. `None`: `asker` itself has no less.
 fn who_gives_way<'a>(askers: &'a Askers, asker: &Asker) -> Option<&'a BTreeSet<ChannelId>> {
     let mut hosts: BTreeMap<&Name, usize> = BTreeMap::new();
     for (other, channels) in askers {
@@ -125,7 +126,7 @@ mod tests {
         free.count() as u64
     }
 
-    /// As many places as `asker` gets from others.
+    /// Number of places that `asker` gets from others.
     fn claim(waiting: &mut Waiting, asker: &Asker, givers: &[&Asker], first: u64) -> usize {
         let claims = (first..).take_while(|channel| {
             let Place::Of(given) = waiting.place(ANN, asker) else { return false };

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct EngineStatus {
     /// The processor has no real-time class: nothing is guaranteed.
     pub best_effort_host: bool,
-    /// Its class.
+    /// Scheduling class of the processor's thread.
     pub class: ClassStatus,
     /// Times at which the kernel gave it no larger runtime: channels were refused or closed for it.
     pub runtimes_refused: u64,
@@ -42,7 +42,7 @@ pub struct EngineStatus {
     pub system_calls_refused: u64,
     /// Times at which the processor waited for memory.
     pub heap_waits: u64,
-    /// What its costs rest on.
+    /// The profile that the processor's costs come from.
     pub profile: ProfileStatus,
     /// The links, in the order of the configuration.
     pub links: Vec<DriverStatus>,
@@ -61,7 +61,7 @@ pub enum ClassStatus {
     Deadline {
         /// CPU time in each period, in ns.
         runtime_ns: u64,
-        /// In ns.
+        /// Length of a period, in ns.
         period_ns: u64,
     },
     /// An ordinary thread.
@@ -76,9 +76,9 @@ pub struct ProfileStatus {
     pub costs_from: CostSource,
     /// The file, where there is one.
     pub file: Option<PathBuf>,
-    /// When it was measured.
+    /// Time at which it was measured.
     pub measured: Option<String>,
-    /// One line for people.
+    /// Summary of the profile in one line, for people.
     pub summary: String,
     /// Packets that a handler finishes before it yields: as configured, or as many as fit.
     pub quantum_packets: u32,
@@ -99,9 +99,9 @@ pub struct DriverStatus {
     pub name: String,
     /// The driver and its mode, for people.
     pub mode: String,
-    /// It has failed for good.
+    /// True if the link has failed for good.
     pub failed: bool,
-    /// More about it, for people.
+    /// Further facts about the link, for people.
     pub facts: Facts,
     /// What others sent by its device in the last second, in bits a second; `None`: nobody looks, or it is not known yet.
     pub foreign_bps: Option<u64>,
@@ -126,24 +126,24 @@ pub struct DriverStatus {
 /// Packets that a driver dropped before they took a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverDrops {
-    /// Beyond what a token bucket lets through.
+    /// Packets beyond what a token bucket lets through.
     pub policed: u64,
-    /// No packets of ours.
+    /// Packets that are not Punctual's.
     pub malformed: u64,
-    /// Of no channel here.
+    /// Packets of a path that no channel here has.
     pub unknown: u64,
-    /// With another cookie than their channel's.
+    /// Packets with another cookie than their channel's.
     pub wrong_cookie: u64,
-    /// All buffers of their class were taken.
+    /// Packets that came while all buffers of their class were in use.
     pub no_buffer: u64,
-    /// Of a channel whose time is over.
+    /// Packets of a channel whose time is over.
     pub expired: u64,
-    /// Seen before.
+    /// Packets that were seen before.
     pub replayed: u64,
 }
 
 impl DriverDrops {
-    /// For any reason.
+    /// Packets that were dropped for any reason.
     pub const fn total(&self) -> u64 {
         let Self { policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed } = *self;
         policed + malformed + unknown + wrong_cookie + no_buffer + expired + replayed

@@ -14,20 +14,20 @@ pub enum ApiError {
     /// The network said no.
     #[error("refused: {0}")]
     Refused(ChannelRefusal),
-    /// It cannot even be tried.
+    /// The request cannot even be tried.
     #[error("{0}")]
     Request(#[from] RequestError),
     /// The user has used up a share of this host.
     #[error("quota: {used} of {limit} {what} are in use: close some or {} in the configuration", .what.fix())]
     Quota {
-        /// Of what.
+        /// The resource that the quota counts.
         what: Resource,
-        /// In use, or wanted where that alone is too much.
+        /// Amount that is in use, or the amount that was requested if that alone is too much.
         used: u64,
-        /// Allowed.
+        /// Amount that the quota allows.
         limit: u64,
     },
-    /// Not a request of this API.
+    /// The packet is not a request of this API.
     #[error("malformed request: {0}")]
     Malformed(String),
     /// Another version.
@@ -35,9 +35,9 @@ pub enum ApiError {
         "this daemon speaks version {ours} of the API, the client {theirs}: install the same release of both"
     )]
     Version {
-        /// The daemon's.
+        /// Version of the API that the daemon speaks.
         ours: u32,
-        /// The client's.
+        /// Version of the API that the client speaks.
         theirs: u32,
     },
     /// Memory or descriptors are short.
@@ -49,12 +49,12 @@ pub enum ApiError {
     /// A link was not measured.
     #[error("link {link} is not measured: {why}")]
     MeasureRate {
-        /// Its name.
+        /// Name of the link.
         link: String,
-        /// Why not.
+        /// Why it is not measured.
         why: RateRefusal,
     },
-    /// Somebody else may ask for this.
+    /// Only other users may make this request.
     #[error("{0}")]
     Forbidden(String),
     /// The daemon is going down.

@@ -35,7 +35,7 @@ pub const VERSION: u32 = 7;
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors with a packet.
 pub const DESCRIPTORS_MAX: usize = 4;
-/// Where the daemon listens unless told otherwise.
+/// Path of the socket that the daemon listens on unless configured otherwise.
 pub const SOCKET_DEFAULT: &str = "/run/punctual/api.sock";
 /// Longest text in a request (a reason, a program's name), in bytes.
 pub const TEXT_BYTES_MAX: usize = 256;
@@ -46,22 +46,22 @@ pub const TEXT_BYTES_MAX: usize = 256;
 pub struct Call {
     /// Chosen by the client, unique among its open calls.
     pub id: u64,
-    /// What is asked.
+    /// The request.
     pub request: Request,
 }
 
-/// What the daemon says.
+/// A packet from the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FromDaemon {
-    /// To a call.
+    /// The answer to a call.
     Answer {
-        /// Its number; 0 where it could not even be read.
+        /// Number of the call; 0 if it could not be read.
         id: u64,
         /// The answer.
         result: Result<Answer, ApiError>,
     },
-    /// Unasked.
+    /// News that the client did not ask for.
     Push(Push),
 }
 
@@ -69,83 +69,83 @@ pub enum FromDaemon {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// To `Hello`.
+    /// The answer to `Hello`.
     Hello {
         /// This node.
         node: NodeId,
-        /// Its name.
+        /// Name of this node.
         name: Name,
     },
-    /// To requests that have nothing to say but yes.
+    /// The answer to requests that are done and return nothing.
     Done,
-    /// To `Listen`.
+    /// The answer to `Listen`.
     Listening {
         /// The handle.
         listener: ListenerId,
     },
-    /// To `Open`; with the outgoing ring.
+    /// The answer to `Open`. The outgoing ring's descriptors come with it.
     Opened {
         /// The handle.
         channel: ChannelId,
-        /// What is promised.
+        /// The grant: what is promised to the channel.
         grant: Grant,
         /// The ring.
         ring: RingShape,
     },
-    /// To `Probe`.
+    /// The answer to `Probe`.
     Probed {
-        /// What would be granted, or why not.
+        /// The grant that the channel would get, or the refusal.
         answer: Result<Grant, ChannelRefusal>,
     },
-    /// To `Ask`: it is on its way.
+    /// The answer to `Ask`: the request is on its way.
     Asked {
-        /// Comes back with `Incoming` or `AskFailed`.
+        /// Token of the request; `Incoming` or `AskFailed` brings it back.
         token: u64,
     },
-    /// To `CoSchedule`.
+    /// The answer to `CoSchedule`.
     CoScheduled {
         /// The thread's `SCHED_FIFO` priority now.
         priority: u8,
     },
-    /// To `Alternate`; with the doorbell.
+    /// The answer to `Alternate`. The doorbell's descriptor comes with it.
     Alternates,
-    /// To `Consent`, `OpenBestEffort`, `BindBestEffort`; with the ring.
+    /// The answer to `Consent`, `OpenBestEffort` and `BindBestEffort`. The ring's descriptors come with it.
     Ring {
         /// The handle.
         channel: ChannelId,
         /// The ring.
         ring: RingShape,
     },
-    /// To `Resolve`.
+    /// The answer to `Resolve`.
     Resolved {
-        /// Its number.
+        /// Node id of the host.
         node: NodeId,
     },
-    /// To `MeasureRate`: what is known now.
+    /// The answer to `MeasureRate`: what is known now about the link's rate.
     Rate(RateStatus),
-    /// To `Status`.
+    /// The answer to `Status`.
     Status(Box<HostStatus>),
-    /// To `Users`.
+    /// The answer to `Users`.
     Users {
-        /// In order of their ids.
+        /// Users in the order of their ids.
         users: Vec<UserStatus>,
         /// Whether there are more behind the last one.
         more: bool,
     },
-    /// To `Channels`.
+    /// The answer to `Channels`.
     Channels {
-        /// In order of their handles.
+        /// Channels in the order of their handles.
         channels: Vec<ChannelStatus>,
         /// The last handle that was looked at, of a channel that lives or not: the next page begins behind it.
         seen: Option<ChannelId>,
         /// Whether there are more behind that.
         more: bool,
     },
-    /// To `Channel`.
+    /// The answer to `Channel`.
     Channel(Box<ChannelStatus>),
 }
 
-/// What a client is told unasked.
+/// News that a client is told without asking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Push {
@@ -153,65 +153,65 @@ pub enum Push {
     Incoming {
         /// The handle.
         channel: ChannelId,
-        /// To which listener.
+        /// The listener that the channel leads to.
         listener: ListenerId,
-        /// From which host.
+        /// Name of the source host.
         from: Name,
-        /// On whose behalf there.
+        /// User at the source host on whose behalf the channel is opened.
         user: UserId,
-        /// With what traffic.
+        /// Contract of the channel.
         contract: Contract,
-        /// Answers our own request.
+        /// Token of this client's own request that the channel answers, if it does.
         token: Option<u64>,
     },
     /// An incoming channel stands.
     Established {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
     },
     /// A receiver wants a channel from here: `Open` with the token, or `RefuseAsk`.
     Requested {
-        /// Which listener it asked.
+        /// The listener that was asked for.
         listener: ListenerId,
-        /// Where to open the channel to.
+        /// Address that the channel must be opened to.
         to: Address,
-        /// With what traffic.
+        /// Contract of the wanted channel.
         contract: Contract,
-        /// On whose behalf there.
+        /// User at the receiver's host on whose behalf the request is made.
         user: UserId,
-        /// To be given back.
+        /// Token that `Open` or `RefuseAsk` must give back.
         token: u64,
     },
     /// A request to a source came to nothing.
     AskFailed {
-        /// Which.
+        /// Token of the request, as `Asked` returned it.
         token: u64,
-        /// Why.
+        /// Why the request failed.
         refusal: ChannelRefusal,
     },
     /// A channel is gone.
     Closed {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
-        /// Why.
+        /// Why the channel ended.
         reason: CloseReason,
-        /// At the source: what the sink has of it; `None` where that was not to be learnt.
+        /// At the source: what the sink has of the channel. `None` if that could not be learnt.
         receipt: Option<Receipt>,
     },
     /// A stage on a channel's way breaks its promise, or keeps it again.
     Stage {
-        /// Which channel.
+        /// Handle of the channel.
         channel: ChannelId,
-        /// Which stage, and the likely cause.
+        /// The stage, and the likely cause.
         stage: BrokenStage,
-        /// It has kept its promise for a lease.
+        /// True if the stage has kept its promise for a lease.
         healed: bool,
     },
     /// Something to know about a channel.
     Notice {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
-        /// What.
+        /// The notice.
         notice: Notice,
     },
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Descriptors that a daemon needs beside what users and links take, on the safe side: it has some 30, and keeps up to 32
 /// connections that were refused until they have read why.
 const DESCRIPTORS_OWN: u64 = 128;
-/// Of a link, on the safe side: one over `xdp` has three for each queue, and a dozen for its device and classifier.
+/// Descriptors that one link takes, on the safe side: a link over `xdp` has three for each queue, and a dozen
+/// for its device and classifier.
 const DESCRIPTORS_PER_LINK: u64 = 64;
 
 /// What quotas count.
@@ -20,7 +21,8 @@ pub enum Resource {
     Clients,
     /// Listeners.
     Listeners,
-    /// Those of all users together; the rest of what a host has is kept for root and the daemon's own user.
+    /// Listeners of all users together. The rest of what a host has is kept for root and the daemon's own
+    /// user.
     AllListeners,
     /// Ends of channels and best-effort flows.
     Channels,
@@ -33,7 +35,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// What the operator can do about it.
+    /// What the operator can change in the configuration when the quota is reached.
     pub(super) const fn fix(self) -> &'static str {
         match self {
             Self::AllListeners => "lower listeners_per_user_max of [daemon]",
@@ -95,14 +97,14 @@ impl Default for Quotas {
 }
 
 impl Quotas {
-    /// Descriptors that a daemon with so many links needs where as many users as there may be, and root and the daemon's own
-    /// beside them, take all that is theirs; zero where there is no bound.
+    /// Descriptors that a daemon with this many links needs if as many users as there may be, and root and
+    /// the daemon's own user as well, take everything that they may. Zero if there is no bound.
     pub const fn descriptors_needed(&self, links: usize) -> u64 {
         if self.descriptors == u64::MAX {
             return 0;
         }
         let users = self.users.saturating_add(2);
-        // One for what wakes the user's ringer.
+        // Add one descriptor for what wakes the user's ringer.
         let of_users = users.saturating_mul(self.descriptors.saturating_add(1));
         of_users.saturating_add(DESCRIPTORS_OWN + links as u64 * DESCRIPTORS_PER_LINK)
     }
@@ -131,7 +133,7 @@ pub struct UserStatus {
     pub listeners: u64,
     /// Ends of channels and best-effort flows.
     pub channels: u64,
-    /// As in [`Quotas`].
+    /// Bytes of message rings, as [`Quotas`] counts them.
     pub buffer_bytes: u64,
     /// Bytes of answers and news that its programs have not read, beside what their sockets hold.
     pub unread_bytes: u64,

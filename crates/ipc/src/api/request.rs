@@ -1,4 +1,4 @@
-//! What a client asks.
+//! Requests of clients.
 
 use punctual_analysis::{Contract, Nanos};
 use punctual_proto::api::UserId;
@@ -29,44 +29,44 @@ pub enum Request {
     },
     /// Gives it back; open channels stay (rtcUnRegisterPort).
     Unlisten {
-        /// Which.
+        /// Handle of the listener.
         listener: ListenerId,
     },
     /// Opens a channel (rtcCreateConnection). Answered when the network has.
     Open {
-        /// To whom.
+        /// Address of the listener.
         to: Address,
-        /// With what traffic.
+        /// Contract of the channel.
         contract: Contract,
-        /// From [`Push::Requested`], where this answers a receiver's request.
+        /// Token from [`Push::Requested`], if this answers a receiver's request.
         token: Option<u64>,
     },
-    /// What would be offered; holds nothing.
+    /// Asks what would be offered; holds nothing.
     Probe {
-        /// To whom.
+        /// Address of the listener.
         to: Address,
-        /// With what traffic.
+        /// Contract of the channel.
         contract: Contract,
     },
     /// Asks a source for a channel to our listener `reply_to`.
     Ask {
         /// The source's listener.
         source: Address,
-        /// Where it is to open the channel to: a listener of this client.
+        /// Name that the source must open the channel to: a listener of this client.
         reply_to: Name,
-        /// With what traffic.
+        /// Contract of the channel.
         contract: Contract,
     },
     /// Says no to a receiver's request.
     RefuseAsk {
-        /// Which.
+        /// Token of the request, from [`Push::Requested`].
         token: u64,
-        /// Why.
+        /// Why the request is refused.
         why: String,
     },
     /// Says yes to [`Push::Incoming`].
     Consent {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
         /// How long the program may take no message without losing one; `None`: what the daemon gives unasked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,36 +74,36 @@ pub enum Request {
     },
     /// Says no to [`Push::Incoming`].
     Refuse {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
-        /// Why.
+        /// Why the channel is refused.
         why: String,
     },
     /// Ends a channel (rtcDestroyConnection).
     Close {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
     },
     /// Gives a thread of this client, which takes the messages of a channel, the priority of that channel.
     CoSchedule {
-        /// Which channel; it ends here.
+        /// Handle of the channel, which must end here.
         channel: ChannelId,
-        /// The thread's id, as the kernel has it.
+        /// Thread id that the kernel uses for the thread.
         thread: u32,
     },
     /// The client has mapped and sealed what it writes of a channel's ring. Before this the daemon does not look at it.
     Attached {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
     },
-    /// From now on a channel that ends here gives a message only when the one before is taken.
+    /// Has a channel that ends here give a message only when the one before is taken, from now on.
     Alternate {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
     },
     /// A flow without promises (rdata_send).
     OpenBestEffort {
-        /// To whom.
+        /// Address of the port.
         to: Address,
         /// Ring of this end.
         ring: RingShape,
@@ -117,7 +117,7 @@ pub enum Request {
     },
     /// Whether the host's directory has another host.
     Resolve {
-        /// Which.
+        /// Name of the host to find.
         host: Name,
     },
     /// Measures what a link drains towards its neighbour; for root and the daemon's own user. Answered when it is done.
@@ -134,12 +134,12 @@ pub enum Request {
     },
     /// Channels of the host after a handle, as many as fit.
     Channels {
-        /// Where the page before has ended.
+        /// Handle at which the page before has ended.
         after: Option<ChannelId>,
     },
     /// State of one channel (rtcGetParameter).
     Channel {
-        /// Which.
+        /// Handle of the channel.
         channel: ChannelId,
     },
 }

@@ -1,4 +1,4 @@
-//! What `status` says of a host.
+//! The status of a host.
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::NodeStatus;
@@ -7,21 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{EngineStatus, Quotas, UserStatus};
 
-/// All of `status`.
+/// Everything that `status` shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostStatus {
     /// The node.
     pub node: NodeStatus,
     /// The API.
     pub api: ApiStatus,
-    /// What every user may take.
+    /// Quotas of every user.
     pub quotas: Quotas,
     /// What they have taken, in order of their ids.
     pub users: Vec<UserStatus>,
-    /// One packet has no room for all of them: those behind the last one are to be asked for ([`Request::Users`]).
+    /// True if one packet has no room for all users: the client must ask for those behind the last one
+    /// ([`Request::Users`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more_users: bool,
-    /// How long the daemon has been up.
+    /// Time for which the daemon has been up.
     pub uptime: Nanos,
     /// The processor's thread, and the drivers of its links.
     pub engine: EngineStatus,
@@ -33,9 +34,10 @@ pub struct HostStatus {
 /// What a host counts, compared with what there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
-    /// How many counts were compared.
+    /// Number of counts that were compared.
     pub compared: u32,
-    /// Those that are wrong: of what is counted there something is held by nobody, or something is held that was not counted.
+    /// Counts that are wrong: either nobody holds something that is counted, or somebody holds something that
+    /// was not counted.
     pub wrong: Vec<WrongCount>,
     /// What waits for an answer, of somebody else or of this host's own stages. Nothing does where nobody wants anything.
     pub waiting: Vec<Waiting>,
@@ -44,22 +46,22 @@ pub struct Books {
 /// A count that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrongCount {
-    /// Of what.
+    /// What the count counts: a short phrase.
     pub what: String,
-    /// On which link, where it is a link's.
+    /// Link that the count belongs to; `None` for a count of the whole host.
     pub link: Option<LinkId>,
-    /// The count.
+    /// Value of the count.
     pub counted: u64,
-    /// The sum over those that hold something of it.
+    /// Sum over everything that holds a part of it.
     pub held: u64,
 }
 
-/// What waits.
+/// One kind of item that waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// What.
+    /// What waits: a short phrase.
     pub what: String,
-    /// How many.
+    /// Number of items that wait.
     pub count: u64,
 }
 
@@ -85,6 +87,7 @@ pub struct ApiStatus {
     pub broken_rings: u64,
     /// Descriptors that the daemon may have open.
     pub descriptors_max: u64,
-    /// Those that it needs where all users take what their quotas give them; zero: there are no quotas.
+    /// Descriptors that the daemon needs if all users take what their quotas give them; 0 if there are no
+    /// quotas.
     pub descriptors_needed: u64,
 }

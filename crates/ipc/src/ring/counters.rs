@@ -21,7 +21,7 @@ use crate::sync::{Arc, pause};
 
 /// Words of [`ChannelCounters`].
 const COUNTERS: usize = 20;
-/// Of the latencies beside their buckets.
+/// Words that summarise the latencies, in addition to their buckets.
 const SUMMARY: usize = 5;
 /// Two buckets a word.
 const BUCKET_WORDS: usize = BUCKETS / 2;
@@ -84,7 +84,7 @@ impl CountersWriter {
         }
     }
 
-    /// As [`Self::show`], of a ring with latencies.
+    /// Does what [`Self::show`] does for a ring with latencies.
     pub fn show_with(&mut self, region: &Region, counters: &ChannelCounters, latencies: &Latencies) {
         let mut words = [0; COUNTERS + SUMMARY];
         words[..COUNTERS].copy_from_slice(&words_of(counters));
@@ -105,9 +105,9 @@ impl CountersWriter {
 /// What a channel has counted, all of one moment.
 #[derive(Clone, Debug)]
 pub struct Counted {
-    /// What it has.
+    /// Counters of the channel.
     pub counters: ChannelCounters,
-    /// At a sink.
+    /// Latencies at a sink; `None` elsewhere.
     pub latencies: Option<Latencies>,
 }
 

@@ -3,7 +3,7 @@
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// No slot.
+/// Marks the end of the list: no slot.
 const END: u32 = u32::MAX;
 
 /// Indices 0 to n-1, each at most once. The head carries a tag that every change increments (no ABA).
@@ -14,7 +14,7 @@ pub(super) struct FreeList {
 }
 
 impl FreeList {
-    /// All of `0..slots` free.
+    /// A list in which all of `0..slots` are free.
     pub(super) fn full(slots: u32) -> Self {
         let next = (0..slots)
             .map(|index| AtomicU32::new(if index + 1 == slots { END } else { index + 1 }))

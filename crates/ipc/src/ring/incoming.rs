@@ -29,9 +29,10 @@ use crate::wake::{self, Alarm, Answered, Bell, BellHandle, RingPath};
 
 pub use reader::InboxReader;
 
-/// Of the daemon's own memory, for each slot: its place in the list of free ones, and which slot was published at a position.
+/// Bytes of the daemon's own memory for each slot: its place in the list of free slots, and the slot that was
+/// published at a position.
 pub(super) const OWN_BYTES_PER_SLOT: u64 = 2 * size_of::<u32>() as u64;
-/// And one that waits for its turn.
+/// Bytes of the daemon's own memory for each message that waits for its turn.
 pub(super) const TURN_BYTES: u64 = size_of::<Turn>() as u64;
 /// Slots that the application has freed which one call takes back.
 const COLLECTED_AT_ONCE: u64 = 64;
@@ -99,7 +100,7 @@ pub type Upcall = Box<dyn FnMut(&[u8], &MessageInfo) -> bool + Send>;
 pub struct InboxWriter {
     shared: Arc<SharedInbox>,
     answered: Answered,
-    /// Which slot was published at a position.
+    /// Number of the slot that was published at each position.
     published: Box<[u32]>,
     produced: u64,
     consumed: u64,
@@ -108,7 +109,7 @@ pub struct InboxWriter {
     /// Complete messages that wait until the one before is taken; `None` unless the ring alternates. Their slots are
     /// the ring's, so that it never holds more than they are.
     turns: Option<VecDeque<Turn>>,
-    /// Of the messages that were promised.
+    /// Latencies of the messages that were promised.
     latencies: Latencies,
     counters: CountersWriter,
 }
@@ -162,7 +163,7 @@ impl InboxWriter {
         self.published[index] = slot.index;
         self.produced += 1;
         Own(&self.shared.region).position().store(self.produced, Ordering::SeqCst);
-        // Before the application's file was accepted it may be asleep for all that is known.
+        // The application may be asleep until its file was accepted: nothing else is known.
         let ticket = self.shared.theirs.get().map(Other::ticket);
         if ticket.is_none_or(|ticket| self.answered.must_wake(ticket)) {
             self.shared.bell.ring();
@@ -294,7 +295,7 @@ impl Drop for InboxWriter {
         for (slot, info) in self.turns.take().into_iter().flatten() {
             self.show(slot, &info);
         }
-        // Whoever wakes up to a closed ring finds that the upcall is over.
+        // A thread that wakes up to a closed ring finds that the upcall is over.
         self.upcall = None;
         Own(&self.shared.region).closed().store(1, Ordering::SeqCst);
         self.shared.bell.ring();
@@ -321,7 +322,7 @@ impl InboxHealth {
         self.0.theirs.accept()
     }
 
-    /// Nobody else holds any of the ring.
+    /// Whether nobody else holds any part of the ring.
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

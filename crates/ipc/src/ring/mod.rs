@@ -51,9 +51,9 @@ pub const SLOTS_MAX: u32 = 1 << 20;
 const HEADER_BYTES: usize = 256;
 /// What a file of nothing but a header takes.
 const PAGE_BYTES: u64 = 4_096;
-/// Of the daemon's own memory, what a ring takes beside what it has for each slot, on the safe side.
+/// Bytes of the daemon's own memory that a ring takes in addition to those for each slot, on the safe side.
 const OWN_BYTES: u64 = 4_096;
-/// Of a file, what the shortest pipe holds in its place.
+/// Bytes of a file that the shortest pipe holds in its place.
 const PIPE_HOLDS_BYTES: u64 = 4 << 20;
 /// What slots and entries are multiples of.
 const LINE_BYTES: usize = 64;
@@ -88,7 +88,7 @@ impl RingShape {
         (self.message_bytes_max as usize).next_multiple_of(LINE_BYTES)
     }
 
-    /// Of the file with the payload, at most; the other one is a page.
+    /// Largest length in bytes of the file with the payload; the other file is a page.
     pub const fn file_bytes(self) -> u64 {
         DAEMON_HEADER_BYTES as u64 + self.slots as u64 * (LINE_BYTES as u64 + self.payload_bytes() as u64)
     }
@@ -104,7 +104,7 @@ impl RingShape {
         self.shared_bytes() + self.slots as u64 * outgoing::OWN_BYTES_PER_SLOT + OWN_BYTES
     }
 
-    /// The same of an incoming one.
+    /// Memory that an incoming ring takes in bytes, the daemon's own included: what quotas count.
     pub const fn inbox_bytes(self) -> u64 {
         self.shared_bytes() + self.slots as u64 * incoming::OWN_BYTES_PER_SLOT + OWN_BYTES
     }
@@ -119,7 +119,8 @@ impl RingShape {
         [PAGE_BYTES, self.file_bytes().next_multiple_of(PAGE_BYTES)]
     }
 
-    /// The same of an incoming one.
+    /// Lengths in bytes of the two files of an incoming ring, in whole pages, in the order in which they are
+    /// handed over.
     pub const fn inbox_files_bytes(self) -> [u64; 2] {
         [self.file_bytes().next_multiple_of(PAGE_BYTES), PAGE_BYTES]
     }
@@ -159,7 +160,7 @@ impl From<io::Error> for RingError {
 /// What an application needs to attach to a ring, in the order in which it is sent.
 #[derive(Debug)]
 pub struct RingHandles {
-    /// Its geometry.
+    /// Geometry of the ring.
     pub shape: RingShape,
     /// The daemon's memory file, the application's, the bell, and the doorbell (outgoing rings only).
     pub descriptors: Vec<OwnedFd>,
@@ -216,7 +217,7 @@ impl Other<'_> {
 /// What the application writes, as the daemon has it.
 #[derive(Debug)]
 struct Theirs {
-    /// Until it is accepted: then its descriptor is needed no more.
+    /// The offer until it is accepted; its descriptor is not needed after that.
     offer: Mutex<Option<Offer>>,
     view: OnceLock<View>,
 }
@@ -226,7 +227,7 @@ impl Theirs {
         Self { offer: Mutex::new(Some(offer)), view: OnceLock::new() }
     }
 
-    /// None before the application has sealed its file.
+    /// What the application writes; `None` until it has sealed its file.
     fn get(&self) -> Option<Other<'_>> {
         self.view.get().map(Other)
     }

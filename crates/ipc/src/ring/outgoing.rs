@@ -26,12 +26,12 @@ use crate::wake::{self, Alarm, Answered, Bell, BellHandle, Doorbell, RingPath};
 
 pub use writer::{OutboxWriter, PushError};
 
-/// Within a slot: the length at 0, the sending time at 8, the payload behind.
+/// Bytes before the payload of a slot: the length at 0, the sending time at 8, the payload behind.
 const SLOT_HEADER_BYTES: usize = LINE_BYTES;
 const SENT_AT: usize = 8;
 /// Positions that are made free by one call at most.
 const FREED_AT_ONCE: u32 = 64;
-/// Of the daemon's own memory, for each slot: the position that was freed there last.
+/// Bytes of the daemon's own memory for each slot: the position that was freed there last.
 pub(super) const OWN_BYTES_PER_SLOT: u64 = size_of::<AtomicU64>() as u64;
 
 fn slot_offset(shape: RingShape, position: u64) -> usize {
@@ -257,7 +257,7 @@ impl OutboxHealth {
         self.0.theirs.accept()
     }
 
-    /// Nobody else holds any of the ring.
+    /// Whether nobody else holds any part of the ring.
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

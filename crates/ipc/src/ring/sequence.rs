@@ -16,7 +16,7 @@ use crate::sync::atomic::{Ordering, fence};
 const VERSION: usize = 8;
 const WORDS: usize = 16;
 
-/// Bytes of a record with so many words beside the turn.
+/// Bytes of a record with this many words besides the turn.
 pub const fn bytes_of(words: usize) -> usize {
     WORDS + (words + 1) * 8
 }
@@ -32,12 +32,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Of a record that is all zero, with so many words beside the turn.
+    /// The writer of a record that is all zero, with this many words besides the turn.
     pub const fn new(at: usize, words: usize) -> Self {
         Self { at, words, turn: 0, version: 0, is_touched: false }
     }
 
-    /// To be called before each effect; `true` for the first one of a turn: the words are due at its end.
+    /// Begins a turn; call it before each effect. Returns `true` for the first one of a turn: the words are
+    /// due at its end.
     pub fn touch(&mut self, region: &Region) -> bool {
         if self.is_touched {
             return false;

@@ -17,7 +17,7 @@ pub(super) const PAGE_BYTES: usize = 4_096;
 /// What is mapped, filled or unmapped at once: whole pages.
 const SLICE_BYTES: usize = 256 << 10;
 
-/// Where the slices of so many bytes begin, and how long they are.
+/// Begins and lengths of the slices of `len` bytes.
 fn slices(len: usize) -> impl DoubleEndedIterator<Item = (usize, usize)> {
     (0..len.div_ceil(SLICE_BYTES)).map(move |slice| {
         let offset = slice * SLICE_BYTES;
@@ -82,7 +82,7 @@ impl Mapping {
             // SAFETY: it changes no byte, and the range is this mapping's.
             match unsafe { rustix::mm::madvise(at, len, Advice::LinuxPopulateRead) } {
                 Ok(()) => {}
-                // Before Linux 5.14; such a kernel knows no collapse either.
+                // The kernel is older than Linux 5.14 and knows no collapse either.
                 Err(Errno::INVAL) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
@@ -90,7 +90,8 @@ impl Mapping {
         Ok(())
     }
 
-    /// As many pages, one of each range from `offset` on, as one pipe takes: at least one.
+    /// Holds as many pages, one of each range from `offset` on, as one pipe takes: at least one. Returns the
+    /// pipe and the number of pages.
     fn hold_some(&self, offset: usize) -> io::Result<(OwnedFd, usize)> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let wanted = (self.len - offset).div_ceil(HUGE_BYTES);

@@ -28,7 +28,7 @@ pub struct Watched(i32);
 pub struct Vigil(OwnedFd);
 
 impl Vigil {
-    /// One that watches nothing.
+    /// A vigil that watches nothing yet.
     ///
     /// # Errors
     /// If descriptors, or such objects (`fs.inotify.max_user_instances`), run out.
@@ -68,7 +68,7 @@ impl Vigil {
             match reader.next() {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => all = false,
                 Ok(event) if event.events().contains(ReadFlags::IGNORED) => is_gone(Watched(event.wd())),
-                // That it is about to go.
+                // The file is about to go.
                 Ok(_) => {}
                 Err(Errno::AGAIN) => return Ok(all),
                 Err(Errno::INTR) => {}
@@ -77,7 +77,7 @@ impl Vigil {
         }
     }
 
-    /// All that are watched now.
+    /// All files that are watched now.
     ///
     /// # Errors
     /// If `/proc` cannot be read.

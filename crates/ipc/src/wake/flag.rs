@@ -18,8 +18,8 @@ impl Default for Answered {
 }
 
 impl Answered {
-    /// To be asked *after* publishing, with the other side's ticket, loaded after that: whether it must be woken. Once for
-    /// each ticket.
+    /// Whether the other side must be woken. Call it *after* publishing, with the other side's ticket loaded
+    /// after that. It is true once for each ticket.
     pub fn must_wake(&self, ticket: u32) -> bool {
         // Nothing new, nearly always: no locked instruction for that.
         self.0.load(Ordering::Relaxed) != ticket && self.0.swap(ticket, Ordering::AcqRel) != ticket

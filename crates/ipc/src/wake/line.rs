@@ -11,14 +11,14 @@ use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 /// An element of the list.
 #[derive(Debug)]
 pub struct BellNode<T> {
-    /// What is to be rung.
+    /// The bell to ring.
     pub bell: T,
     is_listed: AtomicBool,
     next: AtomicPtr<Self>,
 }
 
 impl<T> BellNode<T> {
-    /// One that is in no list.
+    /// A node that is in no list.
     pub fn new(bell: T) -> Self {
         Self { bell, is_listed: AtomicBool::new(false), next: AtomicPtr::new(ptr::null_mut()) }
     }
@@ -28,7 +28,7 @@ impl<T> BellNode<T> {
 #[derive(Debug)]
 pub struct BellList<T> {
     head: AtomicPtr<BellNode<T>>,
-    /// Whoever takes is asleep, or about to be.
+    /// True if the taking thread is asleep, or about to be.
     sleeps: AtomicBool,
 }
 
@@ -39,10 +39,11 @@ impl<T> Default for BellList<T> {
 }
 
 impl<T> BellList<T> {
-    /// Wants `node` rung; whether who takes must be woken for it. Neither waits nor allocates.
+    /// Asks for `node` to be rung. Returns whether the taking thread must be woken for it. Neither waits nor
+    /// allocates.
     pub fn put(&self, node: &Arc<BellNode<T>>) -> bool {
         if node.is_listed.swap(true, Ordering::AcqRel) {
-            // Whoever takes it has not looked yet at what was published before this.
+            // Whoever takes the list has not looked yet at what was published before this.
             return false;
         }
         let element = Arc::into_raw(Arc::clone(node)).cast_mut();
@@ -65,7 +66,7 @@ impl<T> BellList<T> {
             // SAFETY: it came from `into_raw` in `put`, and the swap has made it this thread's alone.
             let node = unsafe { Arc::from_raw(element.cast_const()) };
             element = node.next.load(Ordering::Relaxed);
-            // From here on it may be listed again.
+            // The node may be listed again from here on.
             node.is_listed.swap(false, Ordering::AcqRel);
             ring(&node);
             taken += 1;
@@ -79,7 +80,7 @@ impl<T> BellList<T> {
         self.head.load(Ordering::SeqCst).is_null()
     }
 
-    /// Who takes is awake.
+    /// Notes that the taking thread is awake.
     pub fn woken(&self) {
         self.sleeps.store(false, Ordering::Relaxed);
     }

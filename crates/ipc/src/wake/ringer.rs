@@ -25,9 +25,9 @@ use rustix::time::{ClockId, clock_gettime};
 use super::line::{BellList, BellNode};
 use super::{Alarm, wait_readable};
 
-/// One part in so many of a CPU is a user's in the real-time class.
+/// Divisor of a CPU: this part of it is a user's in the real-time class.
 const SHARE: i64 = 20;
-/// So much of it at once, in nanoseconds.
+/// Longest time in the real-time class that a user may take at once, in nanoseconds.
 const BURST_NS: i64 = 500_000;
 /// Ringing that took no longer, in nanoseconds, counts as that: the thread's CPU time, which takes a system call, is asked
 /// for only where it took longer (and may have waited for somebody).
@@ -42,23 +42,23 @@ const FORGIVEN_NS: u64 = 300_000_000_000;
 /// A ringer that waits for so long, in nanoseconds, goes where there is room, for [`ROAM_NS`].
 const LAG_NS: u64 = 100_000;
 const ROAM_NS: u64 = 10_000_000;
-/// No CPU.
+/// Value for no CPU.
 const NOWHERE: u32 = u32::MAX;
-/// Between two looks at a ring of which the engine still holds a part.
+/// Interval between two looks at a ring of which the engine still holds a part.
 const LOOK: Duration = Duration::from_millis(10);
-/// Its stack is locked memory.
+/// Bytes of the ringer's stack, which is locked memory.
 const STACK_BYTES: usize = 128 * 1024;
 
 /// How the calling thread is scheduled.
 pub trait Rank: Send {
-    /// Done once, before anything else.
+    /// Prepares the calling thread, once and before anything else.
     ///
     /// # Errors
     /// Why the thread cannot be what it is to be: it ends then.
     fn begin(&mut self) -> io::Result<()>;
-    /// As one whose work others wait for.
+    /// Schedules the thread as one whose work others wait for.
     fn raise(&mut self);
-    /// As any other.
+    /// Schedules the thread as an ordinary one.
     fn lower(&mut self);
     /// Whether it is to stay on the CPU of whoever wants bells rung: one that sleeps soon.
     fn follows(&self) -> bool;
@@ -66,11 +66,11 @@ pub trait Rank: Send {
 
 /// What is left of a ring: dropped here once nobody else holds it.
 pub trait Remains: Send {
-    /// Nobody else holds any of it.
+    /// Whether nobody else holds any part of it.
     fn is_alone(&self) -> bool;
-    /// Of memory, which then counts as the user's no longer.
+    /// Bytes of memory that it holds. They stop counting as the user's when it is dropped.
     fn bytes(&self) -> u64;
-    /// That are closed with it, likewise.
+    /// Descriptors that are closed with it. They stop counting as the user's, too.
     fn descriptors(&self) -> u64;
 }
 
@@ -84,7 +84,7 @@ pub struct Bells {
     /// Where and when, by the monotonic clock, the thread was woken last.
     woken_on: AtomicU32,
     woken_at_ns: AtomicU64,
-    /// Of remains that are gone.
+    /// Bytes of memory of remains that are gone.
     freed_bytes: AtomicU64,
     freed_descriptors: AtomicU64,
 }
@@ -133,7 +133,7 @@ impl Ringer {
             move || {
                 let done = rank.begin();
                 let goes_on = done.is_ok();
-                // Whoever starts it waits.
+                // The caller that starts the thread waits for this.
                 let _ = began.send(done);
                 if goes_on {
                     Ringing::new(theirs, left, freed, rank).run();
@@ -144,7 +144,7 @@ impl Ringer {
         Ok(Self { bells, remains })
     }
 
-    /// What new bells are rung with.
+    /// The list by which new bells are rung.
     pub fn bells(&self) -> Arc<Bells> {
         Arc::clone(&self.bells)
     }
@@ -180,7 +180,7 @@ struct Ringing {
     place: Place,
 }
 
-/// On which CPUs the thread runs.
+/// The CPUs on which the thread runs.
 struct Place {
     /// Where it may at all; `None`: where the kernel puts it.
     all: Option<CpuSet>,
@@ -192,13 +192,13 @@ struct Place {
 }
 
 impl Place {
-    /// For the calling thread.
+    /// The place of the calling thread.
     fn new(follows: bool) -> Self {
         let all = if follows { sched_getaffinity(None).ok() } else { None };
         Self { all, on: NOWHERE, not_on: NOWHERE, roams_until_ns: 0 }
     }
 
-    /// To the CPU of whoever wakes it, unless it waits there.
+    /// Moves the thread to the CPU of whoever wakes it, unless it waits there.
     fn follow(&mut self, on: u32, lag_ns: u64, now_ns: u64) {
         let Some(all) = &self.all else { return };
         if lag_ns > LAG_NS {
@@ -233,7 +233,7 @@ impl Place {
 }
 
 impl Ringing {
-    /// On the thread itself.
+    /// Creates the state of a ringer, on its own thread.
     fn new(bells: Arc<Bells>, left: Receiver<Box<dyn Remains>>, freed: Alarm, rank: Box<dyn Rank>) -> Self {
         let place = Place::new(rank.follows());
         Self { bells, left, freed, dying: Vec::new(), pace: Pacing::new(rank), place }
@@ -305,7 +305,7 @@ impl Ringing {
     }
 }
 
-/// In which class the thread runs.
+/// The class in which the thread runs.
 struct Pacing {
     rank: Box<dyn Rank>,
     raised: bool,
@@ -360,7 +360,7 @@ impl Pacing {
     }
 }
 
-/// After which bells that took `spent_ns` have taken [`SHARE`] of a CPU and no more.
+/// Rest after which bells that took `spent_ns` have taken [`SHARE`] of a CPU and no more.
 fn rest_after(spent_ns: u64) -> Duration {
     if spent_ns <= QUICK_NS {
         return Duration::ZERO;
@@ -379,7 +379,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// So much was spent until `now_ns`.
+    /// Notes that `spent_ns` was spent until `now_ns`.
     fn spend(&mut self, spent_ns: u64, now_ns: u64) {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let earned = signed(now_ns.saturating_sub(self.at_ns)) / SHARE;
@@ -387,7 +387,7 @@ impl Budget {
         self.at_ns = now_ns;
     }
 
-    /// It is used up.
+    /// Punishes a user whose budget is used up.
     fn punish(&mut self) {
         if self.at_ns.saturating_sub(self.struck_at_ns) > FORGIVEN_NS {
             self.strikes = 0;

@@ -8,17 +8,17 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// Not known yet.
+/// Value for a rate that is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
 /// What a device is like, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCondition {
-    /// Its name.
+    /// Name of the device.
     pub device: String,
     /// The shaper that we put there.
     pub qdisc: Option<String>,
-    /// What is not as it should be.
+    /// What is not as it should be, if anything.
     pub trouble: Option<String>,
 }
 
@@ -32,7 +32,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Nothing sent, nothing known but this.
+    /// An account of a link that has sent nothing, with what is known about its device.
     pub fn new(condition: DeviceCondition) -> Self {
         let (sent_bytes, foreign_bps) = (AtomicU64::new(0), AtomicU64::new(UNKNOWN));
         Self { sent_bytes, foreign_bps, condition: Mutex::new(condition) }
@@ -43,12 +43,13 @@ impl Account {
         self.sent_bytes.load(Ordering::Relaxed)
     }
 
-    /// Others sent so many bits a second by the device lately; `None`: not known.
+    /// Sets how many bits a second others sent over the device lately; `None`: not known.
     pub fn set_foreign_bps(&self, bps: Option<u64>) {
         self.foreign_bps.store(bps.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
 
-    /// From now on the device is like this. For the thread that watches; waits for nobody but a link's glance.
+    /// Sets the condition of the device. It is for the thread that watches, and waits only while a link looks
+    /// at the condition.
     pub fn set_condition(&self, condition: DeviceCondition) {
         *self.condition.lock().unwrap_or_else(PoisonError::into_inner) = condition;
     }
@@ -59,20 +60,21 @@ pub struct Watched {
     account: Arc<Account>,
     /// Ethernet, IP and UDP headers.
     header_bytes: u64,
-    /// As it was when the lock was free last.
+    /// Condition of the device when the lock was free last.
     condition: RefCell<DeviceCondition>,
     /// The last link to go stops it.
     _watch: Arc<dyn Send + Sync>,
 }
 
 impl Watched {
-    /// For a link whose packets have so many bytes of headers before ours; `watch` lives as long as it.
+    /// The end of a link whose packets have `header_bytes` of headers before ours; `watch` lives as long as
+    /// it.
     pub fn new(account: Arc<Account>, header_bytes: u32, watch: Arc<dyn Send + Sync>) -> Self {
         let condition = RefCell::default();
         Self { account, header_bytes: header_bytes.into(), condition, _watch: watch }
     }
 
-    /// A packet of so many bytes, from our header on, was handed over.
+    /// Counts a packet of `bytes`, from our header on, that was handed over.
     pub fn count(&self, bytes: usize) {
         let sent = &self.account.sent_bytes;
         // It has one writer.
@@ -84,7 +86,7 @@ impl Watched {
         Some(self.account.foreign_bps.load(Ordering::Relaxed)).filter(|bps| *bps != UNKNOWN)
     }
 
-    /// What the device is like.
+    /// Condition of the device.
     pub fn condition(&self) -> DeviceCondition {
         match self.account.condition.try_lock() {
             Ok(condition) => self.condition.replace(condition.clone()),

@@ -48,7 +48,7 @@ impl Body {
 pub(super) struct Attributes<'a>(&'a [u8]);
 
 impl<'a> Attributes<'a> {
-    /// Those behind a fixed header of `header_bytes`.
+    /// The attributes behind a fixed header of `header_bytes`.
     pub fn after(message: &'a [u8], header_bytes: usize) -> Self {
         Self(message.get(header_bytes..).unwrap_or_default())
     }

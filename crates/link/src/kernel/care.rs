@@ -11,15 +11,15 @@ use super::record::{NapiBefore, Record, State, abandoned, is_recorded};
 pub struct CareOptions {
     /// Bounds the kernel's own packets.
     pub kernel_rate: Option<ShaperRate>,
-    /// With `kernel_rate`: that is changed while the link works ([`DeviceCare::follow`]), and this is what the link drains,
-    /// in bits a second.
+    /// With `kernel_rate`: that rate is changed while the link works ([`DeviceCare::follow`]), and this is
+    /// the rate that the link drains, in bits a second.
     pub link_rate_bps: Option<u64>,
     /// Bounds all that the device sends: packets of sockets with the priority [`super::FIRST_CLASS`] first, all others
     /// behind. Instead of `kernel_rate`.
     pub whole_rate: Option<ShaperRate>,
     /// Runs receive work in kernel threads of this `SCHED_FIFO` priority, 1 to 99.
     pub napi_priority: Option<u8>,
-    /// Keeps interrupts off for so long after packets came, in ns; 0: leaves that as it is.
+    /// Time for which interrupts stay off after packets came, in ns; 0: leaves that as it is.
     pub interrupt_defer_ns: u64,
 }
 
@@ -59,7 +59,7 @@ impl CareStatus {
     }
 }
 
-/// One device, looked after. Dropping it puts everything back.
+/// Looks after one device. Dropping it puts everything back.
 #[derive(Debug)]
 pub struct DeviceCare {
     device: Device,
@@ -101,7 +101,7 @@ impl DeviceCare {
         &self.device
     }
 
-    /// What the device shows now.
+    /// Status of the device now.
     ///
     /// # Errors
     /// If the kernel does not tell.
@@ -120,7 +120,7 @@ impl DeviceCare {
     /// Sets up again what is made anew when a device is switched on: NAPI instances and their threads.
     ///
     /// # Errors
-    /// As [`DeviceCare::take`].
+    /// See [`DeviceCare::take`].
     pub fn renew(&mut self) -> Result<(), KernelError> {
         self.run_napi_in_threads()
     }
@@ -250,7 +250,7 @@ impl Leftover {
         self.state.owner
     }
 
-    /// What it had changed, for people.
+    /// What the crashed process had changed, for people.
     pub fn what(&self) -> String {
         let qdisc = match &self.state.qdisc {
             None => None,

@@ -34,7 +34,7 @@ pub const FIRST_CLASS: u32 = HANDLE | 1;
 const OTHERS: u32 = HANDLE | 2;
 /// Majors of everything that is set up here.
 pub(super) const MAJORS: std::ops::RangeInclusive<u32> = 0x7076..=0x7078;
-/// So many times faster than the bucket outside: never what limits.
+/// How many times faster these classes are than the bucket outside, so that they never limit.
 const AMPLE: u64 = 8;
 /// How much a class may send at once, in ticks of 64 ns at its rate: 10 ms.
 const BURST_TICKS: u32 = 10_000_000 / TICK_NS as u32;

@@ -37,7 +37,7 @@ const PARAVIRTUAL: [&str; 6] = ["virtio_net", "vmxnet3", "vif", "hv_netvsc", "en
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// From an attribute; `None` where that is no Ethernet address.
+    /// Reads an address from an attribute; `None` if it is no Ethernet address.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -53,7 +53,8 @@ impl fmt::Display for Mac {
 /// How an XDP program is attached to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpAttachment {
-    /// In the driver; else after a socket buffer has been made (generic) or in the hardware.
+    /// True if the program runs in the driver. Otherwise it runs after a socket buffer has been made
+    /// (generic), or in the hardware.
     pub native: bool,
     /// The program's number, for `bpftool prog show id`; 0 where several are attached.
     pub program: u32,
@@ -84,11 +85,11 @@ impl XdpFeatures {
 /// A device's facts at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its number in this network namespace; a device that is made again gets another.
+    /// Index of the device in this network namespace. A device that is made again gets another.
     pub index: u32,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Its hardware address; `None` where it is no Ethernet device.
+    /// Hardware address of the device; `None` if it is no Ethernet device.
     pub mac: Option<Mac>,
     /// Longest IP packet, in bytes.
     pub mtu: u32,
@@ -105,7 +106,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// By its name, in the network namespace of this thread.
+    /// Looks for a device by its name, in the network namespace of this thread.
     ///
     /// # Errors
     /// If there is none, or the kernel does not answer.
@@ -117,10 +118,10 @@ impl Device {
         Self::get(&Body::new(&[0; HEADER_BYTES]).with_text(IFLA_IFNAME, name), name)
     }
 
-    /// By its number.
+    /// Looks for a device by its index, in the network namespace of this thread.
     ///
     /// # Errors
-    /// As [`Device::named`].
+    /// See [`Device::named`].
     pub fn numbered(index: u32) -> Result<Self, KernelError> {
         let mut header = [0; HEADER_BYTES];
         header[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -138,7 +139,7 @@ impl Device {
         device.ok_or_else(|| KernelError::NoDevice(name.into()))
     }
 
-    /// From an `RTM_NEWLINK` or `RTM_DELLINK`.
+    /// Reads a device from an `RTM_NEWLINK` or `RTM_DELLINK`.
     pub(super) fn parse(message: &[u8]) -> Option<Self> {
         let header: [u8; HEADER_BYTES] = *message.first_chunk()?;
         let attributes = Attributes::after(message, HEADER_BYTES);
@@ -176,7 +177,7 @@ impl Device {
         hardware && driver.is_some_and(|driver| !PARAVIRTUAL.contains(&driver))
     }
 
-    /// Its hardware address.
+    /// Hardware address of the device.
     ///
     /// # Errors
     /// If it has none.

@@ -33,11 +33,11 @@ pub enum KernelError {
         "interface {device} has {queues} receive queues, queue {queue} is not one of them: correct \"queue\""
     )]
     NoQueue {
-        /// Which.
+        /// Name of the device.
         device: String,
-        /// That it has.
+        /// Number of receive queues that the device has.
         queues: u32,
-        /// That was asked for, from 0.
+        /// Queue that was asked for, from 0.
         queue: u32,
     },
     /// Packets do not fit.
@@ -46,13 +46,13 @@ pub enum KernelError {
          \"packet\" and \"fragment\", or ip link set {device} mtu {needed}"
     )]
     Mtu {
-        /// Which.
+        /// Name of the device.
         device: String,
-        /// Its MTU.
+        /// MTU of the device, in bytes.
         mtu: u32,
         /// The link's longest packet, from our header on.
         packet_bytes: u32,
-        /// What they need.
+        /// MTU that these packets need, in bytes.
         needed: u32,
     },
     /// The kernel has no way there.
@@ -65,21 +65,21 @@ pub enum KernelError {
         "{peer} is reached by interface {by}, not by {device}: correct \"device\" or the route (ip route get {peer})"
     )]
     OtherDevice {
-        /// Where to.
+        /// Address of the peer.
         peer: IpAddr,
-        /// What the kernel uses.
+        /// Device that the kernel uses.
         by: String,
-        /// What is configured.
+        /// Device that is configured.
         device: String,
     },
-    /// The address is nobody's or somebody else's.
+    /// The address belongs to nobody, or to another device.
     #[error(
         "{local} is no address of this host: ip address add {local}/24 dev {device}, or correct \"local\""
     )]
     NotLocal {
         /// The address.
         local: IpAddr,
-        /// Where it belongs.
+        /// Device that the address should belong to.
         device: String,
     },
     /// Nobody answers.
@@ -88,22 +88,22 @@ pub enum KernelError {
          (ip neighbour replace {next_hop} lladdr MAC dev {device})"
     )]
     Unresolved {
-        /// Who was asked for.
+        /// Address whose hardware address was asked for.
         next_hop: IpAddr,
-        /// Where.
+        /// Name of the device.
         device: String,
-        /// How long.
+        /// How long the answer was waited for, in ms.
         waited_ms: u64,
     },
-    /// Somebody else's qdisc that could not be put back.
+    /// A qdisc of somebody else that could not be put back.
     #[error(
         "interface {device} has a qdisc {qdisc} that could not be put back afterwards: remove it (tc qdisc del dev {device} \
          root), or leave \"kernel_rate\" out and bound kernel traffic yourself"
     )]
     ForeignQdisc {
-        /// Which.
+        /// Name of the device.
         device: String,
-        /// Kind and handle.
+        /// Kind and handle of the qdisc.
         qdisc: String,
     },
     /// The shaper could not let a single packet through.
@@ -112,14 +112,14 @@ pub enum KernelError {
          \"interference_burst\", or lower the MTU"
     )]
     Burst {
-        /// Which.
+        /// Name of the device.
         device: String,
-        /// Of the shaper.
+        /// Burst of the shaper, in bytes on the wire.
         burst_bytes: u32,
-        /// Of the device, on the wire.
+        /// Longest packet of the device, in bytes on the wire.
         packet_bytes: u32,
     },
-    /// Nothing to make a thread of.
+    /// The device has nothing that a thread can be made of.
     #[error(
         "interface {0} shows no NAPI instance: its driver has none, or none before an XDP program is attached; leave \
          \"napi_priority\" and \"interrupt_defer\" out"
@@ -130,17 +130,17 @@ pub enum KernelError {
         "another Punctual host (process {owner}) already looks after interface {device}: stop it, or use another device"
     )]
     Busy {
-        /// Which.
+        /// Name of the device.
         device: String,
-        /// Who.
+        /// Process id of the other host.
         owner: u32,
     },
-    /// Not allowed.
+    /// The process is not permitted to do it.
     #[error("{what}: not permitted: run as root, or with {capability}")]
     NotPermitted {
         /// What was tried.
         what: String,
-        /// What it takes.
+        /// Capability that it takes.
         capability: &'static str,
     },
     /// The record of what to put back.

@@ -49,7 +49,8 @@ const DEFER_POLLS: u32 = 2;
 /// How a NAPI instance works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NapiSettings {
-    /// In a kernel thread of its own; 0: in whatever the interrupt interrupts, 1: yes, 2: a thread that never sleeps.
+    /// Whether it works in a kernel thread of its own. 0: in whatever the interrupt interrupts, 1: yes, 2: in
+    /// a thread that never sleeps.
     pub threaded: u32,
     /// Empty polls before interrupts are on again.
     pub defer_hard_irqs: u32,
@@ -57,21 +58,21 @@ pub struct NapiSettings {
     pub gro_flush_timeout_ns: u64,
 }
 
-/// One NAPI instance.
+/// A NAPI instance of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Napi {
-    /// Its number, for the whole kernel.
+    /// Id of the instance, for the whole kernel.
     pub id: u32,
-    /// Its kernel thread, where it has one.
+    /// Id of its kernel thread, if it has one.
     pub thread: Option<u32>,
-    /// How it works.
+    /// Settings of the instance.
     pub settings: NapiSettings,
 }
 
 /// Scheduling class and priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadClass {
-    /// As in `sched_setscheduler`.
+    /// Scheduling policy, with the numbers of `sched_setscheduler`.
     pub policy: i32,
     /// 1 to 99 for real-time classes, else 0.
     pub priority: i32,
@@ -83,7 +84,7 @@ impl ThreadClass {
         Self { policy: libc::SCHED_FIFO, priority: priority as i32 }
     }
 
-    /// Of a thread now.
+    /// Reads the present class of a thread.
     ///
     /// # Errors
     /// If there is no such thread.
@@ -228,7 +229,7 @@ pub(super) fn set(device: &Device, napi: &Napi, wanted: NapiSettings) -> Result<
     Ok(())
 }
 
-/// By netlink, or by the device's files where the kernel does not know the attributes.
+/// Changes an instance by netlink, or by the device's files if the kernel does not know the attributes.
 fn change(device: &Device, id: u32, add: impl Fn(Body) -> Body, files: &[(&str, u64)]) -> io::Result<()> {
     let body = add(Netdev::body(NAPI_SET).with_u32(NAPI_ID, id));
     let told = Netdev::open().and_then(|mut netdev| netdev.set(&body));

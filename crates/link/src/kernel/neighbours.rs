@@ -35,7 +35,7 @@ const RESOLVE_POLL: Duration = Duration::from_millis(5);
 /// The discard port: the packet only makes the kernel look for the neighbour.
 const DISCARD_PORT: u16 = 9;
 
-/// How the kernel would send to a peer.
+/// The route by which the kernel would send to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Number of the device.
@@ -49,7 +49,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Whose hardware address packets to `peer` go to.
+    /// Address whose hardware address packets to `peer` go to.
     pub fn next_hop(&self, peer: IpAddr) -> IpAddr {
         self.gateway.unwrap_or(peer)
     }
@@ -75,7 +75,7 @@ pub fn route_to(peer: IpAddr) -> Result<Route, KernelError> {
     answer.iter().find_map(|message| parse_route(message)).ok_or(KernelError::NoRoute(peer))
 }
 
-/// From an `RTM_NEWROUTE`.
+/// Reads a route from an `RTM_NEWROUTE`.
 pub(super) fn parse_route(message: &[u8]) -> Option<Route> {
     let kind = *message.get(7)?;
     let attributes = Attributes::after(message, HEADER_BYTES);
@@ -168,7 +168,7 @@ pub(super) struct Neighbour {
 }
 
 impl Neighbour {
-    /// From an `RTM_NEWNEIGH` or `RTM_DELNEIGH`.
+    /// Reads a neighbour from an `RTM_NEWNEIGH` or `RTM_DELNEIGH`.
     pub fn parse(message: &[u8]) -> Option<Self> {
         let header: [u8; HEADER_BYTES] = *message.first_chunk()?;
         let attributes = Attributes::after(message, HEADER_BYTES);

@@ -1,5 +1,5 @@
-//! One netlink socket for requests: asks, collects the answers, turns refusals into errors with what the kernel
-//! says about them.
+//! A netlink socket for requests: it asks, collects the answers, and turns refusals into errors with what the
+//! kernel says about them.
 
 use std::io;
 
@@ -25,12 +25,12 @@ pub(super) struct Netlink {
 }
 
 impl Netlink {
-    /// To devices, addresses, routes, neighbours and qdiscs.
+    /// Opens a socket to devices, addresses, routes, neighbours and qdiscs.
     pub fn route() -> io::Result<Self> {
         Self::open(NETLINK_ROUTE)
     }
 
-    /// To generic families.
+    /// Opens a socket to generic families.
     pub fn generic() -> io::Result<Self> {
         Self::open(NETLINK_GENERIC)
     }
@@ -39,7 +39,7 @@ impl Netlink {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // Without it refusals only lack their text.
+        // Without this option refusals only lack their text.
         let _ = socket.set_ext_ack(true);
         Ok(Self { socket, sequence: 0 })
     }

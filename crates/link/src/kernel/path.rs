@@ -1,4 +1,5 @@
-//! From two IP addresses to what a driver writes into Ethernet headers, with every check that belongs to it.
+//! Finds what a driver writes into Ethernet headers from two IP addresses, with every check that belongs to
+//! it.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::neighbours::{resolve, route_to};
 /// again after a second.
 pub const RESOLVE_PATIENCE: Duration = Duration::from_millis(1_200);
 
-/// What a link wants of a device.
+/// What a link needs from a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRequest {
     /// Name of the device.
@@ -29,13 +30,13 @@ pub struct PathRequest {
 /// The way to a neighbour, ready to be written into headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkPath {
-    /// By which device.
+    /// Device that the path leaves by.
     pub device: Device,
-    /// Whose hardware address `destination` is: the neighbour or a router.
+    /// Address whose hardware address is `destination`: the neighbour or a router.
     pub next_hop: IpAddr,
     /// The device's hardware address.
     pub source: Mac,
-    /// The next hop's; `None`: it has not answered yet.
+    /// The next hop's hardware address; `None`: it has not answered yet.
     pub destination: Option<Mac>,
 }
 
@@ -94,10 +95,11 @@ impl PathRequest {
         Ok(LinkPath { source: device.ethernet()?, device, next_hop, destination })
     }
 
-    /// The path, complete.
+    /// Finds the complete path.
     ///
     /// # Errors
-    /// As [`PathRequest::find`], and where there is no carrier or the neighbour does not answer.
+    /// The errors of [`PathRequest::find`], and an error if there is no carrier or the neighbour does not
+    /// answer.
     pub fn resolve(&self, patience: Duration) -> Result<LinkPath, KernelError> {
         let path = self.find(patience)?;
         match path.destination {

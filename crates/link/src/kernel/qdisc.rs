@@ -66,12 +66,12 @@ pub struct ShaperRate {
     pub burst_bytes: u32,
 }
 
-/// What stood at a device's root before.
+/// What was at a device's root before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Before {
-    /// What the kernel attaches by itself.
+    /// The qdisc that the kernel attaches by itself.
     Default,
-    /// Somebody's, of a kind in [`RESTORABLE`].
+    /// A qdisc of somebody else, of a kind in [`RESTORABLE`].
     Classless(Qdisc),
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Qdisc {
     pub kind: String,
     pub handle: u32,
     parent: u32,
-    /// As it came, for the way back.
+    /// Options as the kernel sent them, for putting the qdisc back.
     pub options: Vec<u8>,
 }
 
@@ -90,7 +90,7 @@ impl Qdisc {
         Self { kind, handle, parent: TC_H_ROOT, options }
     }
 
-    /// From an `RTM_NEWQDISC`, if it is of that device.
+    /// Reads a qdisc from an `RTM_NEWQDISC`, if it belongs to that device.
     pub fn parse(message: &[u8], device: u32) -> Option<Self> {
         let word = |at: usize| message.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
         let attributes = Attributes::after(message, HEADER_BYTES);
@@ -107,7 +107,7 @@ impl Qdisc {
         self.parent == TC_H_ROOT && self.handle == HANDLE
     }
 
-    /// Set up by somebody; what the kernel attaches by itself has no handle.
+    /// Whether somebody has set it up; what the kernel attaches by itself has no handle.
     fn is_foreign(&self) -> bool {
         // `ingress` and `clsact` do not touch what is sent.
         let inside = classes::MAJORS.contains(&(self.handle >> 16));
@@ -160,27 +160,29 @@ pub(super) fn install(device: &Device, rate: ShaperRate) -> Result<(), KernelErr
     )
 }
 
-/// The same for all that the device sends: ours first, the kernel's packets behind.
+/// Puts a shaper for everything that the device sends at the root: our packets go first, the kernel's packets
+/// behind.
 ///
 /// # Errors
-/// As [`install`].
+/// See [`install`].
 pub(super) fn install_in_order(device: &Device, rate: ShaperRate) -> Result<(), KernelError> {
     install(device, rate)?;
     classes::install(device, rate, queue_bytes(rate))
 }
 
-/// In the burst of a rate that changes there are so many units: see [`install_following`].
+/// Units in the burst of a rate that changes: see [`install_following`].
 pub const FOLLOWING_UNITS: u32 = 4;
-/// The bucket that cuts is so many times faster than the link.
+/// How many times faster than the link the bucket that cuts is.
 const CUTTER_AMPLE: u64 = 4;
 
-/// A bound on the kernel's packets whose rate can be changed ([`follow`]): a class, in a bucket that only cuts
-/// what is longer than a unit: one of the link's rate would take up to a tenth of it by its timer's lateness. Kernel traffic stays within the burst and the larger rate over a change. The burst has four
-/// units: what the class may send at once, by how much it overdraws, the one that the bucket holds, and what a change gives
-/// (its tokens are time: what was owed at one rate is paid at the other).
+/// Puts a bound on the kernel's packets whose rate can be changed ([`follow`]). It is a class in a bucket
+/// that cuts only what is longer than a unit. (A bucket of the link's rate would take up to a tenth of the
+/// rate by its timer's lateness.) Kernel traffic stays within the burst and the larger rate over a change.
+/// The burst has four units: what the class may send at once, how much it overdraws, the unit that the bucket
+/// holds, and what a change gives (its tokens are time: what was owed at one rate is paid at the other).
 ///
 /// # Errors
-/// As [`install`].
+/// See [`install`].
 pub(super) fn install_following(device: &Device, rate: ShaperRate, link_bps: u64) -> Result<(), KernelError> {
     let packet_bytes = device.mtu + ETHERNET_BYTES + WIRE_EXTRA_BYTES;
     let unit_bytes = rate.burst_bytes / FOLLOWING_UNITS;
@@ -201,7 +203,7 @@ pub(super) fn follow(device: &Device, rate: ShaperRate) -> Result<(), KernelErro
     classes::change_one(device, ShaperRate { burst_bytes: rate.burst_bytes / FOLLOWING_UNITS, ..rate })
 }
 
-/// What may wait of the kernel's packets.
+/// Bytes of the kernel's packets that may wait.
 fn queue_bytes(rate: ShaperRate) -> u64 {
     (rate.rate_bps / 8 * QUEUE_MS / 1_000).max(QUEUE_BYTES_MIN)
 }

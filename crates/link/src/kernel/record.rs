@@ -17,26 +17,26 @@ use super::error::KernelError;
 use super::napi::{NapiSettings, ThreadClass};
 use super::qdisc::{Before, Qdisc};
 
-/// Where records lie.
+/// Folder of the records.
 const FOLDER: &str = "/run/punctual/devices";
 const FIRST_LINE: &str = "punctual device record 1";
 
-/// What a device was like before.
+/// State of a device before it was changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     /// Number of the device.
     pub device: u32,
-    /// Its name then.
+    /// Name of the device when it was changed.
     pub name: String,
-    /// Who changed it.
+    /// Process that changed it.
     pub owner: u32,
     /// What stood at its root; `None`: not touched.
     pub qdisc: Option<Before>,
-    /// How its NAPI instances worked.
+    /// Settings of its NAPI instances.
     pub napis: Vec<NapiBefore>,
 }
 
-/// How a NAPI instance was.
+/// Settings of a NAPI instance before they were changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NapiBefore {
     pub id: u32,

@@ -17,7 +17,7 @@ const IFLA_STATS64: u16 = 23;
 const TX_PACKETS_AT: usize = 8;
 const TX_BYTES_AT: usize = 24;
 
-/// What a device had sent at a moment.
+/// Counters of a device at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrafficSample {
     /// Number of the device.

@@ -1,9 +1,10 @@
 //! Follows what the kernel knows about links: devices, addresses, routes, neighbours.
 //!
-//! Messages of the kernel are only hints which link to look at again; what has changed is found by comparing facts.
-//! So a message that is lost (the socket says so) or that nobody expected does no harm, and a storm of them costs one
-//! look. One thing facts do not show: a device that was switched off and is on again has lost what it had. A message
-//! that says so is believed, and a lost one may have been such a message.
+//! Messages of the kernel are only hints which link to look at again; what has changed is found by comparing
+//! facts. Therefore a message that is lost (the socket says so) or that nobody expected does no harm, and a
+//! storm of messages costs one look. Facts do not show one thing: a device that was switched off and is on
+//! again has lost what it had. A message that says so is believed, and a lost message may have been such a
+//! message.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,33 +30,33 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub enum Change {
     /// Hardware addresses; `None`: the next hop's is not known yet.
     Mac {
-        /// Of our device.
+        /// Hardware address of our device.
         source: Mac,
-        /// Of the next hop.
+        /// Hardware address of the next hop.
         destination: Option<Mac>,
     },
     /// The longest IP packet of the device.
     Mtu {
-        /// Now.
+        /// MTU that the device has now, in bytes.
         mtu: u32,
         /// Whether the link's longest packet fits.
         fits: bool,
     },
     /// The device is switched off, or has lost its carrier. Also told of a moment that is over: [`Change::Up`] follows then.
     Down,
-    /// It can carry packets again.
+    /// The device can carry packets again.
     Up,
-    /// There is no such device any more.
+    /// There is no device of that name any more.
     Gone,
-    /// There is one of that name again.
+    /// There is a device of that name again.
     Back,
     /// The peer is not reached by this device any more; why, for people.
     RouteMoved(String),
-    /// It is again.
+    /// The peer is reached by this device again.
     RouteBack,
 }
 
-/// One link as it was when last looked at.
+/// A link as it was when last looked at.
 #[derive(Debug)]
 struct Watched {
     request: PathRequest,
@@ -64,7 +65,7 @@ struct Watched {
     source: Mac,
     destination: Option<Mac>,
     dirty: bool,
-    /// Since last looked at the device may have been one that carries nothing.
+    /// True if the device may have carried nothing for a time since it was last looked at.
     was_down: bool,
 }
 
@@ -186,7 +187,7 @@ impl Watched {
         let now = match Device::named(&self.request.device) {
             Ok(device) => Some(device),
             Err(KernelError::NoDevice(_)) => None,
-            // Not answered: what is known stays.
+            // There is no answer, so what is known stays.
             Err(_) => return,
         };
         let was_down = std::mem::take(&mut self.was_down);

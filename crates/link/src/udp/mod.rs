@@ -1,8 +1,9 @@
 //! Kernel UDP sockets: needs no privilege, works with every NIC.
 //!
-//! One connected socket for each port, so that the kernel drops what does not come from the configured peer and
-//! a flood of data cannot displace signalling. Batches go through `recvmmsg` and `sendmmsg` with vectors that are
-//! made once; receive times are the kernel's own. An absent peer and lost packets are counted, never fatal.
+//! Each port has a connected socket of its own, so that the kernel drops what does not come from the
+//! configured peer, and a flood of data cannot displace signalling. Batches go through `recvmmsg` and
+//! `sendmmsg` with vectors that are made once; receive times are the kernel's own. An absent peer and lost
+//! packets are counted, never fatal.
 
 mod receive;
 mod socket;
@@ -52,7 +53,7 @@ pub struct UdpOptions {
 }
 
 impl UdpOptions {
-    /// Between two addresses, with the same ports at both ends.
+    /// Options of a link between two addresses, with the same ports at both ends.
     pub fn new(local: IpAddr, peer: IpAddr, data_port: u16, signalling_port: u16) -> Self {
         Self {
             local,
@@ -103,7 +104,7 @@ impl UdpLink {
         })
     }
 
-    /// From now on with an account of what it sends by its device.
+    /// Keeps an account of what the link sends over its device from now on.
     pub fn watch(&mut self, watched: Watched) {
         self.watched = Some(watched);
     }

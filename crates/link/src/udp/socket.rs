@@ -81,7 +81,7 @@ fn os<E: Into<io::Error>>(what: &str) -> impl FnOnce(E) -> LinkError {
     move |error| LinkError::Os { what, error: error.into() }
 }
 
-/// Between bind and connect anybody's packets were let in: throw them away. Bounded by the socket's buffer.
+/// Throws away packets that anybody could send between bind and connect. The socket's buffer bounds the work.
 fn drain(socket: &OwnedFd) {
     let mut scrap = [0u8; 1];
     while recv(socket, &mut scrap[..], RecvFlags::TRUNC | RecvFlags::DONTWAIT).is_ok() {}

@@ -111,7 +111,7 @@ impl Charge {
         Self { stream: token as u32, path: (token >> 32) as u32 }
     }
 
-    /// Which stream it came in on.
+    /// Stream that the packet came in on.
     pub(super) const fn stream(self) -> Stream {
         Stream::ALL[self.stream as usize % Stream::ALL.len()]
     }
@@ -147,9 +147,9 @@ impl Returns {
 pub struct Accounts {
     taken: Array<Taken>,
     returns: Arc<Returns>,
-    /// Of each account: packets up to this count have been received or given up.
+    /// For each account: packets up to this count have been received or given up.
     settled: Box<[u32]>,
-    /// Of each stream's account: what `taken` was when [`Accounts::settle`] last looked.
+    /// For each stream's account: what `taken` was when [`Accounts::settle`] last looked.
     taken_last: Box<[u32]>,
     /// Packets were lost, and paths may miss some of them.
     has_lost: bool,
@@ -275,7 +275,7 @@ mod tests {
         Array { memory, len, of: PhantomData }
     }
 
-    /// With counters that are about to wrap, 4 buffers for the stream and 2 for the path.
+    /// Accounts whose counters are about to wrap, with 4 buffers for the stream and 2 for the path.
     fn accounts() -> Accounts {
         let mut accounts = Accounts::new(array(), array());
         let start = u32::MAX - 5;

@@ -30,7 +30,7 @@ use crate::{
     Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, SealKey, Stream, StreamDrops,
 };
 
-/// Between two looks at what may have been lost behind the program.
+/// Interval between two looks at what may have been lost behind the program, in ns.
 const SETTLE_INTERVAL_NS: u64 = 100_000_000;
 
 /// A link over AF_XDP. Dropping it detaches its program and closes its sockets; frames that are still held stay valid.

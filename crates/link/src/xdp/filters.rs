@@ -38,7 +38,7 @@ impl Bucket {
         Self { interval_ns, depth_ns, full_at_ns: 0 }
     }
 
-    /// As empty as `old` was, but never emptier than empty.
+    /// Makes this bucket as empty as `old` was, at most quite empty.
     fn inherit(&mut self, old: &Self, now_ns: u64) {
         self.full_at_ns = old.full_at_ns.min(now_ns.saturating_add(self.depth_ns));
     }

@@ -24,7 +24,7 @@ const UDP_PROTOCOL: u8 = 17;
 const TIME_TO_LIVE: u8 = 64;
 /// What stands in front of our header at most.
 pub const HEADER_BYTES_MAX: usize = ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES;
-/// In [`Addresses`]: not known.
+/// Value in [`Addresses`] for an address that is not known.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The Ethernet addresses of a link's two ends, which may change while it works: a handle that any thread may set.
@@ -82,14 +82,15 @@ const fn ports(ends: &ClassifierOptions, port: Port) -> (u16, u16) {
 pub(super) struct Headers {
     is_ipv4: bool,
     bytes: usize,
-    /// Of data and of signalling: everything but lengths, checksums and Ethernet addresses.
+    /// Templates of data and of signalling packets: everything except lengths, checksums and Ethernet
+    /// addresses.
     templates: [[u8; HEADER_BYTES_MAX]; 2],
-    /// Of each template: the sum of the IPv4 header's words, or of the IPv6 pseudo-header's and the ports.
+    /// For each template: the sum of the IPv4 header's words, or of the IPv6 pseudo-header's and the ports.
     sums: [u64; 2],
 }
 
 impl Headers {
-    /// From our address and ports to the neighbour's.
+    /// Headers from our address and ports to the neighbour's.
     pub(super) fn new(ends: &ClassifierOptions) -> Self {
         let bytes = match ends.local {
             IpAddr::V4(_) => ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES,
@@ -104,7 +105,7 @@ impl Headers {
         Self { is_ipv4: ends.local.is_ipv4(), bytes, templates, sums }
     }
 
-    /// What they take in front of our header.
+    /// Bytes that the headers take in front of ours.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -216,7 +217,7 @@ mod tests {
         packet
     }
 
-    /// One's complement sum by the book: word by word, carry by carry.
+    /// One's complement sum as RFC 1071 defines it: word by word, carry by carry.
     fn by_the_book(bytes: &[u8]) -> u16 {
         bytes.chunks(2).fold(0u16, |sum, pair| {
             let word = u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]);

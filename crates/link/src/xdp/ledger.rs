@@ -1,15 +1,15 @@
-//! Which frames of the region the kernel has on behalf of one link, and why.
+//! The frames of the region that the kernel has on behalf of one link, and why it has them.
 //!
-//! An index leaves the pool into this book when it is put into a fill or TX ring, and leaves the book when it comes
-//! back by an RX or completion ring. What the kernel gives back without having it is refused, so a frame has one owner
-//! whatever a ring says. When the book is dropped, after the link's sockets were closed, what it still has goes back
-//! to the pool.
+//! An index leaves the pool and enters this book when it is put into a fill or TX ring. It leaves the book
+//! when it comes back by an RX or completion ring. If the kernel gives back a frame that it does not have, it
+//! is refused, so a frame has one owner whatever a ring says. When the book is dropped, after the link's
+//! sockets were closed, the frames that it still has go back to the pool.
 
 use super::umem::XdpMemory;
 
-/// Not the kernel's.
+/// Entry of a frame that the kernel does not have.
 const OURS: u32 = u32::MAX;
-/// In the fill ring, or received and not taken.
+/// Entry of a frame that is in the fill ring, or received and not taken.
 const TO_RECEIVE: u32 = u32::MAX - 1;
 /// Most wire bytes that an entry can say; no packet is as long.
 const WIRE_BYTES_MAX: u32 = u32::MAX - 2;
@@ -17,7 +17,8 @@ const WIRE_BYTES_MAX: u32 = u32::MAX - 2;
 /// The book of one link.
 pub(super) struct Ledger {
     memory: XdpMemory,
-    /// By frame index: [`OURS`], [`TO_RECEIVE`], or the wire bytes of a packet that is on its way out.
+    /// Entries by frame index: [`OURS`], [`TO_RECEIVE`], or the wire bytes of a packet that is on its way
+    /// out.
     entries: Box<[u32]>,
     to_receive: u32,
     to_send: u32,

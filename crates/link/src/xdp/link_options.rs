@@ -18,12 +18,13 @@ const RING_ENTRIES_MAX: u32 = 1 << 16;
 /// Whether packets pass between the adapter and us without a copy by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZeroCopy {
-    /// Where the device can: tried, and told by [`XdpLink::is_zero_copy`](super::XdpLink::is_zero_copy).
+    /// Without a copy if the device can. It is tried, and
+    /// [`XdpLink::is_zero_copy`](super::XdpLink::is_zero_copy) tells the result.
     #[default]
     Auto,
-    /// Or not at all.
+    /// Without a copy, or the link is not opened.
     Yes,
-    /// Never.
+    /// Always with a copy.
     No,
 }
 
@@ -53,7 +54,7 @@ pub struct XdpOptions {
 }
 
 impl XdpOptions {
-    /// Between two addresses by `device`, with the same ports at both ends.
+    /// Options of a link between two addresses over `device`, with the same ports at both ends.
     pub fn new(device: &str, local: IpAddr, peer: IpAddr, data_port: u16, signalling_port: u16) -> Self {
         Self {
             classifier: ClassifierOptions::new(device, local, peer, data_port, signalling_port),
@@ -64,8 +65,8 @@ impl XdpOptions {
         }
     }
 
-    /// The same with buffers for a node that counts on `frames` of them: half for channels of either stream, a quarter
-    /// for best effort, an eighth for signalling, as its admission and its own bounds assume.
+    /// Sets the buffers for a node that counts on `frames` of them: half for channels of either stream, a
+    /// quarter for best effort, an eighth for signalling, as its admission and its own bounds assume.
     #[must_use]
     pub fn with_frames(mut self, frames: u32) -> Self {
         self.classifier.buffers = [frames / 8, frames / 2, frames / 2, frames / 4].map(|part| part.max(1));

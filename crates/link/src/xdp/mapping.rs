@@ -7,7 +7,7 @@ use std::ptr::{NonNull, null_mut};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// One mapping, readable and writable, of its owner alone.
+/// A mapping of memory that is readable and writable, and that only its owner uses.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -43,12 +43,12 @@ impl Mapping {
         Ok(Self { base, bytes })
     }
 
-    /// Its first byte; valid as long as the mapping.
+    /// First byte of the mapping; valid as long as the mapping is.
     pub(super) const fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Its length.
+    /// Length of the mapping in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }

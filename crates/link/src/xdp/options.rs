@@ -12,8 +12,8 @@ const PACKET_BYTES_MAX: u32 = 65_507;
 /// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttachMode {
-    /// In the driver where it can, else in the kernel's stack: asked for, and told by
-    /// [`Classifier::mode`](super::Classifier::mode).
+    /// In the driver if it can, else in the kernel's stack. The driver is asked for, and
+    /// [`Classifier::mode`](super::Classifier::mode) tells the result.
     #[default]
     Auto,
     /// In the NIC's driver, before a socket buffer exists.
@@ -35,9 +35,9 @@ impl fmt::Display for AttachMode {
 /// A bound on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// On average; at least 1.
+    /// Packets a second on average; at least 1.
     pub packets_per_second: u32,
-    /// At once; at least 1.
+    /// Packets at once; at least 1.
     pub burst_packets: u32,
 }
 
@@ -77,7 +77,7 @@ pub struct ClassifierOptions {
 }
 
 impl ClassifierOptions {
-    /// Between two addresses, with the same ports at both ends, without bounds on rates.
+    /// Options for two addresses, with the same ports at both ends and without bounds on rates.
     pub fn new(device: &str, local: IpAddr, peer: IpAddr, data_port: u16, signalling_port: u16) -> Self {
         Self {
             device: device.into(),

@@ -71,7 +71,7 @@ fn words_of(address: IpAddr) -> [u32; 4] {
     }
 }
 
-/// What the program says about a packet.
+/// Verdict of the program on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Not ours: goes on to the kernel, untouched.
@@ -134,8 +134,8 @@ impl Program {
         Ok(program)
     }
 
-    /// From now on packets of `stream` that come in on receive queue `queue` go to `socket`. Until then, and where
-    /// nobody registers, they are dropped (`no_buffer`).
+    /// Sends packets of `stream` that come in on receive queue `queue` to `socket` from now on. Until then,
+    /// and where nobody registers, they are dropped (`no_buffer`).
     ///
     /// The socket has to be bound to that queue of the device already: the kernel drops what is steered to a socket
     /// of another queue, and nothing counts it.
@@ -167,7 +167,7 @@ impl Program {
         self.filters.set(filter, &mut self.accounts)
     }
 
-    /// From now on the path is unknown; without effect where it is already.
+    /// Removes the filter of a path; without effect if the path is unknown already.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -175,8 +175,8 @@ impl Program {
         self.filters.clear(path)
     }
 
-    /// From now on signalling whose seal is of `key` is the neighbour's, each number once. A key that is set again keeps
-    /// what is known of its numbers.
+    /// Takes signalling whose seal is made with `key` as the neighbour's from now on, each number once. If a
+    /// key is set again, the program keeps what it knows about its numbers.
     ///
     /// # Errors
     /// If the kernel refuses.

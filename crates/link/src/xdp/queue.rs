@@ -22,13 +22,13 @@ pub(super) struct RingSizes {
     pub(super) fill: u32,
 }
 
-/// Where one stream comes in.
+/// The ring by which one stream comes in.
 pub(super) struct Inlet {
     pub(super) socket: Socket,
     pub(super) ring: Consumer<libc::xdp_desc>,
 }
 
-/// Where packets go out.
+/// The rings by which packets go out.
 pub(super) struct Outlet {
     pub(super) socket: Socket,
     pub(super) ring: Producer<libc::xdp_desc>,
@@ -37,7 +37,7 @@ pub(super) struct Outlet {
 
 /// All sockets and rings of a queue; closed on drop.
 pub(super) struct Queue {
-    /// In the order of [`Stream::ALL`].
+    /// Inlets in the order of [`Stream::ALL`].
     pub(super) inlets: Vec<Inlet>,
     pub(super) outlet: Outlet,
     pub(super) fill: Producer<u64>,

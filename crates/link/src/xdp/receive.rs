@@ -96,7 +96,8 @@ impl Receiver {
         count
     }
 
-    /// One descriptor as a frame that begins at our header.
+    /// Takes one descriptor as a frame that begins at our header, with its receive time in ns; `None` if it
+    /// is dropped.
     fn take(
         &self,
         descriptor: &libc::xdp_desc,
@@ -116,7 +117,7 @@ impl Receiver {
         let bytes = unsafe { pool.bytes_of(index) };
         let packet = bytes.get(start..start + descriptor.len as usize);
         let Some(tag) = packet.and_then(Tag::read) else {
-            // Not from our program.
+            // The packet does not come from our program.
             pool.give_back(index);
             return None;
         };

@@ -22,7 +22,7 @@ pub(super) struct Offsets {
     pub(super) entries: usize,
 }
 
-/// What both ends have in common.
+/// The parts that both ends of a ring have in common.
 struct Ring<T> {
     memory: Mapping,
     offsets: Offsets,

@@ -1,4 +1,4 @@
-//! One AF_XDP socket: its options, rings, binding, kick and counters, as thin and checked calls.
+//! An AF_XDP socket: its options, rings, binding, kick and counters, as thin and checked calls.
 //!
 //! What belongs to which: the memory and the fill and completion rings belong to the first socket of a (device,
 //! queue); further sockets there are bound to that one and bring only a ring of their own (`queue.rs`).
@@ -16,17 +16,18 @@ use crate::LinkError;
 
 /// A queue that was just closed is busy until the kernel has unmapped its rings: this long it is tried again.
 const BUSY_PATIENCE: Duration = Duration::from_millis(1_000);
-/// Between two tries.
+/// Pause between two tries.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// What the kernel said to a kick.
+/// The kernel's answer to a kick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kick {
-    /// It took what there was.
+    /// The kernel took what there was.
     Done,
-    /// It took its share of packets, or has no buffer for now.
+    /// The kernel took its share of packets, or has no buffer for now.
     Again,
-    /// One packet found the neighbour's or the device's ring full: it is lost, and will be completed all the same.
+    /// A packet found the neighbour's or the device's ring full: it is lost, and will be completed all the
+    /// same.
     Lost,
     /// The completion ring is full.
     NoCompletions,
@@ -39,16 +40,16 @@ pub(super) enum Kick {
 /// How a socket joins its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Binding<'a> {
-    /// It brings the memory and the queue's fill and completion rings.
+    /// The socket brings the memory and the queue's fill and completion rings.
     First {
         /// Whether packets are to pass without the kernel's copy.
         zero_copy: bool,
     },
-    /// It shares those of another socket that is bound to the same queue.
+    /// The socket shares those of another socket that is bound to the same queue.
     Joins(BorrowedFd<'a>),
 }
 
-/// Which ring of a socket, with the kernel's number for its size and place.
+/// The rings of a socket, with the kernel's numbers for their size and place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RingKind {
     Rx,
@@ -137,7 +138,7 @@ impl Socket {
         })
     }
 
-    /// Lets so many bytes of packets be in the kernel at once; the default is what a UDP socket gets.
+    /// Sets how many bytes of packets may be in the kernel at once. The default is what a UDP socket gets.
     pub(super) fn set_send_buffer(&self, bytes: usize) -> Result<(), LinkError> {
         let fd = self.fd.as_fd();
         rustix::net::sockopt::set_socket_send_buffer_size_force(fd, bytes)

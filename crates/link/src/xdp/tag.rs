@@ -11,9 +11,9 @@ pub const TAG_BYTES: usize = 24;
 pub struct Tag {
     /// When the driver had the packet, on `CLOCK_MONOTONIC`.
     pub received_ns: u64,
-    /// Which packet of its stream on this queue it is; wraps.
+    /// Number of the packet in its stream on this queue; wraps around.
     pub stream_count: u32,
-    /// Which packet of its path it is; wraps. Means nothing without a path.
+    /// Number of the packet in its path; wraps around. It means nothing without a path.
     pub path_count: u32,
     /// Account of its path, or [`Tag::NO_PATH`].
     pub path: u32,
@@ -24,7 +24,7 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// In [`Tag::path`]: signalling, best effort or demoted.
+    /// Value of [`Tag::path`] for signalling, best effort and demoted packets.
     pub const NO_PATH: u32 = u32::MAX;
 
     /// The tag at the start of a steered frame; `None` where the frame is shorter, or than the tag says.

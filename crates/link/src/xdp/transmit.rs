@@ -13,13 +13,13 @@ const PACKETS_PER_KICK: u32 = 32;
 /// Calls of one flush beyond those that its packets need: each lost packet ends one.
 const SPARE_KICKS: u32 = 4;
 
-/// What the device can do for us.
+/// State of the device for transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Up,
     /// Packets are lost until it is up again.
     Down,
-    /// It is gone, and this link's sockets with it.
+    /// The device is gone, and this link's sockets with it.
     Gone,
 }
 

@@ -51,10 +51,11 @@ impl XdpMemory {
         Self::map(frames, frame_bytes, false)
     }
 
-    /// The same on huge pages: fewer misses in the address cache.
+    /// Allocates the memory on huge pages, otherwise as [`XdpMemory::new`] does. There are fewer misses in
+    /// the address cache.
     ///
     /// # Errors
-    /// As [`XdpMemory::new`], and where the host has not set enough huge pages aside.
+    /// The errors of [`XdpMemory::new`], and an error if the host has not set enough huge pages aside.
     pub fn with_huge_pages(frames: u32, frame_bytes: usize) -> Result<Self, LinkError> {
         Self::map(frames, frame_bytes, true)
     }

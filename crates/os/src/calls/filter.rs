@@ -1,4 +1,4 @@
-//! From a list of calls to a filter of the kernel's.
+//! Makes a filter of the kernel from a list of calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,7 +20,7 @@ pub(super) fn compile(kind: ThreadKind, forbidden: Forbidden) -> io::Result<BpfP
     filter.and_then(TryInto::try_into).map_err(unsupported)
 }
 
-/// By the number of the call; no rules: it is allowed whatever its arguments.
+/// Rules by the number of the call. A call without rules is allowed whatever its arguments are.
 fn rules(
     calls: impl Iterator<Item = &'static Call>,
 ) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {

@@ -17,12 +17,12 @@ use serde::Deserialize;
 pub use self::refused::refused;
 pub use self::tables::{Call, calls};
 
-/// What a thread does.
+/// Kinds of thread, by what they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadKind {
     /// Drives the node and its links, with a heap of its own.
     Processor,
-    /// The same on the C library's heap, which other threads use as well.
+    /// Drives the node and its links on the C library's heap, which other threads use as well.
     ProcessorOnSharedHeap,
     /// Serves programs on the API socket, and ends the host.
     Service,
@@ -70,12 +70,12 @@ impl fmt::Display for ThreadKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forbidden {
-    /// It fails with `EPERM`, is counted, and told on standard error once.
+    /// The call fails with `EPERM`, is counted, and is reported on standard error once.
     #[default]
     Refuse,
     /// The kernel ends the process (SIGSYS).
     End,
-    /// It is made: no thread has a filter.
+    /// The call is made: no thread has a filter.
     Allow,
 }
 
@@ -86,7 +86,7 @@ pub enum Forbidden {
 /// # Errors
 /// If threads run out.
 pub fn prepare() -> io::Result<()> {
-    // Beyond what is left to a heap; each below what gets a mapping of its own.
+    // Take more than is left to a heap, in pieces that are too small to get a mapping of their own.
     const PIECES: usize = 80;
     const PIECE_BYTES: usize = 100 << 10;
     static ONCE: OnceLock<()> = OnceLock::new();

@@ -18,7 +18,7 @@ static REFUSED: AtomicU64 = AtomicU64::new(0);
 static TOLD: [AtomicU64; TOLD_MAX] = [const { AtomicU64::new(0) }; TOLD_MAX];
 
 thread_local! {
-    /// Without a destructor, so that a handler may look at it.
+    /// Kind of this thread. It has no destructor, so that a handler may look at it.
     static KIND: Cell<Option<ThreadKind>> = const { Cell::new(None) };
 }
 
@@ -27,7 +27,7 @@ pub fn refused() -> u64 {
     REFUSED.load(Ordering::Relaxed)
 }
 
-/// From now on the calling thread is one of `kind`, and this process survives what is refused to it.
+/// Makes the calling thread one of `kind`, and lets this process survive what is refused to it.
 pub(super) fn prepare(kind: ThreadKind) -> io::Result<()> {
     static HANDLED: OnceLock<Result<(), i32>> = OnceLock::new();
     HANDLED.get_or_init(handle).map_err(io::Error::from_raw_os_error)?;
@@ -47,7 +47,7 @@ fn handle() -> Result<(), i32> {
 
 /// Blocks what has a handler, or may get one, on the calling thread.
 pub(super) fn leave_signals_to_others() -> io::Result<()> {
-    // Those of a thread's own mistakes, which the kernel sends to it and nobody else.
+    // Signals of a thread's own mistakes, which the kernel sends to that thread only.
     const OWN: [libc::c_int; 6] =
         [libc::SIGSYS, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
     // SAFETY: the set is ours, filled before it is read; a null pointer for the old one is allowed.
@@ -93,7 +93,7 @@ fn take_call(context: &mut libc::ucontext_t) -> u64 {
     registers[8]
 }
 
-/// On others nothing is confined: `compile` fails.
+/// On other architectures nothing is confined: `compile` fails.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn take_call(_: &mut libc::ucontext_t) -> u64 {
     u64::MAX
@@ -113,7 +113,7 @@ fn is_new(kind: Option<ThreadKind>, number: u64) -> bool {
     false
 }
 
-/// One line on standard error, past the log, which may be locked by the very thread.
+/// Writes one line to standard error. It avoids the log, which this very thread may have locked.
 fn tell(kind: Option<ThreadKind>, number: u64) {
     let mut line = Line { bytes: [0; 200], len: 0 };
     let kind = kind.unwrap_or(ThreadKind::Service);

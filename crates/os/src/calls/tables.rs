@@ -11,9 +11,9 @@ use super::ThreadKind;
 /// A system call that a kind of thread may make.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// As the manual has it.
+    /// Name of the call, as the manual spells it.
     pub name: &'static str,
-    /// What for, and within which limits.
+    /// Reason for the call, and the limits within which it may be made.
     pub why: &'static str,
     pub(super) number: i64,
     /// Any of these, each with all of its conditions; none: whatever the arguments.
@@ -42,7 +42,7 @@ const fn is(index: u8, value: libc::c_int) -> Argument {
     Argument { index, long: false, mask: u32::MAX as u64, value: value as u32 as u64 }
 }
 
-/// The same of a length or a pointer.
+/// Argument number `index`, a length or a pointer, is `value`.
 const fn is_long(index: u8, value: u64) -> Argument {
     Argument { index, long: true, mask: u64::MAX, value }
 }
@@ -53,12 +53,12 @@ const fn below(index: u8, power: u64) -> Argument {
     Argument { index, long: true, mask: !(power - 1), value: 0 }
 }
 
-/// Of an `int` all of these bits are set.
+/// All of these bits of argument number `index`, an `int`, are set.
 const fn has(index: u8, bits: libc::c_int) -> Argument {
     Argument { index, long: false, mask: bits as u32 as u64, value: bits as u32 as u64 }
 }
 
-/// Of an `int` none of these bits is set.
+/// None of these bits of argument number `index`, an `int`, is set.
 const fn lacks(index: u8, bits: libc::c_int) -> Argument {
     Argument { index, long: false, mask: bits as u32 as u64, value: 0 }
 }
@@ -293,7 +293,7 @@ const NETLINK: Argument = is(0, libc::AF_NETLINK);
 const INET: Argument = is(0, libc::AF_INET);
 const INET6: Argument = is(0, libc::AF_INET6);
 
-/// Of a thread that sets devices up, watches them and puts them back.
+/// Calls of a thread that sets devices up, watches them and puts them back.
 const DEVICES: &[Call] = &[
     call!(SYS_socket, &[&[NETLINK], &[UNIX]], "netlink: devices, qdiscs, NAPI; number of the namespace"),
     call!(SYS_bind, "the same"),
@@ -335,7 +335,7 @@ const DEVICES: &[Call] = &[
     call!(SYS_sched_setscheduler, "the same"),
 ];
 
-/// Of a thread that opens links over AF_XDP besides.
+/// Further calls of a thread that also opens links over AF_XDP.
 const LINKS: &[Call] = &[
     call!(
         SYS_socket,

@@ -11,14 +11,15 @@ use super::*;
 use crate::heap::{Allocator, Lease, Sizes};
 use crate::realtime::SchedulingClass;
 
-/// As a daemon's.
+/// The allocator of a daemon.
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// What is counted is the whole process'.
+/// Lock of the tests that count, because the counts are the whole process's.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// On a thread of `kind`, with the heap where a processor has it: what `work` gives, and what was refused meanwhile.
+/// Runs `work` on a thread of `kind`, with the heap where a processor has one. Returns its result and the
+/// number of calls that were refused meanwhile.
 fn on<R: Send + 'static>(kind: ThreadKind, work: impl FnOnce() -> R + Send + 'static) -> (R, u64) {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let before = refused();
@@ -56,7 +57,7 @@ fn every_thread_allocates_locks_unwinds_and_ends() {
     prepare().expect("a thread");
     for kind in ThreadKind::ALL {
         let (bytes, refused) = on(kind, || {
-            // By mmap, by a heap that grows, and back.
+            // Allocate by mmap, by a heap that grows, and give it back.
             let large = vec![1_u8; 40 << 20];
             let pieces: Vec<Vec<u8>> = (0..64).map(|n| vec![n; 60_000]).collect();
             let (sender, receiver) = std::sync::mpsc::channel();
@@ -86,7 +87,7 @@ fn a_processor_makes_its_calls_within_their_limits_only() {
             rustix::io::read(&bell, &mut [0; 8]).map(drop),
             // A signal stack, at the end.
             unmap(12_288),
-            // From here on: no.
+            // The call is forbidden from here on.
             rustix::io::write(&outlet, b"9 bytes..").map(drop),
             rustix::io::read(&inlet, &mut [0; 9]).map(drop),
             map().map(drop),
@@ -144,7 +145,7 @@ fn who_asks_for_no_filter_gets_none() {
     assert_eq!(done.join().expect("no panic"), (Ok(()), Ok(false)));
 }
 
-/// In its environment this program is one whose thread makes a forbidden call.
+/// Environment variable that makes this program one whose thread makes a forbidden call.
 const ENDS: &str = "PUNCTUAL_TEST_FORBIDDEN_CALL";
 
 #[test]

@@ -15,12 +15,13 @@ use crate::realtime::{self, SchedulingClass};
 /// A pool of more bytes than this is nothing that the processor waits for: it is filled as an ordinary thread, before channels
 /// are opened. This much takes some 2 ms.
 const URGENT_BYTES_MAX: usize = 8 << 20;
-/// It keeps no table and calls nothing deep.
+/// Bytes of the keeper's stack: it keeps no table and calls nothing deep.
 const STACK_BYTES: usize = 64 << 10;
 
 /// What is asked for, brought, and given back. Nobody waits here but where it says so.
 pub(super) struct Desk {
-    /// Of each kind: so many bytes, and a block of so many; 0: nothing.
+    /// For each kind of pool: bytes that are wanted, and in `block` the length of a block that must fit. 0:
+    /// nothing is wanted.
     wanted: [AtomicUsize; 2],
     block: [AtomicUsize; 2],
     failed: [AtomicBool; 2],
@@ -110,12 +111,12 @@ impl Desk {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Until the keeper has done something since `seen`.
+    /// Waits until the keeper has done something since `seen`.
     pub fn wait(&self, seen: u32) {
         let _ = futex::wait(&self.done, futex::Flags::PRIVATE, seen, None);
     }
 
-    /// As [`Desk::wait`], for `span` at most.
+    /// Waits as [`Desk::wait`] does, for `span` at most.
     pub fn wait_for(&self, seen: u32, span: Duration) {
         let span = Timespec { tv_sec: 0, tv_nsec: span.subsec_nanos().into() };
         let _ = futex::wait(&self.done, futex::Flags::PRIVATE, seen, Some(&span));
@@ -134,7 +135,7 @@ impl Desk {
         let _ = futex::wake(&self.work, futex::Flags::PRIVATE, 1);
     }
 
-    /// What the thread does.
+    /// The work of the thread.
     fn keep(&self, class: SchedulingClass) {
         loop {
             let seen = self.work.load(Ordering::Acquire);

@@ -33,10 +33,11 @@ use super::realtime::SchedulingClass;
 /// Most pools at once. Each is at least as large as an eighth of all before it, so they are enough for any memory.
 const POOLS_MAX: usize = 64;
 
-/// How long [`expect`] waits: so long a keeper may be kept from its CPU by real-time threads, in the ordinary case.
+/// Longest time that [`expect`] waits. Real-time threads ordinarily keep a keeper from its CPU for no longer
+/// than this.
 const EXPECTED_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// What is kept ready, in bytes.
+/// Memory that is kept ready, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// For blocks of less than [`LARGE_BYTES`].
@@ -91,7 +92,7 @@ struct Heap {
     expected: AtomicUsize,
     /// Less is expected than before: pools may have to go.
     is_to_sweep: AtomicBool,
-    /// Of the thread with the lease alone.
+    /// Pools of the heap. Only the thread with the lease touches them.
     pools: UnsafeCell<Pools>,
 }
 
@@ -127,7 +128,7 @@ impl Heap {
     }
 }
 
-/// Where the heap cannot be had.
+/// The error of a heap that cannot be had.
 fn refused(what: &str) -> io::Error {
     io::Error::other(what.to_owned())
 }
@@ -158,8 +159,8 @@ impl Lease {
         Ok(lease)
     }
 
-    /// From now on the calling thread, and no other with this lease, allocates from the heap, in which so much is ready. To be
-    /// called when memory is locked, where it is to be.
+    /// Has the calling thread, and no other thread with this lease, allocate from the heap from now on, with
+    /// `sizes` ready. If memory is to be locked, call this after that.
     ///
     /// # Errors
     /// If memory runs out, or it was called before.
@@ -177,16 +178,16 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Of the thread that had it, which may be gone.
+        // Clear the flag of the thread that had the lease, which may be gone.
         HAS_LEASE.set(false);
         HEAP.desk.close();
         HEAP.is_leased.store(false, Ordering::Release);
     }
 }
 
-/// From now on the thread of the heap may come to use `bytes` of large blocks together: has them ready beside the reserve,
-/// and waits for that, [`EXPECTED_WAIT_MAX`] at most. Where there are no more, the thread of the heap waits. Not for that
-/// thread.
+/// Expects the thread of the heap to use `bytes` of large blocks together from now on: has them ready beside
+/// the reserve, and waits for that, [`EXPECTED_WAIT_MAX`] at most. If they are not ready, the thread of the
+/// heap waits. Do not call it on that thread.
 pub fn expect(bytes: usize) {
     let before = HEAP.expected.swap(bytes, Ordering::AcqRel);
     if bytes <= before {
@@ -236,7 +237,7 @@ impl Noted {
     }
 
     /// # Safety
-    /// As [`Noted::write`], which was called before.
+    /// The requirements of [`Noted::write`], which was called before.
     unsafe fn read(block: NonNull<u8>) -> Layout {
         // SAFETY: as the caller promises; sizes are less than half of the address space, of which nobody has the upper bits.
         unsafe {

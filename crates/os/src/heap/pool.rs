@@ -17,7 +17,7 @@ pub(super) const BYTES_MAX: usize = (PAGE_BYTES - 1) * UNIT_BYTES;
 const PAGE_BYTES: usize = 4_096;
 /// How much becomes usable at once: the kernel fills locked memory with the address space's lock held.
 const SLICE_BYTES: usize = 256 << 10;
-/// What stands before each block.
+/// Bytes that stand before each block.
 const BLOCK_HEADER_BYTES: usize = rlsf::GRANULARITY / 2;
 /// Shortest block: it must take a [`Noted`] when it is given back.
 const BLOCK_BYTES_MIN: usize = size_of::<Noted>();
@@ -25,12 +25,12 @@ const BLOCK_BYTES_MIN: usize = size_of::<Noted>();
 /// Blocks of up to 4 GiB.
 type Blocks = Tlsf<'static, u32, u16, 27, 16>;
 
-/// At the beginning of its own memory.
+/// A pool of memory. It stands at the beginning of its own memory.
 pub(super) struct Pool {
     blocks: Blocks,
-    /// Of all of it.
+    /// Bytes of the whole pool.
     bytes: usize,
-    /// Counted as [`taken`].
+    /// Bytes that blocks take, counted as [`taken`] counts.
     used_bytes: usize,
     used_blocks: usize,
 }
@@ -76,7 +76,7 @@ impl Owned {
         Ok(Self(pool))
     }
 
-    /// As one number, for [`Owned::from_raw`].
+    /// Returns the pool as one pointer, for [`Owned::from_raw`].
     pub const fn into_raw(self) -> NonNull<u8> {
         self.0.cast()
     }
@@ -111,7 +111,7 @@ impl Owned {
         self.pool().used_blocks == 0
     }
 
-    /// Where it lies.
+    /// Range of addresses of the pool.
     pub fn range(&self) -> Range {
         Range(self.0.as_ptr().expose_provenance() | (self.bytes() / UNIT_BYTES))
     }

@@ -10,7 +10,7 @@ use super::pool::{Owned, UNIT_BYTES};
 use super::stack::Taken;
 use super::{Heap, LARGE_BYTES, Noted, POOLS_MAX, Sizes};
 
-/// Blocks that came back, at most so many of which are put where they belong by one call.
+/// Most blocks that came back which one call puts where they belong.
 const RETURNED_AT_ONCE: usize = 8;
 
 /// Small blocks and large ones lie apart, so that pools of large ones become empty.
@@ -36,14 +36,14 @@ type Slot = Option<(Owned, Kind)>;
 pub(super) struct Pools {
     slots: [Slot; POOLS_MAX],
     of: [Account; 2],
-    /// Of blocks that came back, what is still to be done.
+    /// What is still to be done about blocks that came back.
     returned: Taken,
 }
 
-/// Of all pools of a kind.
+/// Sums over all pools of a kind.
 #[derive(Clone, Copy, Debug)]
 struct Account {
-    /// So much is to be ready.
+    /// Bytes that must be ready.
     reserve: usize,
     bytes: usize,
     free: usize,
@@ -70,7 +70,7 @@ impl Pools {
         Self { slots: [const { None }; POOLS_MAX], of: [Account::NONE; 2], returned: Taken::NONE }
     }
 
-    /// Has so much ready.
+    /// Has memory of these sizes ready.
     pub fn begin(&mut self, heap: &Heap, sizes: Sizes) -> io::Result<()> {
         for (kind, reserve) in Kind::ALL.into_iter().zip([sizes.small, sizes.large]) {
             let account = &mut self.of[kind as usize];
@@ -121,7 +121,7 @@ impl Pools {
         }
     }
 
-    /// Until the keeper has brought a pool of this kind.
+    /// Waits until the keeper has brought a pool of this kind.
     fn wait(&mut self, heap: &Heap, kind: Kind) -> io::Result<()> {
         loop {
             let seen = heap.desk.brought();
@@ -144,7 +144,7 @@ impl Pools {
     }
 
     /// # Safety
-    /// As [`Pools::deallocate`].
+    /// The requirements of [`Pools::deallocate`].
     unsafe fn put(&mut self, heap: &Heap, block: NonNull<u8>, layout: Layout) {
         let address = block.as_ptr().addr();
         let found = self.slots.iter_mut().enumerate().find_map(|(slot, pool)| {
@@ -157,7 +157,7 @@ impl Pools {
         unsafe { pool.deallocate(block, layout) };
         let account = &mut self.of[kind as usize];
         account.free += pool.free_bytes() - before;
-        // With a margin: what is given back is not asked for at once.
+        // Keep a margin, so that what is given back is not asked for at once.
         let margin = account.reserve / 2;
         if pool.is_empty() && account.can_do_without(pool.bytes(), heap.needed(kind), margin) {
             self.retire(heap, slot);

@@ -6,12 +6,12 @@ use crate::ids::LinkId;
 /// whenever it is not in the middle of a call: what is counted and held by nobody is lost until the node restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Of what.
+    /// What is counted: a short phrase, such as `bytes of buffers`.
     pub what: &'static str,
-    /// On which link, where it is a link's.
+    /// Link that the count belongs to; `None` for a count of the whole node.
     pub link: Option<LinkId>,
-    /// The node's count.
+    /// Value of the count that the node keeps.
     pub counted: u64,
-    /// The sum over those that hold it.
+    /// Sum over everything that holds a part of it. It equals `counted` unless something was lost.
     pub held: u64,
 }

@@ -13,9 +13,9 @@ use crate::watch::Lateness;
 /// A stage of the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StageName {
-    /// Whose it is.
+    /// Host that the stage belongs to.
     pub node: NodeId,
-    /// Its link to this neighbour; `None`: its processor.
+    /// Neighbour at the other end of the link; `None` for the host's processor.
     pub towards: Option<NodeId>,
 }
 
@@ -28,7 +28,7 @@ impl StageName {
     pub const fn link(node: NodeId, towards: NodeId) -> Self {
         Self { node, towards: Some(towards) }
     }
-    /// Where it stands on a route, as the place of its host there; `None` where it does not.
+    /// Place of the stage on a route, as the place of its host there; `None` if it is not on the route.
     pub fn place_on(&self, nodes: &[NodeId]) -> Option<usize> {
         let place = nodes.iter().position(|node| *node == self.node)?;
         let fits = self.towards.is_none_or(|towards| nodes.get(place + 1) == Some(&towards));
@@ -42,14 +42,14 @@ impl StageName {
 pub enum Cause {
     /// The link drains more slowly than it is configured.
     SlowLink {
-        /// What came out of it at its other end.
+        /// Rate that came out of the link at its other end.
         drains: BitRate,
-        /// What admission counts on.
+        /// Rate that admission counts on.
         configured: BitRate,
     },
-    /// Somebody else's packets leave on the link's device.
+    /// Packets of others leave on the link's device.
     ForeignTraffic {
-        /// How many.
+        /// Rate of these packets.
         rate: BitRate,
     },
     /// What was sent came through, and each packet took longer than the link may take.
@@ -69,7 +69,8 @@ impl Cause {
         }
     }
 
-    /// How much it says, for who knows another one already: a rate more than none.
+    /// How much the cause says to somebody who knows another one already: a cause with a rate says more than
+    /// one without.
     pub(crate) const fn kind(&self) -> u8 {
         match self {
             Self::LongerTravel | Self::SlowProcessor => 0,
@@ -111,7 +112,7 @@ impl fmt::Display for Cause {
 /// How a stage breaks its promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breach {
-    /// In the second before it was told.
+    /// Lateness in the second before the breach was announced.
     pub late: Lateness,
     /// The likely cause.
     pub cause: Cause,
@@ -120,11 +121,11 @@ pub struct Breach {
 /// A breach for people and programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokenStage {
-    /// Whose stage it is.
+    /// Name of the host that the stage belongs to.
     pub host: String,
     /// The neighbour that the link leads to; `None` for the processor.
     pub towards: Option<String>,
-    /// In the second before it was told.
+    /// Lateness in the second before the breach was announced.
     pub late: Lateness,
     /// The likely cause.
     pub cause: Cause,
@@ -162,13 +163,13 @@ impl fmt::Display for Breach {
 /// A stage that was late in the last minute and is not broken for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateStage {
-    /// Whose stage it is.
+    /// Name of the host that the stage belongs to.
     pub host: String,
     /// The neighbour that the link leads to; `None` for the processor.
     pub towards: Option<String>,
-    /// In the last minute.
+    /// Lateness in the last minute.
     pub late: Lateness,
-    /// What showed it.
+    /// What showed the lateness.
     pub seen_in: SeenIn,
 }
 
@@ -224,7 +225,7 @@ pub struct LateArrivals {
     pub late: Lateness,
     /// What came over the link since the last look, all together.
     pub received: BitRate,
-    /// How long that was.
+    /// Length of the span that these counts cover.
     pub span: Nanos,
 }
 

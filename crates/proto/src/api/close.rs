@@ -44,7 +44,7 @@ impl CloseReason {
         }
     }
 
-    /// In words, for people.
+    /// The reason in words, for people.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Local => "closed at this end",
@@ -73,11 +73,13 @@ impl CloseReason {
 pub struct Receipt {
     /// Messages that its application was given.
     pub delivered: u64,
-    /// Those of them that were surely delivered later than their deadline, by the clocks of the hosts on the way.
+    /// Delivered messages that were certainly later than their deadline, by the clocks of the hosts on the
+    /// way.
     pub late: u64,
-    /// Those whose deadline lay within the clocks' error of their delivery.
+    /// Delivered messages whose deadline lay within the clocks' error of the delivery, so that nobody can
+    /// tell whether they were late.
     pub perhaps_late: u64,
-    /// Those of which nobody knows, since the clocks of the hosts were not known yet.
+    /// Delivered messages whose lateness is unknown, because the clocks of the hosts were not known yet.
     pub unmeasured: u64,
     /// Messages that are missing before the last one that came.
     pub lost: u64,

@@ -11,7 +11,7 @@ impl NodeConfig {
     /// Another host of the directory.
     ///
     /// # Errors
-    /// Nobody knows it, or it is this one.
+    /// If nobody knows the host, or if it is this one.
     pub fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
         match self.directory.iter().find(|(name, _)| name == host) {
             Some((_, node)) if *node == self.id => Err(RequestError::Itself(host.clone())),

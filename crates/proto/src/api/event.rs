@@ -34,7 +34,7 @@ pub enum LinkChange {
     Restarted,
     /// Signalling that does not authenticate, or is not from that neighbour to this node: another key, or other ids.
     Unauthenticated {
-        /// All of them so far.
+        /// Number of all such packets so far.
         packets: u64,
     },
 }
@@ -44,104 +44,104 @@ pub enum LinkChange {
 pub enum Event {
     /// Yes. The source attaches its outbox with [`super`]'s `attach_outbox` and may send.
     Opened {
-        /// Which.
+        /// The channel that was opened.
         channel: ChannelId,
-        /// What is promised.
+        /// The grant: what is promised to the channel.
         grant: Grant,
     },
-    /// No.
+    /// The channel was refused.
     Refused {
-        /// Which.
+        /// The channel that was refused.
         channel: ChannelId,
-        /// Where, why, and what instead.
+        /// The hop that refused, its reason, and what it offers instead.
         refusal: ChannelRefusal,
     },
     /// A probe's answer; nothing is held.
     Probed {
-        /// Which.
+        /// The channel that was probed.
         channel: ChannelId,
-        /// What would be granted or why not.
+        /// The grant that the channel would get, or the refusal.
         answer: Result<Grant, ChannelRefusal>,
     },
     /// The agent must consent or refuse.
     Incoming(Incoming),
     /// The channel that the agent consented to is established: `accept` may return it.
     Established {
-        /// Which.
+        /// The channel that is now established.
         channel: ChannelId,
     },
     /// A receiver asks this host's application `port` to open a channel to it.
     Requested {
-        /// Who listens here.
+        /// The listener here that was asked for.
         listener: ListenerId,
-        /// Where to open it to.
+        /// Address that the channel must be opened to.
         to: Address,
-        /// With what contract.
+        /// Contract of the wanted channel.
         contract: Contract,
-        /// On whose behalf there.
+        /// User at the receiver's host on whose behalf the request is made.
         user: UserId,
-        /// To be given back with the open request.
+        /// Token that the open request must give back.
         token: u64,
     },
     /// Nobody waits any more for the answer to [`Event::Requested`]: its time is over, or it gave way to others.
     RequestOver {
-        /// Which request.
+        /// Token of the request, as [`Event::Requested`] gave it.
         token: u64,
     },
     /// Our request to a source was refused or nobody heard it.
     RequestFailed {
-        /// Which request.
+        /// Token of the request, as the call that sent it returned it.
         token: u64,
-        /// Why.
+        /// Why the request failed.
         refusal: ChannelRefusal,
     },
     /// The channel is gone; its rings may be dropped once read out.
     Closed {
-        /// Which.
+        /// The channel that was closed.
         channel: ChannelId,
-        /// Why.
+        /// Why the channel ended.
         reason: CloseReason,
-        /// At the source: what the sink has of it; `None` where that was not to be learnt.
+        /// At the source: what the sink has of the channel. `None` if that could not be learnt.
         receipt: Option<Receipt>,
     },
     /// Admission has decided something for a channel of this host's, or for one that passes it, away from the processor.
     Decided {
-        /// Which.
+        /// The channel that admission decided about.
         channel: ChannelId,
-        /// How long that took.
+        /// How long the decision took.
         took: Nanos,
     },
     /// A stage on a channel's way breaks its promise, or keeps it again.
     Stage {
-        /// Which channel, of an end here; `None`: said once for the host, of its own stages and of those that its channels
-        /// pass.
+        /// The channel that has an end on this host. `None`: the event is told once for the host, about its
+        /// own stages and those on the routes of channels that pass through it.
         channel: Option<ChannelId>,
-        /// Which stage, and what is known of it.
+        /// The stage, and what is known about its breach.
         stage: BrokenStage,
-        /// It has kept its promise for a lease.
+        /// True if the stage has kept its promise for a lease.
         healed: bool,
     },
     /// A stage was late, and is not broken for it: said at once, then once a minute, or when it is twice as late.
     Late(LateStage),
-    /// What became of a link.
+    /// The state of a link changed.
     Link {
-        /// Which.
+        /// The link that changed.
         link: LinkId,
-        /// What.
+        /// What changed.
         change: LinkChange,
     },
     /// A measurement of what a link drains has ended.
     Rate {
-        /// Which.
+        /// The link that was measured.
         link: LinkId,
         /// What it drains, or why that was not to be learnt.
         result: Result<MeasuredRate, RateRefusal>,
     },
     /// See [`Notice`].
     Notice {
-        /// Which.
+        /// The channel that the notice is about.
         channel: ChannelId,
-        /// What.
+        /// The notice.
         notice: Notice,
     },
 }

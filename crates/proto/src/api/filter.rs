@@ -11,11 +11,12 @@ use crate::seal::SealKey;
 /// Only packets that are not demoted count; demoted ones are best effort (and their slack says nothing).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathFilter {
-    /// Which.
+    /// Path id of the channel.
     pub path: PathId,
-    /// What each of its packets carries.
+    /// Cookie that each of the channel's packets carries.
     pub cookie: Cookie,
-    /// Its activation is `low_latency`: ahead of other channels.
+    /// True if the channel's activation is `low_latency`: its packets are read before those of other
+    /// channels.
     pub low_latency: bool,
     /// Longest packet, from our header on, in bytes.
     pub packet_bytes_max: u32,
@@ -30,15 +31,15 @@ pub struct PathFilter {
     pub slack_ns_min: Option<i64>,
 }
 
-/// What a link's driver is to change.
+/// A change that a link's driver must make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterChange {
     /// Let it in; replaces what was said of the same path. To be done before the next packet is transmitted: the
     /// one that tells the source to begin may be that.
     Set(PathFilter),
-    /// Nobody knows it any more.
+    /// The channel is not known any more.
     Clear(PathId),
-    /// From now on signalling whose seal is of this key, each number once, is the neighbour's. All other signalling may
-    /// be anybody's.
+    /// Signalling whose seal is made with this key, each number once, comes from the neighbour. All other
+    /// signalling may come from anybody.
     Neighbour(SealKey),
 }

@@ -12,7 +12,7 @@ use super::{HostName, StageName, name_of};
 use crate::config::{CostSource, Degraded};
 use crate::ids::NodeId;
 
-/// Which resource on the way.
+/// The kind of resource that a stage is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StageKind {
@@ -37,12 +37,12 @@ impl fmt::Display for StageKind {
     }
 }
 
-/// One stage of an admitted (or probed) channel.
+/// What one stage on the way grants to a channel that is admitted or probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageGrant {
-    /// On which host.
+    /// Host that the stage belongs to.
     pub node: NodeId,
-    /// Which resource there.
+    /// The kind of resource on that host.
     pub kind: StageKind,
     /// The smallest bound that it offered.
     pub offered: Nanos,
@@ -54,7 +54,7 @@ pub struct StageGrant {
     pub cost: Nanos,
     /// What `offered` is made of.
     pub made_of: Explanation,
-    /// Of `made_of.interference`, what cold caches take at the beginning of a busy period.
+    /// Part of `made_of.interference` that cold caches take at the beginning of a busy period.
     pub cold_start: Nanos,
     /// What `cost` is made of.
     pub cost_parts: CostParts,
@@ -74,7 +74,8 @@ pub struct StageGrant {
 pub struct Grant {
     /// Every message is delivered by its logical arrival plus this.
     pub deadline: Nanos,
-    /// So far ahead of its logical arrival a message keeps the contract: what a sender's timer may be late by.
+    /// How far ahead of its logical arrival a message may come without breaking the contract. It covers how
+    /// late a sender's timer may be.
     #[serde(default)]
     pub jitter_allowance: Nanos,
     /// The smallest end-to-end bound that the route could have given.
@@ -107,7 +108,7 @@ impl Grant {
         }
     }
 
-    /// The same with the reasons, a line each.
+    /// The hosts on the way whose bounds are no guarantees, each with its reason: one line for each.
     pub fn degraded_why(&self) -> Vec<String> {
         let line =
             |DegradedHost { node, why }: &DegradedHost| format!("{}: {why}", name_of(&self.hosts, *node));
@@ -118,9 +119,9 @@ impl Grant {
 /// A host whose bounds are no guarantees, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DegradedHost {
-    /// Which.
+    /// The host.
     pub node: NodeId,
-    /// Why.
+    /// Why its bounds are no guarantees.
     pub why: Degraded,
 }
 

@@ -23,13 +23,13 @@ pub struct LostAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LostWhy {
-    /// None of the channel's buffers was free.
+    /// All buffers of the channel were in use.
     NoBuffer,
-    /// None of its slots in a link's queue was.
+    /// All slots of the channel in a link's queue were in use.
     NoSlot,
-    /// It had come later or faster than it may, was demoted, and best effort had no room for it.
+    /// The packet came later or faster than it may and was demoted, and best effort had no room for it.
     Demoted,
-    /// It came too late for the deadline of a soft channel.
+    /// The packet came too late for the deadline of a soft channel.
     Expired,
     /// The receiver's ring was full.
     ReceiverFull,
@@ -51,7 +51,7 @@ impl fmt::Display for LostWhy {
 /// their order; a packet that came twice makes it another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
     /// The sum of what [`Tally::mark`] says of each.
     pub digest: u64,
@@ -106,7 +106,7 @@ impl Thrown {
             (LostWhy::ReceiverFull, self.receiver_full),
         ]
     }
-    /// All of them.
+    /// Number of all packets that were thrown away.
     pub(crate) fn all(&self) -> u64 {
         self.by_reason().iter().fold(0, |sum: u64, (_, packets)| sum.saturating_add(*packets))
     }

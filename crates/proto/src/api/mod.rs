@@ -36,6 +36,6 @@ pub use work::{PacketOut, Port, Transmit, Work};
 
 use serde::{Deserialize, Serialize};
 
-/// Who asks, for quotas and for the receiver's agent.
+/// User who makes a request, for quotas and for the receiver's agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UserId(pub u32);

@@ -6,7 +6,7 @@ use punctual_analysis::{BitRate, Instant, Ppm};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What a link was measured to drain.
+/// A link's drain rate as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasuredRate {
     /// Bits of the wire a second, by this host's count of overhead.
@@ -15,20 +15,20 @@ pub struct MeasuredRate {
     /// The most that this may be wrong by.
     #[serde(rename = "error_ppm")]
     pub error: Ppm,
-    /// This host could not fill the link: it drains so much at least.
+    /// This host could not fill the link: the link drains at least this rate.
     pub at_least: bool,
-    /// When, on this host's clock.
+    /// Time of the measurement, on this host's clock.
     #[serde(rename = "at_ns")]
     pub at: Instant,
 }
 
 impl MeasuredRate {
-    /// What the link drains at the most.
+    /// Highest rate at which the link may drain.
     pub fn at_most(&self) -> BitRate {
         let error = u128::from(self.rate.0) * u128::from(self.error.0) / 1_000_000;
         BitRate(self.rate.0.saturating_add(u64::try_from(error).unwrap_or(u64::MAX)))
     }
-    /// What the link drains surely.
+    /// Lowest rate at which the link may drain.
     pub const fn surely(&self) -> BitRate {
         self.rate.less(self.error)
     }
@@ -41,9 +41,9 @@ pub enum RateRefusal {
     /// Guaranteed channels use the link.
     #[error("{}", in_use(*.channels, *.there))]
     InUse {
-        /// How many.
+        /// Number of the channels.
         channels: u32,
-        /// They are known to the neighbour, not here.
+        /// True if the neighbour knows the channels and this host does not.
         there: bool,
     },
     /// This host or the neighbour measures already.
@@ -58,7 +58,7 @@ pub enum RateRefusal {
     /// Too few packets came through to say anything.
     #[error("too few packets came through to tell a rate: see whether the link loses packets")]
     TooFew,
-    /// What came through did not come evenly.
+    /// The packets did not come through evenly.
     #[error(
         "what came through came so unevenly that the rate may be wrong by {:.0} %: keep other traffic and \
          work away from both hosts, or write the rate down",
@@ -93,7 +93,7 @@ pub struct RateStatus {
     /// What admission, pace and slack use: configured, or measured.
     #[serde(rename = "rate_bps")]
     pub rate: BitRate,
-    /// Its error: they use the rate less this.
+    /// Error of `rate`. Admission, pace and slack use the rate less this error.
     #[serde(rename = "error_ppm")]
     pub error: Ppm,
     /// `rate = "auto"`: the rate is the measured one, and nothing is admitted before there is one.

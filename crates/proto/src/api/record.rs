@@ -5,25 +5,25 @@ use serde::{Deserialize, Serialize};
 
 use super::WorkKind;
 
-/// What `status` shows of one path.
+/// What `status` shows about one path of protocol work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathRecord {
-    /// Which.
+    /// Which path through the protocol code.
     pub kind: WorkKind,
-    /// Units of work.
+    /// Units of work that were done.
     pub units: u64,
-    /// Those of them before which the processor was idle: cold ones.
+    /// Units before which the processor was idle, so that its caches were cold.
     pub first: u64,
     /// Units that took longer than admission assumes, in a busy period that had nothing left for it.
     pub overruns: u64,
-    /// Half of the latest units that were not the first took at most so many percent of what is assumed, in steps of 6 %;
-    /// 0: there were none.
+    /// Time that half of the latest units took at most, in percent of what admission assumes, in steps of
+    /// 6 %. The first units of busy periods are left out. 0: there were no others.
     pub p50_percent: u32,
-    /// 99 of 100 did; 400 stands for anything beyond.
+    /// The same percentage for 99 of 100 of these units; 400 stands for anything above.
     pub p99_percent: u32,
-    /// The longest unit.
+    /// Longest time that a unit took.
     pub max: Nanos,
-    /// What is assumed for that one.
+    /// Time that admission assumes for that longest unit.
     pub max_assumed: Nanos,
     /// Overruns are no accident any more, or half of the units that followed others of the path take more than is
     /// charged: guarantees are at risk.
@@ -35,11 +35,12 @@ pub struct PathRecord {
 pub struct BusyRecord {
     /// Busy periods that have ended: the processor was idle before and after each.
     pub periods: u64,
-    /// What half of the latest ones took at most beyond their units' costs, in percent of `allowed`.
+    /// Time that half of the latest busy periods took at most beyond their units' costs, in percent of
+    /// `allowed`.
     pub p50_percent: u32,
-    /// What 99 of 100 did; 400 stands for anything beyond.
+    /// The same percentage for 99 of 100 of these busy periods; 400 stands for anything above.
     pub p99_percent: u32,
-    /// The most that one took.
+    /// Longest time that a busy period took beyond its units' costs.
     pub excess_max: Nanos,
     /// What admission allows for: cold caches, and the burst of interference.
     pub allowed: Nanos,
@@ -50,17 +51,17 @@ pub struct BusyRecord {
 pub struct WakeRecord {
     /// Wake-ups by time.
     pub wakes: u64,
-    /// Those that came later than the release latency.
+    /// Wake-ups that came later than the release latency.
     pub late: u64,
-    /// The latest.
+    /// How late the latest wake-up came.
     pub late_max: Nanos,
-    /// So many are the latest of them, a thousand at most.
+    /// Wake-ups that the next count covers: the latest ones, at most a thousand.
     #[serde(default)]
     pub recent: u32,
-    /// Those of them that came later than the release latency.
+    /// Wake-ups among the `recent` ones that came later than the release latency.
     #[serde(default)]
     pub recent_late: u32,
-    /// What admission counts with.
+    /// Release latency that admission assumes.
     #[serde(default)]
     pub release_latency: Nanos,
     /// More than one in twenty of the latest came late: guarantees are at risk.

@@ -17,9 +17,9 @@ pub enum RefuseCause {
     /// A stage's admission said no.
     #[error("{kind}: {refusal}")]
     Stage {
-        /// Which resource.
+        /// The kind of resource that refuses.
         kind: StageKind,
-        /// Its reason and nearest offer.
+        /// The reason of the stage and its nearest offer.
         refusal: Refusal,
     },
     /// Buffer memory of the node is used up.
@@ -28,12 +28,12 @@ pub enum RefuseCause {
     /// A stage breaks its promise, and the operator wants nothing admitted across it meanwhile.
     #[error("{}", broken_text(*kind, breach))]
     Broken {
-        /// Which resource.
+        /// The kind of resource that is broken.
         kind: StageKind,
-        /// How.
+        /// How the stage breaks its promise.
         breach: Breach,
     },
-    /// Nobody listens there.
+    /// Nobody listens on the port.
     #[error("nobody listens on \"{0}\"")]
     NoListener(Name),
     /// The receiving application said no.
@@ -67,9 +67,9 @@ pub enum RefuseCause {
     Version {
         /// The next hop.
         node: NodeId,
-        /// Its version.
+        /// Version of RTCOP that the next hop speaks.
         theirs: u8,
-        /// The refusing node's.
+        /// Version of RTCOP that the refusing node speaks.
         ours: u8,
     },
     /// What the link drains is to be measured, and was not yet.
@@ -92,7 +92,7 @@ pub enum RefuseCause {
 pub struct ChannelRefusal {
     /// The hop.
     pub node: NodeId,
-    /// Why.
+    /// Why the channel was refused.
     pub cause: RefuseCause,
     /// The nearest contract that the same route was found to accept a moment ago, if any. On its way to the source: what
     /// the refusing hop takes for that.
@@ -122,12 +122,12 @@ impl ChannelRefusal {
     }
 }
 
-/// What people call a node.
+/// The name of a node's host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostName {
     /// The node.
     pub node: NodeId,
-    /// Its host's name.
+    /// Name of the node's host.
     pub name: Name,
 }
 

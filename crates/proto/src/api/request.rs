@@ -13,7 +13,7 @@ pub enum RequestError {
     /// The contract is out of range.
     #[error("contract: {0}")]
     Contract(#[from] ContractError),
-    /// Not in the directory.
+    /// The host is not in the directory.
     #[error("host \"{0}\" is not in the directory: add it to [[host]] in the configuration")]
     UnknownHost(Name),
     /// Not in the directory, but another host is.
@@ -21,15 +21,15 @@ pub enum RequestError {
         "host \"{asked}\" is not in the directory: did you mean \"{like}\"? Else add it to [[host]] in the configuration"
     )]
     UnknownHostLike {
-        /// What was given.
+        /// The name that was given.
         asked: Name,
-        /// What the directory has.
+        /// The similar name that the directory has.
         like: Name,
     },
     /// A channel from a host to itself.
     #[error("\"{0}\" is this host: a channel leads to another one; ask from there, or name another host")]
     Itself(Name),
-    /// No route.
+    /// There is no route to the host.
     #[error("no route to \"{0}\": add a [[route]] or a link to it")]
     NoRoute(Name),
     /// A second listener.
@@ -41,9 +41,9 @@ pub enum RequestError {
     /// A message longer than the contract.
     #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
     TooLong {
-        /// Its length.
+        /// Length of the message in bytes.
         bytes: u32,
-        /// What the contract allows.
+        /// Longest message that the contract allows, in bytes.
         bytes_max: u32,
     },
     /// Table space is used up.
@@ -61,7 +61,7 @@ pub struct OpenRequest {
     pub to: Address,
     /// Traffic and wish.
     pub contract: Contract,
-    /// On whose behalf.
+    /// User on whose behalf the channel is opened.
     pub user: UserId,
     /// Only ask what would be offered; holds nothing, asks no application.
     pub probe: bool,
@@ -74,13 +74,13 @@ pub struct OpenRequest {
 pub struct Incoming {
     /// The channel's handle here.
     pub channel: ChannelId,
-    /// Who listens.
+    /// The listener that the channel leads to.
     pub listener: ListenerId,
     /// The source host.
     pub from: Name,
-    /// On whose behalf there.
+    /// User at the source host on whose behalf the channel is opened.
     pub user: UserId,
-    /// What it asks for.
+    /// Contract that the channel asks for.
     pub contract: Contract,
     /// Messages that the receiver's ring must hold to keep the promise.
     pub inbox_messages: u32,

@@ -102,7 +102,7 @@ pub struct ChannelStatus {
     pub channel: ChannelId,
     /// Name on every hop.
     pub path: PathId,
-    /// What this host is to it.
+    /// Role of this host for the channel.
     pub role: Role,
     /// Source host's name.
     pub from: String,
@@ -110,7 +110,7 @@ pub struct ChannelStatus {
     pub to: Address,
     /// The contract.
     pub contract: Contract,
-    /// Its jitter allowance.
+    /// Jitter allowance of the channel: how far ahead of its logical arrival a message may come.
     #[serde(default)]
     pub jitter_allowance: Nanos,
     /// How firm the promise is.
@@ -118,17 +118,18 @@ pub struct ChannelStatus {
     /// Hosts on the way, by name, whose bounds are no guarantees: with one of them nothing is guaranteed.
     #[serde(default)]
     pub degraded_by: Vec<String>,
-    /// Why, a line for each host and reason.
+    /// Reasons why nothing is guaranteed: one line for each host and reason.
     #[serde(default)]
     pub degraded_why: Vec<String>,
-    /// All of that and of `broken` in one list, each with a word for its cause: why nothing is guaranteed now. Empty: it is.
+    /// All reasons of `degraded_why` and `broken` in one list, each with a word for its cause: why nothing is
+    /// guaranteed now. Empty: the guarantee holds.
     #[serde(default)]
     pub degraded: Vec<DegradedPlace>,
     /// Local stages as they are held now; what a bound was made of, and the smallest that was offered, the grant says.
     pub stages: Vec<StageGrant>,
     /// State of signalling (`open`, `creating`, ...).
     pub state: String,
-    /// How it is delivered.
+    /// How the channel's messages are delivered.
     pub delivery: Delivery,
     /// Counters.
     pub counters: ChannelCounters,
@@ -143,7 +144,7 @@ pub struct ChannelStatus {
 /// Some channels in the order of their handles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelPage {
-    /// Those that live.
+    /// Channels that still exist.
     pub channels: Vec<ChannelStatus>,
     /// The last handle that was looked at: the next page begins behind it.
     pub seen: Option<ChannelId>,
@@ -183,7 +184,7 @@ pub struct LinkStatus {
     pub name: String,
     /// The neighbour.
     pub neighbour: NodeId,
-    /// Its name.
+    /// Name of the neighbour.
     #[serde(default)]
     pub neighbour_name: String,
     /// Whether HELLOs come.
@@ -216,7 +217,7 @@ pub struct LinkStatus {
     /// Signalling that came in over it and does not authenticate, or is not from that neighbour to this node.
     #[serde(default)]
     pub unauthenticated: u64,
-    /// Its rate, and how that is known.
+    /// Rate of the link, and how it is known.
     #[serde(default)]
     pub rate: RateStatus,
     /// Given away to channels.
@@ -242,7 +243,7 @@ pub struct LinkStatus {
 /// What kernel traffic may have of a link, in bits of the wire a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelShare {
-    /// At present.
+    /// Rate that the kernel has at present.
     pub now_bps: BitRate,
     /// Whatever is admitted: what admission counts with.
     pub least_bps: BitRate,
@@ -268,19 +269,19 @@ pub struct DropCounters {
     pub malformed: u64,
     /// Another version of the protocol.
     pub version: u64,
-    /// No such path here.
+    /// Packets with a path that is not known here.
     pub unknown_path: u64,
     /// The cookie is not the channel's.
     pub wrong_cookie: u64,
-    /// From another link than the channel's.
+    /// Packets that came in over another link than the channel's.
     pub wrong_link: u64,
     /// Signalling that does not authenticate.
     pub unauthenticated: u64,
     /// Signalling that was seen before.
     pub replayed: u64,
-    /// No reserved buffer was free.
+    /// Packets for which no reserved buffer was free.
     pub no_buffer: u64,
-    /// No reserved slot of a link's queue was free.
+    /// Packets for which no reserved slot of a link's queue was free.
     #[serde(default)]
     pub no_slot: u64,
     /// Best effort to a port that nobody has bound, or to an unknown host.
@@ -293,18 +294,18 @@ pub struct DropCounters {
     pub receiver_full: u64,
 }
 
-/// All of `status`.
+/// Everything that `status` shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// This node.
     pub id: NodeId,
-    /// Its name.
+    /// Name of this host in the directory.
     pub name: Name,
     /// Channels that start, pass or end here.
     pub channels: u32,
-    /// Those of them whose guarantee is soft.
+    /// Channels among `channels` whose guarantee is soft.
     pub channels_soft: u32,
-    /// Of the CPU, given away.
+    /// Share of the CPU that admission has given away.
     pub cpu_utilisation: Ppm,
     /// Bytes of buffers reserved.
     pub buffer_bytes: u64,

@@ -4,12 +4,12 @@ use punctual_analysis::Nanos;
 
 use crate::config::{CpuCosts, WorkKind};
 
-/// One unit of protocol work: what the processor does without being pre-empted.
+/// One unit of protocol work, which the processor does without being pre-empted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Whose.
+    /// Handler that the work belongs to.
     pub handler: u32,
-    /// Which path through the code, for the cost model.
+    /// Path through the code, for the cost model.
     pub kind: WorkKind,
     /// Packets in this unit.
     pub packets: u32,
@@ -31,23 +31,23 @@ impl Work {
     }
 }
 
-/// What to hand to a link's driver.
+/// A packet to hand to a link's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit<F> {
-    /// Which of the two ports it goes to.
+    /// Which of the two ports the packet goes to.
     pub port: Port,
     /// Bytes that it takes on the wire: what `handle_sent` must give back.
     pub wire_bytes: u32,
-    /// Where its bytes are.
+    /// Where the packet's bytes are.
     pub packet: PacketOut<F>,
 }
 
 /// The bytes of a packet that goes out, from our header on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketOut<F> {
-    /// So many were written to the buffer that was given.
+    /// The node wrote this many bytes to the buffer that the caller gave.
     Written(usize),
-    /// A received frame that passes through, with its new header: to be sent as it is.
+    /// A received frame that passes through, with its new header. Send it as it is.
     Frame(F),
 }
 

@@ -24,7 +24,7 @@ pub struct NodeConfigError {
 }
 
 impl NodeConfigError {
-    /// The same, told of a part.
+    /// The same error with `part` in front, the part of the configuration that is wrong.
     fn of(self, part: &str) -> Self {
         Self { what: format!("{part}{}", self.what) }
     }

@@ -15,7 +15,7 @@ pub const fn path_costs(costs: &CpuCosts, role: Role) -> PathCosts {
             packet_later: costs.send_packet_later,
             kib: costs.copy_kib,
         },
-        // After the source packets may come one by one.
+        // The packets may come one by one behind the source.
         Role::Forwarder => PathCosts::one_by_one(Nanos::ZERO, costs.forward_packet, costs.copy_kib),
         Role::Sink => PathCosts::one_by_one(costs.deliver_message, costs.receive_packet, costs.copy_kib),
     }

@@ -32,25 +32,25 @@ pub struct PlanFile {
 pub struct HostPlan {
     /// The host.
     pub name: Name,
-    /// Its flows.
+    /// Flows that are planned on the host.
     pub flow: Vec<PlannedFlow>,
 }
 
-/// One flow on one host.
+/// A planned flow on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedFlow {
-    /// Its name.
+    /// Name of the flow.
     pub name: FlowName,
-    /// Between two expiries of its timer, as a contract would say it.
+    /// Time between two expiries of the flow's timer, as a contract would state it.
     pub period_ns: Nanos,
     /// Packets of a period.
     pub packets: u32,
-    /// What they cost together.
+    /// Processor time that the packets of a period cost together.
     pub cost_ns: Nanos,
-    /// What nothing preempts of that.
+    /// Longest part of `cost_ns` that nothing preempts.
     pub unit_ns: Nanos,
-    /// By when they are processed, from the timer on.
+    /// Time after the timer by which the packets are processed.
     pub deadline_ns: Nanos,
     /// The rate group: the policed period of its fastest flow.
     pub rate_ns: Nanos,
@@ -69,12 +69,12 @@ pub fn costs_of(cpu: &CpuConfig, role: Role) -> PathCosts {
 }
 
 impl PlannedFlow {
-    /// By when a period's packets are processed: before the next expiry.
+    /// Time after the timer by which a period's packets are processed: before the next expiry.
     pub fn deadline(&self) -> Nanos {
         self.deadline_ns.min(policed(self.period_ns))
     }
 
-    /// What it asks of the processor.
+    /// What the flow asks of the processor.
     pub fn demand(&self, release_latency: Nanos) -> Demand {
         Demand {
             cost: self.cost_ns,

@@ -11,9 +11,9 @@ pub const fn packet_wire_bytes(payload_bytes: u32, overhead_bytes: u32) -> u32 {
 /// Where a fragment lies in its message, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Its first byte.
+    /// Offset of its first byte in the message.
     pub offset: u32,
-    /// Its length.
+    /// Length in bytes.
     pub len: u32,
 }
 

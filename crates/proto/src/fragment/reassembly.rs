@@ -21,29 +21,30 @@ use crate::limits::{
 use crate::memory::MessageWrite;
 use crate::wire::Header;
 
-/// So many consecutive messages behind the window, and none in it between them, restart the window: the
-/// numbers ahead of them were a neighbour's invention, and must not silence the channel for good.
+/// Messages in a row behind the window, with none inside the window between them, that restart the window.
+/// The numbers ahead of them were invented by a neighbour, and must not silence the channel for ever.
 const RESTART_MESSAGES: u32 = 4;
 
 /// What became of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome<S> {
-    /// It is in its message, which is not complete yet.
+    /// The fragment is stored in its message, which is not complete yet.
     Stored,
-    /// It completed its message.
+    /// The fragment completed its message.
     Complete {
         /// The slot with the whole message.
         slot: S,
         /// Whether any of its fragments was demoted on the way.
         demoted: bool,
     },
-    /// Its message is in progress and has this fragment already.
+    /// The fragment is a duplicate: its message is in progress and has it already.
     Duplicate,
-    /// Its message is over (handed out or given up), or older than anything remembered.
+    /// The fragment is too late: its message was handed out or given up, or is older than anything that is
+    /// remembered.
     Stale,
     /// The receiver's ring had no slot: the whole message is lost.
     NoSlot,
-    /// It does not belong into this channel.
+    /// The fragment does not belong to this channel.
     Rejected(Rejection),
 }
 
@@ -53,7 +54,7 @@ pub enum Rejection {
     /// The message is longer than the contract allows.
     #[error("message longer than the contract allows")]
     TooLong,
-    /// It was cut with another fragment size than the channel's.
+    /// The message was cut with another fragment size than the channel's.
     #[error("cut with another fragment size than the channel's")]
     FragmentSize,
     /// Another fragment of the same message named another length.
@@ -66,11 +67,13 @@ pub enum Rejection {
 pub struct Reassembly<S> {
     fragment_bytes: u32,
     message_bytes_max: u32,
-    /// None where every message is one packet: such are never in progress.
+    /// Messages in progress. `None` if every message of the channel fits into one packet: it is complete when
+    /// it comes.
     partial: Option<Box<Partial<S>>>,
     over: Window,
-    /// Of messages that were demoted as a whole: a source that demotes sends many of them past its conforming
-    /// ones, which must not become too old by that.
+    /// Numbers of messages that were demoted as a whole. They have a window of their own: a source that
+    /// demotes sends many of them past its conforming messages, which must not become too old because of
+    /// that.
     over_demoted: Window,
     /// The latest run of consecutive messages behind the window: one more than its last number, and how many.
     run_end: u64,
@@ -82,7 +85,7 @@ pub struct Reassembly<S> {
 /// Messages of several packets.
 #[derive(Debug)]
 struct Partial<S> {
-    /// In the order of their first fragments; never grows beyond its capacity.
+    /// Messages in the order of their first fragments. The list never grows beyond its capacity.
     messages: Vec<Progress<S>>,
     messages_max: usize,
     /// `words` for each message in progress: the bits of the fragments that are there.
@@ -96,13 +99,13 @@ struct Partial<S> {
 struct Progress<S> {
     number: u64,
     slot: S,
-    /// Its row of `seen`.
+    /// Index of the message's row in `seen`.
     row: usize,
     message_bytes: u32,
     fragments_missing: u16,
-    /// Some of its fragments were demoted.
+    /// True if some of the message's fragments were demoted.
     demoted: bool,
-    /// All of them were.
+    /// True if all of the message's fragments were demoted.
     wholly_demoted: bool,
 }
 
@@ -145,8 +148,9 @@ impl<S: MessageWrite> Reassembly<S> {
         Self::remembering(NUMBERS_REMEMBERED, messages_max, fragment_bytes, message_bytes_max)
     }
 
-    /// The same for a channel with `contract`: remembers as many numbers as come in ten seconds, within limits, and all that
-    /// are under way together. What is older is refused as if it were known.
+    /// Creates the reassembly of a channel with `contract`. It remembers as many message numbers as come in
+    /// ten seconds, within limits, and all that can be under way together. It refuses older numbers as if it
+    /// had seen them.
     pub fn of(contract: &Contract, messages_max: u32, fragment_bytes: u32) -> Self {
         let span = numbers_remembered(contract);
         Self::remembering(span, messages_max, fragment_bytes, contract.message_bytes_max)
@@ -168,7 +172,7 @@ impl<S: MessageWrite> Reassembly<S> {
         }
     }
 
-    /// What it has allocated, in bytes.
+    /// Memory that it has allocated, in bytes.
     pub fn room_bytes(&self) -> usize {
         let windows = self.over.room_bytes() + self.over_demoted.room_bytes();
         self.partial.as_deref().map_or(0, Partial::room_bytes) + windows
@@ -243,7 +247,8 @@ impl<S: MessageWrite> Reassembly<S> {
         self.messages().len()
     }
 
-    /// One more than the newest message number that was taken in: all before it came, are in progress, or are lost.
+    /// The newest message number that was taken in, plus one. Each message before it has come, is in
+    /// progress, or is lost.
     pub fn seen_until(&self) -> u64 {
         let newest =
             self.messages().iter().map(|message| message.number.saturating_add(1)).max().unwrap_or(0);
@@ -341,9 +346,10 @@ impl<S: MessageWrite> Reassembly<S> {
         }
     }
 
-    /// Which message in progress gives way to a new one. Guaranteed packets keep their order, so a guaranteed
-    /// message before this one has lost a fragment; then demoted ones go, then those of invented numbers. Demoted
-    /// ones, which nothing was reserved for, never push out others.
+    /// Index of the message in progress that gives way to a new one. Guaranteed packets keep their order, so
+    /// a guaranteed message before the new one has lost a fragment: it goes first. Then demoted messages go,
+    /// then those with invented numbers. A demoted message never pushes out another, because nothing was
+    /// reserved for it.
     fn victim(&self, header: &Header) -> Option<usize> {
         let messages = self.messages();
         let demoted = messages.iter().position(|m| m.demoted);

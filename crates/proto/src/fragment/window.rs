@@ -1,4 +1,4 @@
-//! Which message numbers are over: a sliding window of bits behind the newest number.
+//! A sliding window of bits behind the newest message number: says which messages are over.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -9,7 +9,7 @@ use core::slice;
 #[derive(Debug)]
 pub(super) struct Window {
     bits: Bits,
-    /// One more than the newest number that was closed; all from here on are open.
+    /// The newest number that was closed, plus one. All numbers from here on are open.
     end: u64,
 }
 
@@ -52,7 +52,7 @@ impl Window {
         }
     }
 
-    /// One more than the newest number that was closed.
+    /// The newest number that was closed, plus one.
     pub(super) const fn end(&self) -> u64 {
         self.end
     }
@@ -160,7 +160,8 @@ mod tests {
         }
     }
 
-    /// As many numbers as were asked for, in whole words, a power of two of them; the first word costs no memory of its own.
+    /// The window remembers at least as many numbers as were asked for. It rounds them up to whole words and
+    /// their count up to a power of two; the first word costs no memory of its own.
     #[test]
     fn it_remembers_at_least_what_was_asked_for() {
         for (asked, span) in [(0, 64), (1, 64), (64, 64), (65, 128), (129, 256), (256, 256), (1_000, 1_024)] {
@@ -174,7 +175,8 @@ mod tests {
         }
     }
 
-    /// From where it starts again on all is open and all before is closed, also at the last number that there is.
+    /// A window that starts again at a number has all numbers from there on open and all before it closed.
+    /// This holds at the last number, too.
     #[test]
     fn it_starts_again_anywhere() {
         for number in [0, 1, 63, 64, 65, 1_000, u64::MAX - 64, u64::MAX - 1] {

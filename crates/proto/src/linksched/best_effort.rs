@@ -78,7 +78,7 @@ impl List {
 #[derive(Clone, Copy, Debug)]
 struct Cap {
     byte_time: ByteTime,
-    /// How far a flow may run ahead.
+    /// How far ahead of its rate a flow may run.
     tolerance: Nanos,
 }
 
@@ -115,9 +115,9 @@ pub(super) struct Queue<P> {
 /// What flows may take of the link.
 #[derive(Debug)]
 struct Caps {
-    /// Of the link; shares of it are caps.
+    /// Rate of the link, which the caps are shares of.
     rate: BitRate,
-    /// Of each flow.
+    /// Cap of each flow.
     flow: Option<Cap>,
     /// The bucket of all flows together, when its bytes have been paid for, and until when it holds all back.
     whole: Option<Cap>,
@@ -177,12 +177,12 @@ impl<P> Queue<P> {
         (self.packets_queued as usize, self.packets.items().map(|queued| &queued.packet))
     }
 
-    /// From now on all flows together take at most this share of the link.
+    /// Caps the share of the link that all flows together take.
     pub(super) fn set_cap(&mut self, share: Ppm) {
         self.caps.whole = Cap::of(share, self.caps.rate, self.bounds.quantum_bytes);
     }
 
-    /// From now on the link has another rate, and caps count of that.
+    /// Sets another rate of the link. Caps are shares of that rate from now on.
     pub(super) fn set_rate(&mut self, parameters: &LinkParameters) {
         self.caps.rate = parameters.rate;
         // Flows that their cap holds back now are freed by it: whether there is a cap at all does not change.
@@ -310,7 +310,7 @@ impl<P> Queue<P> {
         }
     }
 
-    /// Until when the cap of all flows together holds them back.
+    /// Time until which the cap of all flows together holds them back; `None` if it does not.
     pub(super) const fn throttled(&self) -> Option<Instant> {
         self.caps.throttled
     }
@@ -325,7 +325,7 @@ impl<P> Queue<P> {
         self.round.head != NONE
     }
 
-    /// When the first capped flow has refilled.
+    /// Time at which the first capped flow has refilled.
     pub(super) fn refill_next(&self) -> Option<Instant> {
         self.capped.peek().map(|(until, _)| Instant(until))
     }

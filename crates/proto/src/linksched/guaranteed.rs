@@ -20,7 +20,7 @@ use crate::slab::{Fifo, Slab, reserve};
 /// Where the head of a channel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// No packet, in no heap.
+    /// The channel has no packet, and is in no heap.
     Idle,
     /// Queue 3.
     Early,
@@ -41,7 +41,7 @@ struct Flow {
     place: Place,
     /// Removed: takes no packets, waits for its heap entry and its packets in flight.
     retired: bool,
-    /// Behind everybody who is not.
+    /// True if the channel is soft: it goes behind all hard channels.
     soft: bool,
 }
 
@@ -50,7 +50,7 @@ struct Flow {
 const SOFT_BEHIND: Nanos = Nanos(1 << 60);
 
 impl Flow {
-    /// Its place in queue 1 with a head that is due by `deadline`.
+    /// Rank in queue 1 of a flow whose head is due by `deadline`: the smallest rank goes first.
     fn rank(&self, deadline: Instant) -> u64 {
         if self.soft { (deadline + SOFT_BEHIND).0 } else { deadline.0 }
     }
@@ -261,7 +261,7 @@ impl<P> Queues<P> {
         }
     }
 
-    /// When the head of queue 3 becomes current.
+    /// Time at which the head of queue 3 becomes current.
     pub(super) fn release_next(&self) -> Option<Instant> {
         self.early.peek().map(|(release, _)| Instant(release))
     }
@@ -287,7 +287,7 @@ impl<P> Queues<P> {
         [self.slots_total, live.map(|flow| flow.slots as usize).sum()]
     }
 
-    /// All that is queued.
+    /// All packets that are queued.
     pub(super) fn queued(&self) -> impl Iterator<Item = &P> {
         self.packets.items().map(|queued| &queued.packet)
     }

@@ -16,7 +16,7 @@ const ARITY: usize = 8;
 struct Entry(u128);
 
 impl Entry {
-    /// After every other: fills what is not in use.
+    /// Entry that sorts after every other one. It fills places that are not in use.
     const LAST: Self = Self(u128::MAX);
 
     const fn new(key: u64, flow: u32) -> Self {
@@ -127,7 +127,8 @@ impl Heap {
     }
 }
 
-/// By a tournament: selections that do not depend on one another, and no branch to mispredict.
+/// Index and value of the smallest child, found by a tournament: the selections do not depend on one another,
+/// and no branch can be mispredicted.
 fn smallest(children: &[Entry; ARITY]) -> (usize, Entry) {
     let less = |a: (usize, Entry), b: (usize, Entry)| if b.1 < a.1 { b } else { a };
     let pair = |i: usize| less((i, children[i]), (i + 1, children[i + 1]));

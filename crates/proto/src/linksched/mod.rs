@@ -50,7 +50,7 @@ pub struct LinkScheduler<P> {
 /// What the packet that `poll` gave last is counted as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Polled {
-    /// There is none, or it is taken back.
+    /// There is no such packet, or it was taken back.
     None,
     Guaranteed {
         wire_bytes: u32,
@@ -68,7 +68,7 @@ struct Queued<P> {
     effective: Instant,
     deadline: Instant,
     wire_bytes: NonZeroU32,
-    /// Behind this one in its FIFO.
+    /// The packet behind this one in its FIFO.
     next: Next,
 }
 
@@ -93,7 +93,8 @@ impl<P> LinkScheduler<P> {
         self.guaranteed.add(slots, horizon, false)
     }
 
-    /// The same for a soft channel: of what is current, its packets go after all that are hard, before best effort.
+    /// Takes in a soft channel, with the arguments of [`Self::add_channel`]. Its current packets go after all
+    /// current packets of hard channels and before best effort.
     pub fn add_soft_channel(&mut self, slots: u32, horizon: Nanos) -> FlowIndex {
         self.guaranteed.add(slots, horizon, true)
     }
@@ -156,25 +157,25 @@ impl<P> LinkScheduler<P> {
         queued
     }
 
-    /// Whether `enqueue_best_effort` would take the packet: who asks first does no work that is dropped later.
+    /// Whether `enqueue_best_effort` would take the packet. Check first to avoid work that is dropped later.
     pub fn best_effort_space(&self, now: Instant, key: BestEffortKey, wire_bytes: u32) -> bool {
         self.best_effort.space(now, key, wire_bytes)
     }
 
-    /// From now on best effort as a whole takes at most this share of the rate; [`Ppm::ONE`] is no cap.
+    /// Caps the share of the rate that best effort as a whole takes; [`Ppm::ONE`] is no cap.
     pub fn set_best_effort_cap(&mut self, share: Ppm) {
         self.best_effort.set_cap(share);
     }
 
-    /// From now on the link has other rates and caps; depth, sizes and what drives the pipeline stay. What is under way
-    /// counts on, a clock at the old rate.
+    /// Sets other rates and caps of the link. Depth, sizes and what drives the pipeline stay as they are.
+    /// What is under way keeps counting; with a clock it counts at the old rate.
     pub fn set_parameters(&mut self, parameters: &LinkParameters) {
         self.pacer.set(parameters);
         self.best_effort.set_rate(parameters);
     }
 
-    /// From now on paced at `rate`, with departures put off by `delay` at most. When all that was handed over before has
-    /// left, by what was said of it then.
+    /// Sets the pace: `rate`, with departures delayed by `delay` at most. Returns when everything that was
+    /// handed over before has left, by what was stated then.
     pub fn set_pace(&mut self, rate: BitRate, delay: Nanos, now: Instant) -> Instant {
         self.pacer.set_pace(rate, delay, now)
     }
@@ -210,7 +211,7 @@ impl<P> LinkScheduler<P> {
         self.guaranteed.channels()
     }
 
-    /// All that is queued, in no order.
+    /// All packets that are queued, in no order.
     pub fn queued(&self) -> impl Iterator<Item = &P> {
         self.guaranteed.queued().chain(self.best_effort.queued().1)
     }
@@ -266,7 +267,8 @@ impl<P> LinkScheduler<P> {
         self.complete_each(wire_bytes, |_| {});
     }
 
-    /// The same; `left` hears of the channel of each guaranteed packet that has left: it has a slot free.
+    /// Does what [`Self::complete`] does, and calls `left` with the channel of each guaranteed packet that
+    /// has left: this channel has a free slot again.
     pub fn complete_each(&mut self, wire_bytes: u32, mut left: impl FnMut(FlowIndex)) {
         let Self { pacer, guaranteed, .. } = self;
         pacer.complete(wire_bytes, |flow| {

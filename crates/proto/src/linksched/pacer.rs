@@ -1,8 +1,9 @@
 //! When the next packet may be handed over, and when it will have left: the pipeline window.
 //!
-//! With [`Pacing::Completion`] the driver says what has left, in the order of hand-over. With [`Pacing::Clock`]
-//! a GCRA says so: the theoretical arrival time TAT is when the last bit handed over leaves a link that drains
-//! at exactly our rate, and a packet goes when now >= TAT - (P-1)·U, with no credit for time gone idle.
+//! With [`Pacing::Completion`] the driver says what has left, in the order of hand-over. With
+//! [`Pacing::Clock`] a GCRA computes it: the theoretical arrival time TAT is when the last bit handed over
+//! leaves a link that drains at exactly our rate. A packet may go when now >= TAT - (P-1)·U, and idle time
+//! earns no credit.
 
 use alloc::collections::VecDeque;
 
@@ -84,8 +85,9 @@ impl Pacer {
         }
     }
 
-    /// From now on at `rate`, where kernel traffic puts departures off by `delay`; what is outstanding is counted at that
-    /// rate too. When all that was handed over before has left, as it was stamped. Without effect for completions.
+    /// Sets the pace: `rate`, where kernel traffic delays departures by `delay`. What is outstanding is
+    /// counted at that rate, too. Returns when everything that was handed over before has left, as it was
+    /// stamped. Without effect for completions.
     pub(super) fn set_pace(&mut self, rate: BitRate, delay: Nanos, now: Instant) -> Instant {
         let Window::Clock { tat, tolerance, tolerance_bytes } = &mut self.window else { return now };
         let left = (*tat).max(now) + self.interference;
@@ -252,7 +254,8 @@ mod tests {
         assert_eq!(departure(1, 0, 1_000_000), u64::MAX);
     }
 
-    /// At another pace what is outstanding counts at that pace, to the byte begun; what was stamped before has left by its stamps.
+    /// What is outstanding counts at the new pace, to the byte begun. What was stamped before has left by its
+    /// stamps.
     #[test]
     fn another_pace_counts_what_is_outstanding_at_its_own_rate() {
         let mut pacer = pacer(Pacing::Clock, 2, Nanos(700), Ppm(0));
@@ -324,7 +327,8 @@ mod tests {
         assert_eq!((pacer.retract(), clock(2).retract()), (None, None));
     }
 
-    /// At depth 1 one packet is outstanding, however short; and however deep, no more than there is room for.
+    /// At depth 1 one packet is outstanding, however short it is. However deep the pipeline is, no more
+    /// packets are outstanding than there is room for.
     #[test]
     fn packets_in_flight_are_counted() {
         let mut one = pacer(Pacing::Completion, 1, Nanos::ZERO, Ppm(0));

@@ -16,7 +16,7 @@ pub struct LinkParameters {
     pub best_effort_wire_bytes: u32,
     /// P: largest packets' worth of bytes that may be handed over and not yet sent; at least 1.
     pub pipeline_depth: u32,
-    /// What drives the pipeline.
+    /// What drives the pipeline: completions or the clock.
     pub pace: Pacing,
     /// Kernel traffic beside us: moves the latest departure.
     pub interference: Interference,
@@ -73,16 +73,16 @@ pub struct Guaranteed {
 /// Where a packet that is handed over comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// From queue 1.
+    /// The packet is guaranteed and comes from queue 1.
     Guaranteed {
-        /// Its channel.
+        /// The channel that the packet belongs to.
         flow: FlowIndex,
-        /// Its local deadline e + d.
+        /// Local deadline of the packet: e + d.
         deadline: Instant,
     },
-    /// From queue 2.
+    /// The packet is best effort and comes from queue 2.
     BestEffort {
-        /// Its flow.
+        /// The best-effort flow that the packet belongs to.
         key: BestEffortKey,
     },
 }
@@ -92,7 +92,7 @@ pub enum Class {
 pub struct Scheduled<P> {
     /// The caller's reference.
     pub packet: P,
-    /// Where it comes from.
+    /// Class of the packet: the queue that it comes from.
     pub class: Class,
     /// Bytes that it takes on the wire: what `complete` must be told.
     pub wire_bytes: u32,
@@ -111,7 +111,7 @@ pub enum OverflowReason {
     PacketBytes,
     /// The best-effort flow has its share of bytes or packets queued.
     FlowFull,
-    /// No more best-effort flows can be remembered.
+    /// The queue cannot remember any more best-effort flows.
     Flows,
 }
 
@@ -120,7 +120,7 @@ pub enum OverflowReason {
 pub struct Overflow<P> {
     /// The packet.
     pub packet: P,
-    /// Why.
+    /// Why the packet was not taken.
     pub reason: OverflowReason,
 }
 

@@ -8,7 +8,7 @@ use punctual_analysis::Nanos;
 
 /// Accidents of the last one to two of these count.
 const SPELL: Nanos = Nanos::from_secs(30);
-/// An overrun is grave that goes so many times beyond what busy periods are allowed,
+/// An overrun is grave if it takes this many times more than busy periods are allowed,
 const GRAVE_TIMES: u64 = 10;
 /// and at least so far: idle processors that wake are some 100 us late in 1 of 30 units.
 const GRAVE_MIN: Nanos = Nanos::from_micros(500);
@@ -29,7 +29,7 @@ struct Spell {
 pub(super) struct Accidents {
     present: Spell,
     former: Spell,
-    /// When the present spell began.
+    /// Record's time at which the present spell began.
     begun: Nanos,
 }
 
@@ -39,20 +39,21 @@ impl Accidents {
         Self { present: none, former: none, begun: Nanos::ZERO }
     };
 
-    /// One that took `beyond` more than the `allowed`, after `elapsed` of the record's time.
+    /// Adds an overrun that took `beyond` more than the `allowed` time, when the record had seen `elapsed`.
     pub fn add(&mut self, beyond: Nanos, allowed: Nanos, elapsed: Nanos) {
         *self = self.at(elapsed);
         self.present.beyond += beyond;
         self.present.grave += u32::from(beyond >= GRAVE_MIN.max(allowed * GRAVE_TIMES));
     }
 
-    /// Whether those of the latest time are more than accidents.
+    /// Whether the overruns of the latest time are more than accidents.
     pub fn are_too_many(&self, elapsed: Nanos) -> bool {
         let Self { present, former, .. } = self.at(elapsed);
         present.grave + former.grave > GRAVE_TOLERATED || present.beyond + former.beyond > BEYOND_TOLERATED
     }
 
-    /// As it is after `elapsed`: what is older than a spell counts once more, then no more.
+    /// The accidents as they count after `elapsed`. What the last spell held counts for one spell more, then
+    /// no longer.
     fn at(&self, elapsed: Nanos) -> Self {
         let spells = (elapsed - self.begun).0 / SPELL.0;
         let begun = self.begun + SPELL * spells;

@@ -24,32 +24,32 @@ const SENT_BEYOND_RECEIVED: u64 = 20;
 /// Foreign traffic beyond this part of the link's rate is worth naming.
 const FOREIGN_PART: u64 = 20;
 
-/// What is known beside the watches.
+/// What is known about stages, apart from the watches.
 #[derive(Debug)]
 pub(super) struct Looks {
     /// When the next one is due; none while nothing is late.
     next: Option<Instant>,
     processor: Option<Breach>,
     links: Vec<LinkLook>,
-    /// What was said of each watch.
+    /// What was reported about each watch.
     said: Vec<Said>,
-    /// What is to be said.
+    /// Events that are to be reported.
     events: VecDeque<Event>,
 }
 
-/// One link, both ways.
+/// What is known about the promises of one link, in both directions.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkLook {
     /// What the neighbour said last of our packets, and when.
     reported: Option<(LateArrivals, Instant)>,
-    /// As it was announced, and when.
+    /// The breach as it was announced; `announced` says when.
     breach: Option<Breach>,
     announced: Instant,
     /// The link is measured before it counts as healed.
     proving: bool,
     /// When the neighbour was last told of its packets.
     told: Option<Instant>,
-    /// Those beyond this node were told of the neighbour's packets.
+    /// Whether nodes beyond this one were told about the neighbour's late packets.
     arrivals_announced: bool,
     /// Others' packets on the link's device, as the driver's host says.
     foreign: BitRate,
@@ -62,7 +62,7 @@ struct LinkLook {
 struct Flow {
     since: Instant,
     bytes: u64,
-    /// Of the last span that was long enough.
+    /// Rate during the last span that was long enough.
     rate: BitRate,
     span: Nanos,
 }
@@ -93,12 +93,12 @@ impl Looks {
         }
     }
 
-    /// How many watches there are.
+    /// Number of watches.
     pub fn watches(&self) -> usize {
         self.said.len()
     }
 
-    /// What was said of a watch.
+    /// What was reported about a watch.
     pub fn said_mut(&mut self, number: usize) -> &mut Said {
         &mut self.said[number]
     }
@@ -108,7 +108,7 @@ impl Looks {
         self.events.push_back(event);
     }
 
-    /// What was said.
+    /// The next event that is to be reported.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -266,7 +266,7 @@ impl LinkLook {
             return Cause::ForeignTraffic { rate: foreign };
         }
         let missing = self.sent.rate.0 > received.0 + received.0 / SENT_BEYOND_RECEIVED;
-        // With full queues what comes out is what the link drains at.
+        // If queues are full, the rate that comes out is the rate that the link drains.
         let filled = received.0 > configured.0 / 2 && received.0 < configured.0 - configured.0 / FOREIGN_PART;
         if late.span > Nanos::ZERO && (missing || filled || held) {
             Cause::SlowLink { drains: received, configured }
@@ -321,7 +321,7 @@ mod tests {
             // More than a twentieth is missing.
             (42, 40, 0, false, Cause::LongerTravel),
             (43, 40, 0, false, slow(40)),
-            // Between a half and all but a twentieth of the rate comes out: that is what it drains.
+            // Between a half and all but a twentieth of the rate comes out, so that is what the link drains.
             (50, 50, 0, false, Cause::LongerTravel),
             (51, 51, 0, false, slow(51)),
             (94, 94, 0, false, slow(94)),
@@ -331,7 +331,7 @@ mod tests {
         ] {
             let found = cause(sent, received, others, held, second);
             assert_eq!(found, expected, "{sent} sent, {received} received, {others} of others, {held}");
-            // Of no time nothing is known but what others do.
+            // A span of zero tells nothing except what others do.
             let unknown =
                 if matches!(expected, Cause::SlowLink { .. }) { Cause::LongerTravel } else { expected };
             assert_eq!(cause(sent, received, others, held, Nanos::ZERO), unknown);

@@ -16,15 +16,15 @@ use crate::watch::{Lateness, Watch};
 /// Watches of each link: what leaves, the neighbour's HELLOs, and packets of channels that come in.
 const OF_LINK: usize = 3;
 
-/// How many watches a node with so many links has.
+/// Number of watches that a node with this many links has.
 pub(super) const fn watches(links: usize) -> usize {
     1 + links * OF_LINK
 }
 
-/// What was said of one watch.
+/// What was reported about one watch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Said {
-    /// Since then something has been late in each last second.
+    /// Time since which something has been late in every last second.
     since: Option<Instant>,
     /// When it was said last, and how late it was then.
     last: Option<(Instant, Nanos)>,

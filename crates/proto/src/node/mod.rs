@@ -1,8 +1,8 @@
 //! One host's protocol engine: wire, signalling, handlers and link schedulers joined, without I/O.
 //!
-//! Four kinds of method: `handle_*` take what came in, `poll_*` give what is to be done, the rest are
-//! requests of applications (`open`, `listen`, ...) and getters. `Signalling` decides which channels there are,
-//! the data plane moves their packets; they meet in the trait `Resources` and here.
+//! The node has four kinds of method: `handle_*` take what came in, `poll_*` return what is to be done, and
+//! the rest are requests of applications (`open`, `listen`, ...) and getters. `Signalling` decides which
+//! channels exist, and the data plane moves their packets. The two meet in the trait `Resources` and here.
 
 mod accidents;
 mod breaches;
@@ -37,7 +37,7 @@ use crate::sched::HandlerId;
 use crate::signalling::Signalling;
 use crate::times::earliest;
 
-/// One host.
+/// The protocol engine of one host.
 pub struct Node<M: Memory> {
     signalling: Signals,
     plane: Plane<M>,
@@ -90,7 +90,8 @@ impl<M: Memory> Node<M> {
         self.plane.transmit(link, &mut self.signalling, now, out)
     }
 
-    /// Whether [`Node::poll_transmit`] may have something for `link`: who asks first needs no buffer for nothing.
+    /// Whether [`Node::poll_transmit`] may have something for `link`. Check first to avoid taking a buffer
+    /// that is not needed.
     pub fn may_transmit(&self, link: LinkId) -> bool {
         !self.plane.line(link).is_empty() || self.signalling.has_signal(link)
     }
@@ -110,7 +111,7 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// The same for the channel that was admitted last; `false` where there is none.
+    /// Aborts the channel that was admitted last. Returns `false` if there is no channel.
     pub fn abort_newest(&mut self, reason: CloseReason, now: Instant) -> bool {
         let newest = self.signalling.newest();
         if let Some(channel) = newest {
@@ -119,8 +120,9 @@ impl<M: Memory> Node<M> {
         newest.is_some()
     }
 
-    /// From now on decisions of admission are made by who takes them from [`Node::poll_decision`]: one may take milliseconds
-    /// beside thousands of channels, and packets need not wait for it. Before that, each is made where it is asked for.
+    /// Has decisions of admission made by whoever takes them from [`Node::poll_decision`]: a decision may
+    /// take milliseconds beside thousands of channels, and packets need not wait for it. Before this call
+    /// each decision is made where it is asked for.
     pub const fn decide_elsewhere(&mut self) {
         self.plane.stages_mut().decide_elsewhere();
     }

@@ -23,7 +23,7 @@ pub(super) enum Packet<F> {
     Demoted {
         /// The channel.
         channel: ChannelId,
-        /// Its place in the demoted queue.
+        /// Place of the message in the demoted queue.
         number: u64,
         /// Fragment index.
         fragment: u16,
@@ -41,25 +41,25 @@ pub(super) enum Packet<F> {
     Forward {
         /// The channel.
         channel: ChannelId,
-        /// As it came.
+        /// Header as it was received.
         header: Header,
-        /// With its payload.
+        /// Received frame, which holds the payload.
         frame: F,
         /// n of the link stage.
         nominal: Instant,
     },
     /// A best-effort or demoted packet that passes through.
     Pass {
-        /// Where it came in: whose frame it keeps.
+        /// Link over which the packet came in, and whose frame it occupies.
         link_in: LinkId,
-        /// As it came; `demoted` is set where we demoted it.
+        /// Header as it was received, except that `demoted` is set if this host demoted the packet.
         header: Header,
-        /// With its payload.
+        /// Received frame, which holds the payload.
         frame: F,
     },
-    /// One that only fills the link.
+    /// A packet that only fills the link, to measure its rate.
     Filler {
-        /// Which.
+        /// The link that is measured.
         link: LinkId,
     },
     /// The next packet of signalling, whatever it is by then.

@@ -19,19 +19,21 @@ const STEPS_PER_WHOLE: u64 = 16;
 const STEPS: usize = 4 * STEPS_PER_WHOLE as usize;
 /// Overruns of one path that prove nothing.
 const OVERRUNS_TOLERATED: u64 = 100;
-/// One overrun in so many units of a path is an accident: interrupts and the platform, which takes a halted CPU's first
-/// units some 100 us longer in 1 of 30 to 150 of them. Where a cost is too low every second unit and more is one.
+/// An overrun is an accident if it happens to at most one in this many units of a path. Interrupts and the
+/// platform cause such overruns: a halted CPU takes some 100 us longer for its first units in 1 of 30 to 150
+/// of them. If a cost is too low, at least every second unit overruns.
 const OVERRUN_UNITS: u64 = 20;
 /// Warm units of a path of which half tell what its units take.
 const UNITS_TELLING: u32 = 1_000;
-/// The window is halved when it holds so many units: what was seen long ago counts less and less.
+/// The window is halved when it holds this many units, so that old units count less and less.
 const WINDOW_UNITS: u32 = 1 << 16;
 
 /// Half of the latest wake-ups are forgotten when there are so many.
 const WINDOW_WAKES: u32 = 1_024;
 /// Fewer prove nothing.
 const WAKES_TELLING: u32 = 20;
-/// One late wake-up in so many is an accident: interrupts and the platform.
+/// A late wake-up is an accident of interrupts and the platform if it happens to at most one in this many
+/// wake-ups.
 const WAKES_PER_LATE: u32 = 20;
 
 /// Times by the share of what is assumed that they took.
@@ -72,7 +74,7 @@ impl Shares {
 #[derive(Clone, Copy, Debug)]
 struct Warm {
     units: u32,
-    /// Those that took more than is assumed.
+    /// Warm units that took more than is assumed.
     dear: u32,
 }
 
@@ -93,7 +95,7 @@ impl Warm {
     }
 }
 
-/// One path.
+/// What was recorded about one path of protocol work.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     units: u64,
@@ -101,10 +103,10 @@ struct Path {
     overruns: u64,
     max: Nanos,
     max_assumed: Nanos,
-    /// Of units that followed others.
+    /// Times of units that followed others in a busy period.
     shares: Shares,
     warm: Warm,
-    /// Its overruns of the latest time.
+    /// Overruns of the latest time.
     accidents: Accidents,
 }
 
@@ -139,9 +141,10 @@ impl Path {
         }
     }
 
-    /// Its overruns are no accident, by their share of its units or by the time that they took lately, first units' too; or
-    /// its units are dearer than is charged and only their busy periods too short for that to have made one late: admission
-    /// goes on giving away what is not there.
+    /// Whether guarantees are at risk. Either the overruns are no accident, by their share of the units or by
+    /// the time that they took lately, first units included. Or the units cost more than is charged, and none
+    /// was late only because the busy periods were short: admission would go on giving away time that does
+    /// not exist.
     fn is_at_risk(&self, elapsed: Nanos) -> bool {
         let overruns = self.overruns.saturating_mul(OVERRUN_UNITS);
         self.overruns > OVERRUNS_TOLERATED && overruns >= self.units
@@ -150,16 +153,16 @@ impl Path {
     }
 }
 
-/// What a unit means for its busy period.
+/// How a unit is judged within its busy period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Judged {
-    /// Nothing ran before it.
+    /// True if nothing ran before the unit.
     is_first: bool,
     /// A unit of its path ran before it.
     is_warm: bool,
-    /// With it the busy period has taken more than admission assumes.
+    /// True if the busy period has taken more than admission assumes with this unit.
     is_overrun: bool,
-    /// How much more, where it has.
+    /// How much more the busy period has taken, if it has.
     beyond: Nanos,
 }
 
@@ -170,9 +173,9 @@ struct BusyPeriod {
     excess: Nanos,
     /// The most of that.
     excess_max: Nanos,
-    /// Nothing has run since the processor was idle.
+    /// True if nothing has run since the processor was idle.
     begins: bool,
-    /// By path: whether a unit of it has.
+    /// For each path, whether a unit of it has run in the busy period.
     ran: [bool; KINDS.len()],
 }
 
@@ -194,10 +197,11 @@ impl BusyPeriod {
         Judged { is_first, is_warm, is_overrun, beyond: excess - allowed }
     }
 
-    /// Nothing was left to do for `span`: who still waits for what was taken too long has that much less to wait.
-    /// (Any idle time ends a busy period; one that is hardly idle is warned of before it is no longer.)
+    /// Notes that nothing was left to do for `span`. Work that still waits because something took too long
+    /// then has that much less to wait. (Any idle time ends a busy period. The record
+    /// warns of a processor that is hardly idle before it is idle no longer.)
     ///
-    /// Returns the most that the busy period that ends here took beyond its units' costs.
+    /// Returns the longest time that the busy period which ends here took beyond its units' costs.
     fn idle(&mut self, span: Nanos) -> Option<Nanos> {
         self.excess = self.excess - span;
         if self.begins || span == Nanos::ZERO {
@@ -209,7 +213,7 @@ impl BusyPeriod {
     }
 }
 
-/// All paths.
+/// Records of all paths.
 #[derive(Clone, Debug)]
 pub(super) struct WorkRecord {
     paths: [Path; 4],
@@ -279,7 +283,8 @@ impl WorkRecord {
         judged.is_overrun || took > assumed && self.paths[index].warm.is_too_dear()
     }
 
-    /// Nothing was left to do for `span`; `allowed` as above.
+    /// Notes that nothing was left to do for `span`; `allowed` is what busy periods may take beyond their
+    /// units' costs.
     pub fn add_idle(&mut self, span: Nanos, allowed: Nanos) {
         self.elapsed += span;
         let Some(excess) = self.busy.idle(span) else { return };
@@ -330,7 +335,7 @@ impl WorkRecord {
         }
     }
 
-    /// For `status`.
+    /// Records of all paths, for `status`.
     pub fn paths(&self) -> impl Iterator<Item = PathRecord> + '_ {
         KINDS.into_iter().zip(&self.paths).map(|(kind, path)| PathRecord {
             kind,
@@ -409,7 +414,7 @@ mod tests {
         assert!(record.is_at_risk(WorkKind::Send));
     }
 
-    /// The same units that are cold after idle times are not while they follow one another.
+    /// Units that are dear when they are cold are no risk while they follow one another.
     #[test]
     fn units_that_follow_others_may_take_their_costs_and_one_cold_start() {
         let mut record = WorkRecord::new();
@@ -419,7 +424,7 @@ mod tests {
         assert!(!record.is_at_risk(WorkKind::Send), "the other path keeps its time");
     }
 
-    /// At twice the cost a processor is warned of before it has no idle time left.
+    /// At twice the cost the record warns before the processor has no idle time left.
     #[test]
     fn overruns_that_idle_time_does_not_make_up_for_are_a_risk() {
         let mut record = WorkRecord::new();
@@ -572,7 +577,7 @@ mod tests {
         };
         assert!(at_risk(500, 500) && at_risk(501, 500) && at_risk(1_000, 0));
         assert!(!at_risk(499, 501) && !at_risk(500, 499) && !at_risk(999, 0) && !at_risk(500, 501));
-        // Of the latest: when the window is full, a half of it counts on.
+        // The latest units count: when the window is full, half of it goes on counting.
         assert!(at_risk(32_768, 32_768) && !at_risk(32_768, 65_540));
     }
 
@@ -617,7 +622,8 @@ mod tests {
         assert_eq!((record.busy(COLD).periods, record.busy(COLD).excess_max), (4, US(40) + Nanos(1)));
     }
 
-    /// At a place in order: what so many of a thousand did not exceed, in sixteenths of what is assumed.
+    /// A share is reported at its place in order: the value that this many of a thousand units did not
+    /// exceed, in sixteenths of what is assumed.
     #[test]
     fn shares_are_told_at_their_place_in_order() {
         let mut shares = Shares::NEW;
@@ -633,7 +639,7 @@ mod tests {
         (12..WINDOW_UNITS - 1).for_each(|_| shares.add(US(63), US(16)));
         assert_eq!((shares.window, shares.percent(10)), (WINDOW_UNITS - 1, 400));
         shares.add(US(64), US(16));
-        // Of each step a half: of those with one, none.
+        // Half of each step is forgotten: of a step with one unit nothing is left.
         assert_eq!(
             (shares.window, shares.steps[63], shares.percent(1)),
             ((WINDOW_UNITS - 11) / 2, 32_762, 400)

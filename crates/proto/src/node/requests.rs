@@ -1,4 +1,4 @@
-//! What applications ask of a node.
+//! Requests of applications to a node.
 
 use punctual_analysis::{Contract, Instant, Nanos};
 
@@ -122,8 +122,9 @@ impl<M: Memory> Node<M> {
         self.handle_outbox_within(channel, RING_MESSAGES_MAX, now);
     }
 
-    /// The same where several rings share what is taken out of them at once: at most `messages_max` messages, and never more than
-    /// [`RING_MESSAGES_MAX`]. Says how many it took. What is left comes in with those messages, and in the background.
+    /// Does what [`Self::handle_outbox`] does, for several rings that share what is taken out of them at
+    /// once: it takes at most `messages_max` messages, and never more than [`RING_MESSAGES_MAX`]. Returns how
+    /// many it took. The rest of the ring comes in when those messages are served, and in the background.
     pub fn handle_outbox_within(&mut self, channel: ChannelId, messages_max: u32, now: Instant) -> u32 {
         self.plane.drain_outbox(channel, Portion::InPassing(messages_max), now)
     }
@@ -136,7 +137,8 @@ impl<M: Memory> Node<M> {
         self.close_for(channel, CloseReason::Local, now)
     }
 
-    /// The same for an application that is gone without having closed its end: the other end is told so.
+    /// Closes the end of an application that is gone without having closed it. The other end learns that the
+    /// application vanished.
     ///
     /// # Errors
     /// `Unknown`.

@@ -15,7 +15,7 @@ use crate::signalling::Signalling;
 
 pub(super) struct Signals {
     signalling: Signalling,
-    /// Unless somebody has borrowed it mutably since.
+    /// The state is valid unless the signalling was borrowed mutably since.
     timeout: Cell<Option<Option<Instant>>>,
     /// Likewise: whether any link has a packet to send.
     has_signals: Cell<Option<bool>>,

@@ -1,4 +1,4 @@
-//! What a node shows of itself.
+//! The status of a node, as it shows itself.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -17,7 +17,7 @@ use crate::signalling::{ChannelView, RTCOP_VERSION};
 use crate::watch::Watch;
 
 impl<M: Memory> Node<M> {
-    /// For `status`.
+    /// The node's status, for the verb `status`.
     pub fn status(&self, now: Instant) -> NodeStatus {
         let plane = &self.plane;
         let signalling = self.signalling.counters();
@@ -105,7 +105,7 @@ impl<M: Memory> Node<M> {
         page
     }
 
-    /// One channel; `None` where it is not known here.
+    /// Status of one channel; `None` if it is not known here.
     pub fn channel(&self, channel: ChannelId) -> Option<ChannelStatus> {
         self.signalling.channel(channel).map(|view| self.channel_status(&view))
     }

@@ -1,4 +1,4 @@
-//! What is left of a handler's budget.
+//! The part of a handler's budget that is left.
 
 use alloc::boxed::Box;
 

@@ -12,7 +12,7 @@ use crate::limits::CPU_CAP_WINDOW;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     share: Ppm,
-    /// When all that was done has been paid for.
+    /// Time at which all work that was done has been paid for.
     tat: Instant,
 }
 
@@ -28,7 +28,7 @@ impl Bucket {
         self.spent_until(now)
     }
 
-    /// Of what was charged last, `saved` was not taken.
+    /// Gives back `saved`, the part of the last charge that was not used.
     fn refund(&mut self, saved: Nanos) {
         self.tat = self.tat - self.price(saved);
     }
@@ -44,7 +44,7 @@ impl Bucket {
         Nanos(u64::try_from(paid).unwrap_or(u64::MAX))
     }
 
-    /// Until when it is empty, if it is.
+    /// Time until which the bucket is empty; `None` if it is not.
     pub(crate) fn spent_until(&self, now: Instant) -> Option<Instant> {
         Some(self.tat - CPU_CAP_WINDOW).filter(|until| *until > now)
     }
@@ -72,11 +72,11 @@ impl Caps {
         let all = self.all.as_mut().and_then(|bucket| bucket.charge(cost, now));
         let own = self.best_effort.as_mut().filter(|_| is_best_effort);
         let own = own.and_then(|bucket| bucket.charge(cost, now));
-        // None is before any time.
+        // `None` orders before any time.
         self.throttled = self.throttled.max(all).max(own);
     }
 
-    /// Of the work that was charged last, `saved` was not taken.
+    /// Gives back `saved`, the part of the last charged work that was not used.
     pub(super) fn refund(&mut self, saved: Nanos, now: Instant) {
         let was_best_effort = self.last_was_best_effort;
         if let Some(bucket) = &mut self.all {
@@ -94,7 +94,7 @@ impl Caps {
         self.throttled = self.throttled.filter(|until| *until > now);
     }
 
-    /// Until when best effort waits, as far as `settle` knows.
+    /// Time until which best effort waits, as far as `settle` knows; `None` if it does not wait.
     pub(super) const fn throttled(&self) -> Option<Instant> {
         self.throttled
     }

@@ -46,12 +46,13 @@ struct Handler {
     head: Head,
     /// Out of slots.
     blocked: bool,
-    /// Its place in a FIFO: smaller is nearer to the head.
+    /// Place of the handler in a FIFO: the smallest is at the head.
     ticket: u64,
     /// PDUs done since it came to the head of its level.
     turn_packets: u32,
     account: Account,
-    /// Its share of the processor while it is best effort; boxed, since most hosts cap no flow.
+    /// Share of the processor that the handler has while it is best effort. It is boxed, since most hosts cap
+    /// no flow.
     share: Option<Box<Share>>,
 }
 
@@ -100,14 +101,14 @@ impl Executor {
         }
     }
 
-    /// The same with caps: what all work may take, and best effort of it. The order `fifo` knows no caps.
+    /// This executor with caps: on all work, and on the best-effort part of it. The order `fifo` has no caps.
     #[must_use]
     pub fn with_caps(self, all: Ppm, best_effort: Ppm) -> Self {
         let caps = if self.policy == RunPolicy::Fifo { Caps::default() } else { Caps::new(all, best_effort) };
         Self { caps, ..self }
     }
 
-    /// The same with a cap on each flow of best effort, for handlers that are added from now on.
+    /// This executor with a cap on each best-effort flow, for handlers that are added from now on.
     #[must_use]
     pub fn with_flow_cap(self, share: Ppm) -> Self {
         let flow_share = Bucket::of(share).filter(|_| self.policy != RunPolicy::Fifo);
@@ -129,8 +130,9 @@ impl Executor {
         self.caps.charge(cost, is_best_effort, now);
     }
 
-    /// Of the work that was charged last, `saved` was not taken. Goes to the caps that paid for it, whatever its handler
-    /// has become since (it may just have spent its budget); a flow's own share is by declared costs.
+    /// Gives back `saved`, the part of the last charged work that was not used, to the caps that paid for it.
+    /// It does not matter what the handler has become since (it may just have spent its budget). A flow's own
+    /// share is charged by declared costs and gets nothing back.
     pub fn refund(&mut self, saved: Nanos, now: Instant) {
         self.caps.refund(saved, now);
     }
@@ -187,10 +189,10 @@ impl Executor {
         self.place(id, now);
     }
 
-    /// Nothing is queued at the handler any more.
+    /// Notes that nothing is queued at the handler any more.
     pub fn idle(&mut self, id: HandlerId) {
         let Some(handler) = self.get_mut(id) else { return };
-        // One without a head is in no queue.
+        // A handler without a head is in no queue.
         if handler.head.get().is_some() {
             handler.head = Head::NONE;
             self.unqueue(id);
@@ -205,7 +207,8 @@ impl Executor {
         }
     }
 
-    /// It has again: the handler goes to the tail of its level. Without effect where it was not blocked.
+    /// Notes that the handler has slots again: it goes to the tail of its level. Without effect if it was not
+    /// blocked.
     pub fn unblock(&mut self, id: HandlerId, now: Instant) {
         let ticket = self.tickets;
         let Some(handler) = self.get_mut(id).filter(|handler| handler.blocked) else { return };
@@ -366,7 +369,7 @@ impl Handler {
         matches!(self.order.class, Class::BestEffort | Class::Background) || self.account.is_spent()
     }
 
-    /// Until when it has spent its flow's share, where it is best effort now.
+    /// Time until which a best-effort handler has spent its flow's share; `None` if it may run.
     fn held(&self, now: Instant) -> Option<Instant> {
         let until = self.share.as_ref().and_then(|share| share.spent_until);
         until.filter(|until| *until > now && self.takes_turns())
@@ -421,8 +424,8 @@ const _: () = assert!(SPAN_MAX.0 < 1 << RATE_PERIOD_BITS, "every period has its 
 const _: () =
     assert!(3 + RATE_PERIOD_BITS + RATE_PLACE_BITS + RATE_TICKET_BITS <= 96, "what a heap's key holds");
 
-/// By class, period, place within the rate group, and the order of arrival. Only channels have periods; tickets
-/// begin anew after 2^45, a year of a million a second.
+/// Sort key by class, period, place within the rate group, and the order of arrival. Only channels have
+/// periods. Tickets begin anew after 2^45, a year of a million a second.
 fn by_rate(class: Class, order: &Order, ticket: u64) -> u128 {
     let of_channel = matches!(class, Class::LowLatency | Class::Guaranteed | Class::Soft);
     let (period, place) =

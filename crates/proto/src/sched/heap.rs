@@ -27,7 +27,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(super) struct IndexedHeap {
     entries: Vec<Entry>,
-    /// By handler: its entry.
+    /// Place of each handler's entry, by handler.
     positions: Vec<u32>,
 }
 

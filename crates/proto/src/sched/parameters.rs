@@ -42,9 +42,10 @@ pub enum Trigger {
 pub struct Budget {
     /// PDUs in each period.
     pub packets: u32,
-    /// Reactive: a new period begins with the first activation whose effective arrival is so much later than
-    /// the one that began the last, so that late work spends its own period's budget and not the next one's.
-    /// Refilled: with the first PDU that is done so much later. Periodic: by the clock.
+    /// Length of a period. Reactive: a new period begins with the first activation whose effective arrival is
+    /// at least this much later than the one that began the last period. Late work therefore spends the
+    /// budget of its own period and not of the next one. Refilled: a new period begins with the first PDU
+    /// that is done this much later. Periodic: periods follow the clock.
     pub period: Nanos,
     /// Periodic: by when, from the timer on, a period's PDUs are done; at most the period. Reactive: without
     /// meaning, the head PDU says when it is due.
@@ -54,18 +55,19 @@ pub struct Budget {
 /// A handler's place in the order of handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandlerParameters {
-    /// Its class.
+    /// Class of the handler.
     pub class: Class,
     /// Rank of a guaranteed handler under fixed priority, 0 the most urgent; from
     /// [`PRIORITY_LEVELS`](crate::limits::PRIORITY_LEVELS) - 3 on all are one level.
     pub level: u8,
-    /// Under `rmdp` the shorter goes first within a class.
+    /// Period of the handler. Under `rmdp` the shorter period goes first within a class.
     pub period: Nanos,
-    /// Under `rmdp` the smaller goes first within a class and period (a planned flow's place in its rate group).
+    /// Place of the handler. Under `rmdp` the smaller place goes first within a class and period (a planned
+    /// flow's place in its rate group).
     pub place: u8,
     /// b_p: PDUs finished before a yield is honoured (RTU 3), and a best-effort handler's turn; at least 1.
     pub quantum_packets: u32,
-    /// None: as much as there is.
+    /// Budget of the handler. `None`: it may use all the time that there is.
     pub budget: Option<Budget>,
     /// Timer or work.
     pub trigger: Trigger,

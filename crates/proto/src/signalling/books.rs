@@ -7,7 +7,7 @@ use super::states::State;
 use super::{Channel, Signalling};
 use crate::ids::{ChannelId, LinkId};
 
-/// Of what, what is counted, and what there is.
+/// One account: what it counts, then the count that is kept and the count of what is there.
 pub type Entry = (&'static str, [usize; 2]);
 
 impl Signalling {
@@ -19,7 +19,7 @@ impl Signalling {
         books
     }
 
-    /// The same of a link, with what waits for its neighbour.
+    /// Accounts of a link, together with what waits for its neighbour.
     pub fn link_books(&self, link: LinkId) -> Vec<Entry> {
         let mut books: Vec<Entry> = self.channels.link_books(link).into();
         let peer = self.links.peers.get(usize::from(link.0));

@@ -36,7 +36,7 @@ impl Signalling {
     pub fn arrivals(&self, link: LinkId) -> Option<&Watch> {
         self.links.peers.get(usize::from(link.0)).map(Peer::watch)
     }
-    /// The same, for its healing.
+    /// The same late HELLOs as [`Self::arrivals`], for the caller that notes when the link has healed.
     pub fn arrivals_mut(&mut self, link: LinkId) -> Option<&mut Watch> {
         self.links.peers.get_mut(usize::from(link.0)).map(Peer::watch_mut)
     }
@@ -116,7 +116,7 @@ impl Signalling {
     pub fn broken_stages(&self) -> impl Iterator<Item = (StageName, Breach)> {
         self.breaches.stages().into_iter()
     }
-    /// Those on a channel's way.
+    /// Stages on the route of a channel that break their promise, as far as this node knows.
     pub fn broken_on(&self, channel: ChannelId) -> Vec<BrokenStage> {
         let Some(known) = self.channels.get(channel) else { return Vec::new() };
         let on_way = |stage: &StageName| stage.place_on(&known.way.nodes).is_some();
@@ -202,7 +202,7 @@ impl Signalling {
         if !changed.is_news() || changed.says_less() {
             return;
         }
-        // Of its own ones it hears in any case.
+        // The host hears of its own stages in any case.
         if stage.node != self.config.id {
             self.tell_stage(None, stage, changed.known(), changed.after.is_none());
         }
@@ -219,7 +219,7 @@ impl Signalling {
         breach: Option<Breach>,
         healed: bool,
     ) {
-        // Of what nobody here has heard, nobody needs to hear that it is over.
+        // Nobody needs to hear the end of a breach that nobody here has heard of.
         if let Some(breach) = breach {
             let stage = match channel {
                 Some(_) => self.stage_by_name(stage, breach),

@@ -42,7 +42,7 @@ pub fn limit(
     drift: Ppm,
 ) -> Option<Nanos> {
     let left = contract.deadline.checked_sub(spent(before, drift) + propagation_max)?;
-    // One nanosecond less: drift is rounded up over the whole sum.
+    // One nanosecond less, because drift is rounded up over the whole sum.
     let limit = without_drift(left, drift) - Nanos(1);
     (limit > Nanos::ZERO).then_some(limit)
 }
@@ -53,7 +53,7 @@ pub fn arrival_error_of(link: &LinkConfig) -> Nanos {
     let window_bytes = u64::from(link.pipeline_depth.max(1))
         * u64::from(link.packet_bytes_max.saturating_add(link.overhead_bytes));
     let early = match link.follows() {
-        // Which share the kernel will have is not known when J is told.
+        // The share that the kernel will have is not known when J is told.
         true => {
             let share = link.kernel_share_max;
             link.paced_beside(share).time_of(window_bytes) + link.delay_beside(share)
@@ -129,8 +129,8 @@ pub fn outbox_messages(contract: &Contract, first: Nanos) -> u32 {
     u32::try_from(waiting.saturating_add(u64::from(contract.burst_messages_max))).unwrap_or(u32::MAX)
 }
 
-/// The longest that a message may be under way or held once its last packet has left the source, which may be so much ahead of
-/// its logical arrival.
+/// Longest time that a message may be under way or held after its last packet has left the source. That
+/// packet may leave as much ahead of its logical arrival as the contract allows.
 pub fn way_max(contract: &Contract) -> Nanos {
     contract.early_service() + contract.deadline
 }
@@ -338,7 +338,8 @@ mod tests {
         assert_eq!(deadline_of(Nanos::MAX), Nanos::MAX);
     }
 
-    /// The final word of a hop in the middle: its share of the leftover, what is behind it, and the least before it.
+    /// The final offer of a hop in the middle: its share of the leftover, what is behind it, and the least
+    /// before it.
     #[test]
     fn a_hops_terms_are_the_rest_of_the_deadline() {
         let stages = [stage(100, 10, 1), stage(200, 20, 1), stage(300, 30, 1), stage(400, 40, 1)];

@@ -33,13 +33,14 @@ impl Attempt {
     }
 }
 
-/// From whom to whom, and over which nodes: what all channels between two ends have in common.
+/// Names of both ends and the nodes between them: what all channels between the same two ends have in common.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Way {
     pub from: Name,
     pub to: Address,
     pub nodes: Vec<NodeId>,
-    /// Those of them that say of themselves that they cannot keep what they promise; known when the stages are final.
+    /// Hosts among `nodes` that say of themselves that they cannot keep what they promise. Known when the
+    /// stages are final.
     pub degraded: Vec<DegradedHost>,
 }
 
@@ -84,7 +85,7 @@ impl Channel {
     pub fn take_setup(&mut self) -> Box<Setup> {
         self.setup.take().unwrap_or_default()
     }
-    /// Who asked for it, until its stages are final.
+    /// The user who asked for the channel, until its stages are final.
     pub fn source(&self) -> Option<Source> {
         let setup = self.setup.as_ref()?;
         Some(Source { node: self.local.path.node, user: setup.user })
@@ -107,17 +108,17 @@ impl Channel {
 pub struct Channels {
     by_id: Table<Channel>,
     by_path: Paths,
-    /// Their handles, for who looks at a few at a time.
+    /// Handles of the channels, for callers that look at a few channels at a time.
     order: Ordered<ChannelId, ()>,
     timers: Ordered<(Instant, ChannelId), ()>,
-    /// Those that wait for a listener's consent.
+    /// Channels that wait for a listener's consent.
     asking: Ordered<(ListenerId, ChannelId), ()>,
     half_open: BTreeMap<LinkId, usize>,
-    /// Whose those of a link are.
+    /// Users who own the half-open channels of each link.
     half_open_by: BTreeMap<LinkId, Places>,
-    /// How many use a link, in either direction.
+    /// Number of channels that use each link, in either direction.
     on_link: BTreeMap<LinkId, usize>,
-    /// What many of them have in common.
+    /// What channels between the same two ends have in common; equal ones are stored once.
     ways: Interned<Way>,
     contracts: Interned<Contract>,
 }
@@ -200,21 +201,21 @@ impl Channels {
             after.map(|at| self.timers.insert((at, id), ()));
         }
     }
-    /// Those behind `after`, by handle; all where that is `None`.
+    /// Channels whose handles are larger than `after`, in the order of handles; all channels if it is `None`.
     pub fn behind(&self, after: Option<ChannelId>) -> impl Iterator<Item = &Channel> {
         self.order.after(after.as_ref()).filter_map(|(id, ())| self.get(*id))
     }
-    /// Those that wait for the consent of `listener`, in the order in which they came here.
+    /// Channels that wait for the consent of `listener`, in the order in which they came here.
     pub fn asking(&self, listener: ListenerId) -> impl Iterator<Item = ChannelId> {
         // Handles are counted from 1 on.
         let behind = self.asking.after(Some(&(listener, ChannelId(0))));
         behind.map(|((of, id), ())| (*of, *id)).take_while(move |(of, _)| *of == listener).map(|(_, id)| id)
     }
-    /// In no order that means anything.
+    /// All channels, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = &Channel> {
         self.by_id.iter()
     }
-    /// Those that are chosen, in the order in which they came here.
+    /// Channels that `is` chooses, in the order in which they came here.
     pub fn chosen(&self, is: impl Fn(&Channel) -> bool) -> Vec<ChannelId> {
         let chosen = self.iter().filter(|channel| is(channel));
         let mut chosen: Vec<_> = chosen.map(|channel| channel.local.channel).collect();
@@ -235,7 +236,7 @@ impl Channels {
             ("timers of signalling", [self.timers.len(), timers]),
         ]
     }
-    /// The same of a link: those that are being established from there, whose they are, and those that use it.
+    /// Accounts of a link: half-open channels that came over it, their users, and channels that use it.
     pub fn link_books(&self, link: LinkId) -> [(&'static str, [usize; 2]); 3] {
         let begun = || {
             let half_open = self.iter().filter(|channel| channel.is_half_open());
@@ -254,14 +255,14 @@ impl Channels {
     pub fn use_link(&self, link: LinkId) -> bool {
         self.on_link.get(&link).is_some_and(|count| *count > 0)
     }
-    /// How many do.
+    /// Number of channels that use a link, in either direction.
     pub fn count_on(&self, link: LinkId) -> usize {
         self.on_link.get(&link).copied().unwrap_or(0)
     }
     pub fn half_open(&self, link: LinkId) -> usize {
         self.half_open.get(&link).copied().unwrap_or(0)
     }
-    /// Whose those of them are that are not final.
+    /// Users who own the half-open channels that came over a link; `None` if there are no such channels.
     pub fn half_open_by(&self, link: LinkId) -> Option<&Places> {
         self.half_open_by.get(&link)
     }

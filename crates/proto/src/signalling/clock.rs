@@ -14,11 +14,11 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 use crate::lateness::drifted;
 use crate::limits::CLOCK_BOUND_AGE_MAX;
 
-/// Receive stamps of drivers are moved from one clock to another: they may be so much too early.
+/// Receive stamps of drivers are moved from one clock to another: they may be too early by this much.
 const STAMP_ERROR: Nanos = Nanos(2_000);
 /// Contradicting stamps of one direction, one after the other, until what is known is dropped.
 const CONTRADICTIONS_MAX: u8 = 3;
-/// What moves faster was stepped.
+/// A clock that moves faster than this was stepped.
 const DRIFT_MAX: Ppm = Ppm(10_000);
 
 /// A neighbour's clock less ours, as it was known at a moment.
@@ -28,14 +28,14 @@ pub struct ClockOffset {
     pub offset_ns: i64,
     /// Most that this may be wrong by.
     pub error: Nanos,
-    /// When, on our clock.
+    /// Time of the measurement, on our clock.
     pub at: Instant,
-    /// How fast the two may part.
+    /// How fast the two clocks may drift apart.
     pub drift: Ppm,
 }
 
 impl ClockOffset {
-    /// One of their readings on our clock.
+    /// Converts a reading of the neighbour's clock to this host's clock.
     pub const fn to_ours(&self, theirs: Instant) -> Instant {
         theirs.offset(self.offset_ns.saturating_neg())
     }
@@ -45,7 +45,7 @@ impl ClockOffset {
     }
 }
 
-/// Which end of the interval that the offset lies in.
+/// The end of the interval that the offset lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Lower,
@@ -63,9 +63,9 @@ struct Bound {
 #[derive(Clone, Debug)]
 pub struct ClockFilter {
     propagation_min: Nanos,
-    /// Of the two clocks together, as their hosts say.
+    /// Sum of the tolerances of both clocks, as their hosts state them.
     tolerance: Ppm,
-    /// What was seen beyond that; 0 before.
+    /// Drift that was observed beyond the tolerance; 0 before any was.
     observed: Ppm,
     lower: Option<Bound>,
     upper: Option<Bound>,
@@ -244,7 +244,7 @@ mod tests {
         fn theirs(&self, ours: u64) -> Instant {
             Instant(ours).offset(self.offset(ours))
         }
-        /// An exchange that begins at `t1`, each way with up to so much of queueing.
+        /// Makes an exchange that begins at `t1`, with up to `there_max` and `back_max` of queueing.
         fn exchange(&mut self, t1: u64, there_max: u64, back_max: u64) -> u64 {
             let t2 = t1 + self.propagation_min + self.random.below(there_max);
             let t3 = t2 + self.random.below(500_000_000);
@@ -255,7 +255,7 @@ mod tests {
             self.filter.exchanged(Nanos(t4 - t1), held);
             t4
         }
-        /// By how much what is known at `now` is wrong, and by how much it may be.
+        /// The actual error of what is known at `now`, and the largest error that it may have.
         fn wrong(&self, now: u64) -> (u64, u64) {
             let known = self.filter.offset(Instant(now)).expect("both directions were heard");
             (known.offset_ns.abs_diff(self.offset(now)), known.error.0)
@@ -348,7 +348,8 @@ mod tests {
         assert!(filter.offset(Instant(u64::MAX)).is_some());
     }
 
-    /// After the last exchange both clocks run on, as wrongly as they may, in either direction.
+    /// What was known ages as fast as the clocks may drift: after the last exchange both clocks run on, as
+    /// wrongly as they may, in either direction.
     #[test]
     fn what_was_known_ages_as_fast_as_clocks_may_drift() {
         for (ppm, silence_s) in [(200, 1), (200, 1_000), (-200, 100), (-200, 10_000)] {
@@ -423,7 +424,8 @@ mod tests {
         }
     }
 
-    /// A queue stands in one direction from then on: what the last quick packet told is believed so long and no longer.
+    /// If a queue stands in one direction from then on, the filter believes what the last quick packet told
+    /// for its time and no longer.
     #[test]
     fn what_one_packet_told_is_forgotten_in_time() {
         let mut clocks = Clocks::new(3, 0, Ppm(200));

@@ -56,7 +56,7 @@ impl Signalling {
         self.deciding.insert(Deciding { refused: Some(cause), ..deciding });
     }
 
-    /// What a decision took, for who pays.
+    /// Notes the time that a decision took, for charging its user.
     pub fn note_decision(&mut self, channel: ChannelId, took: Nanos) {
         self.announcements.events.push_back(Event::Decided { channel, took });
     }

@@ -32,7 +32,7 @@ pub enum Then {
 #[derive(Debug, Default)]
 pub struct Decisions {
     waiting: BTreeMap<ChannelId, Deciding>,
-    /// Those that came over a link.
+    /// Channels of CREATEs that came over a link, by path.
     by_path: BTreeMap<PathId, ChannelId>,
 }
 
@@ -70,18 +70,18 @@ impl Decisions {
     pub fn knows(&self, path: PathId) -> bool {
         self.by_path.contains_key(&path)
     }
-    /// Whose those are that came over a link.
+    /// Users who own the channels under decision that came over `link`.
     pub fn from(&self, link: LinkId) -> Places {
         let mut places = Places::default();
         let from = self.waiting.iter().filter(|(_, waiting)| waiting.local.link_in == Some(link));
         from.for_each(|(id, waiting)| places.add(waiting.create.source(), id.0));
         places
     }
-    /// Those that came over a link.
+    /// Number of channels under decision that came over `link`.
     pub fn count_from(&self, link: LinkId) -> usize {
         self.waiting.values().filter(|waiting| waiting.local.link_in == Some(link)).count()
     }
-    /// Those that use a link, in either direction.
+    /// Number of channels under decision that use `link`, in either direction.
     pub fn count_on(&self, link: LinkId) -> usize {
         let uses = |local: &LocalChannel| [local.link_in, local.link_out].contains(&Some(link));
         self.waiting.values().filter(|waiting| uses(&waiting.local)).count()
@@ -90,12 +90,12 @@ impl Decisions {
     pub fn has(&self, id: ChannelId) -> bool {
         self.waiting.contains_key(&id)
     }
-    /// Those that are known by path, and those that came over a link.
+    /// Number of channels that are known by path, and of those that came over a link. The two must be equal.
     pub fn books(&self) -> [usize; 2] {
         let from_links = self.waiting.values().filter(|waiting| waiting.local.link_in.is_some()).count();
         [self.by_path.len(), from_links]
     }
-    /// Its source has ended it before it began.
+    /// Forgets a channel that its source has ended before it began.
     pub fn forget(&mut self, path: PathId) {
         if let Some(id) = self.by_path.get(&path).copied() {
             self.remove(id);

@@ -35,7 +35,7 @@ impl Signalling {
     /// others by [`Self::handle_timeout`].
     ///
     /// # Errors
-    /// There is none.
+    /// `Unknown` if there is no such listener.
     pub fn unlisten(
         &mut self,
         listener: ListenerId,

@@ -26,7 +26,7 @@ impl Signalling {
     /// Opens (or probes) a channel; `Opened`, `Refused` or `Probed` follows.
     ///
     /// # Errors
-    /// It cannot even be tried.
+    /// If the request cannot even be tried.
     pub fn open(
         &mut self,
         request: OpenRequest,

@@ -1,4 +1,5 @@
-//! Whose turn it is, and who gives way where no place is left: hosts share evenly, and the users of a host share what it has.
+//! Decides whose turn it is, and who gives way when no place is left. Hosts share evenly, and the users of a
+//! host share what that host has.
 //!
 //! What a message says of its user is its source host's word: a host that invents users takes from its own users only.
 
@@ -10,7 +11,7 @@ use punctual_trial::{Defence, holds};
 use crate::api::UserId;
 use crate::ids::NodeId;
 
-/// Who asks: a user of a host.
+/// A user of a host, who asks for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     pub node: NodeId,
@@ -26,7 +27,7 @@ impl Source {
     }
 }
 
-/// How many each has of something.
+/// How many items each host and each user has.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     all: usize,
@@ -72,8 +73,8 @@ impl Counts {
     fn of_user(&self, source: Source) -> usize {
         self.users.get(&source).copied().unwrap_or(0)
     }
-    /// Who has the most, where no place is free and `source` wants one: the user who has the most of the host that has the
-    /// most, or of its own host. `None`: `source` itself has no less.
+    /// The source that gives way when no place is free and `source` wants one: the user who has the most, of
+    /// the host that has the most, or of the host of `source`. `None`: `source` itself has no less.
     pub fn who_gives_way(&self, source: Source) -> Option<Source> {
         if !holds(Defence::GivingWay) {
             return None;
@@ -96,7 +97,7 @@ fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
     }
 }
 
-/// Nobody gives way: who wants a place has the most itself.
+/// Nobody gives way: the source that wants a place has the most itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowded;
 
@@ -122,11 +123,12 @@ impl Places {
     pub fn books(&self) -> [usize; 2] {
         self.counts.books(self.taken.len())
     }
-    /// Whether there is room for one more of `source` of `most`; or who has to go for that: the last of who gives way.
+    /// Whether there is room for one more item of `source` among `most`; or which item must go for that: the
+    /// last of the source that gives way.
     pub fn make_room(&self, source: Source, most: usize) -> Result<Option<u64>, Crowded> {
         if self.counts.len() < most { Ok(None) } else { self.give_way(None, source).map(Some) }
     }
-    /// Who has to go for one more of `source`, of these and of those `beside`.
+    /// The item that must go for one more item of `source`, from these and from those `beside`.
     pub fn give_way(&self, beside: Option<&Self>, source: Source) -> Result<u64, Crowded> {
         let merged = beside.map(|beside| self.counts.merged(&beside.counts));
         let giver = merged.as_ref().unwrap_or(&self.counts).who_gives_way(source).ok_or(Crowded)?;
@@ -136,7 +138,7 @@ impl Places {
     }
 }
 
-/// Where something waits: whose it is, and which one in the order of coming.
+/// Place of an item that waits: its source, and its number in the order of coming.
 pub type Place = (Source, u64);
 
 /// A queue that is taken from one host after the other, and from one user of it after the other; each user's in order.
@@ -144,10 +146,11 @@ pub type Place = (Source, u64);
 pub struct Fair<T> {
     waiting: BTreeMap<Place, T>,
     counts: Counts,
-    /// Whose turn was last: of the hosts, and of each host's users. Only of those that have something waiting.
+    /// Host whose turn was last, and in `last_user` the last user of each host. Only hosts that have
+    /// something waiting are listed there.
     last: NodeId,
     last_user: BTreeMap<NodeId, Source>,
-    /// Of the last that came.
+    /// Number of the item that came last.
     number: u64,
 }
 
@@ -165,7 +168,7 @@ impl<T> Fair<T> {
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
-    /// All that waits.
+    /// All items that wait.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.values()
     }
@@ -173,11 +176,12 @@ impl<T> Fair<T> {
     pub fn books(&self) -> [usize; 2] {
         self.counts.books(self.waiting.len())
     }
-    /// Whether `source` may have one more of `most` waiting, where who has the most gives way.
+    /// Whether `source` may have one more of `most` waiting items, if the source that has the most gives way.
     pub fn has_place(&self, source: Source, most: usize) -> bool {
         self.len() < most || self.counts.who_gives_way(source).is_some()
     }
-    /// Makes room for one more of `source`, of `most`: the last of who gives way goes.
+    /// Makes room for one more item of `source` among `most`: the last item of the source that gives way
+    /// goes.
     pub fn make_room(&mut self, source: Source, most: usize) -> Option<(Place, T)> {
         if self.len() < most {
             return None;
@@ -186,9 +190,9 @@ impl<T> Fair<T> {
         let place = *self.waiting.range((giver, 0)..=(giver, u64::MAX)).next_back()?.0;
         Some((place, self.remove(&place)?))
     }
-    /// Where it waits now.
+    /// Adds an item; returns the place where it waits now.
     pub fn push(&mut self, source: Source, item: T) -> Place {
-        // Without turns all are one user's.
+        // Without turns all items belong to one user.
         let source = if holds(Defence::SignallingTurns) { source } else { Source::first_of(NodeId(0)) };
         self.number += 1;
         self.counts.add(source);
@@ -269,7 +273,8 @@ mod tests {
         assert_eq!(queue.pop().map(|((source, _), _)| source.node.0), Some(4));
     }
 
-    /// Takes one of `most` places for `source`, from who has the most where none is free.
+    /// Takes one of `most` places for `source`. If none is free, it takes one from the source that has the
+    /// most.
     fn take(counts: &mut Counts, most: usize, source: Source) -> bool {
         if counts.len() >= most {
             let Some(giver) = counts.who_gives_way(source) else { return false };
@@ -291,7 +296,8 @@ mod tests {
             assert_eq!(counts.len(), MOST);
             let had: Vec<_> = all().map(|source| counts.of_user(source)).collect();
             let share = MOST / (nodes * users) as usize;
-            // Who came first has given the last; nobody has less than its share but for what two in turn give each other.
+            // Whoever came first has given the last; nobody has less than its share except for what two give
+            // each other in turn.
             assert!(had.iter().all(|had| had.abs_diff(share) <= 2), "{nodes} {users}: {had:?}");
             assert!(!take(&mut counts, MOST, source(0, 0)) || nodes * users > 1);
             assert!([(0, 999), (77, 0)].iter().all(|(node, user)| take(

@@ -76,7 +76,7 @@ impl Signalling {
             self.channels.insert(channel);
             let lease_over = || InputDetails::reason(CloseReason::LeaseOver);
             let (input, what) = match (over, leased, state) {
-                // Who drains may have to wait for more than its time: not without a lease.
+                // A channel that drains may have to wait for more than its time, but not without a lease.
                 (_, true, State::Draining) => (Input::LeaseOver, lease_over()),
                 (true, _, State::Draining) => (Input::Drained, InputDetails::default()),
                 (true, _, State::Fitting) => (Input::Silence, self.unshaped()),
@@ -108,7 +108,7 @@ impl Signalling {
     fn refresh(&mut self, after: Option<ChannelId>) -> Option<ChannelId> {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
         let (mut looked, mut last) = (0, None);
-        // Also what drains elsewhere: hosts that hear nothing of it for a lease do not wait for it any longer.
+        // Channels that drain elsewhere count, too: hosts that hear nothing of them for a lease stop waiting.
         let lives = |state: State| state.holds() || state == State::Settling;
         for channel in self.channels.behind(after).take(REFRESH_CHANNELS_MAX) {
             (looked, last) = (looked + 1, Some(channel.local.channel));

@@ -19,7 +19,7 @@ pub struct Losses {
     channels: BTreeMap<PathId, Said>,
 }
 
-/// Of one channel.
+/// What hosts have said about one channel.
 #[derive(Debug)]
 struct Said {
     hosts: Vec<(NodeId, Passed)>,
@@ -40,7 +40,7 @@ impl Losses {
         }
     }
 
-    /// What the sink has said, if it has.
+    /// The sink's last word, if it has come.
     pub fn word(&self, path: PathId) -> Option<Receipt> {
         self.channels.get(&path)?.word
     }

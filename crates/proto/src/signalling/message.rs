@@ -52,7 +52,7 @@ impl Route {
     pub fn nodes_done(&self) -> u64 {
         u64::from(self.position) + 1
     }
-    /// The same route for the next node.
+    /// The route as the next node receives it, one position further.
     pub fn advanced(&self) -> Self {
         Self { nodes: self.nodes.clone(), position: self.position.saturating_add(1) }
     }
@@ -77,7 +77,7 @@ pub struct Create {
     pub fragment_bytes: u32,
     /// Holds nothing, asks nobody.
     pub probe: bool,
-    /// Of the receiver's request that this answers.
+    /// Token of the receiver's request that this CREATE answers.
     pub token: Option<u64>,
     /// The stages so far.
     pub stages: Vec<StageGrant>,
@@ -88,7 +88,7 @@ pub struct Create {
 }
 
 impl Create {
-    /// Who asks.
+    /// The user who asks.
     pub const fn source(&self) -> Source {
         Source { node: self.path.node, user: self.user }
     }
@@ -98,7 +98,7 @@ impl Create {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     pub token: u64,
-    /// From the receiver to the source.
+    /// Route from the receiver to the source.
     pub route: Route,
     /// The receiver's life.
     pub epoch: Epoch,
@@ -110,7 +110,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Who asks.
+    /// The user who asks.
     pub fn source(&self) -> Source {
         Source { node: self.route.first().unwrap_or_default(), user: self.user }
     }
@@ -129,7 +129,7 @@ pub struct StageReport {
 }
 
 impl StageReport {
-    /// Who says it.
+    /// The host that reports.
     pub const fn reporter(&self) -> Option<NodeId> {
         match self.witness {
             Witness::Owner => Some(self.stage.node),
@@ -138,7 +138,7 @@ impl StageReport {
     }
 }
 
-/// Who says that a stage breaks its promise.
+/// The host that says that a stage breaks its promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Witness {
     /// The host whose stage it is: to all.
@@ -148,7 +148,7 @@ pub enum Witness {
 }
 
 impl Witness {
-    /// By which of a channel's links at the reporting host it goes.
+    /// The links at the reporting host by which the report leaves, for a channel with these links.
     pub fn links(self, link_in: Option<LinkId>, link_out: Option<LinkId>) -> impl Iterator<Item = LinkId> {
         let link_in = link_in.filter(|_| self == Self::Owner);
         [link_in, link_out].into_iter().flatten()
@@ -173,7 +173,7 @@ pub enum Message {
     Probed {
         path: PathId,
         route: Route,
-        /// Who asked, at the source.
+        /// User who asked, at the source.
         user: UserId,
         /// Yes: the probe, with what the stages would become; those that it comes to are tested as by an ACCEPT.
         answer: Result<Box<Create>, ChannelRefusal>,
@@ -186,7 +186,8 @@ pub enum Message {
     Destroy {
         path: PathId,
         reason: CloseReason,
-        /// All that its source has sent, where it says this: what has passed all of that has nothing to wait for.
+        /// Everything that the channel's source has sent, if the source says this. A host that all of it has
+        /// passed has nothing to wait for.
         sent: Option<Tally>,
     },
     /// The sink's last word about a channel. Hops may have forgotten it already, so it carries the way back.
@@ -203,14 +204,14 @@ pub enum Message {
         epoch: Epoch,
         channels: Vec<ChannelNumber>,
     },
-    /// From a host between, whose part of the channel has drained, to the source: what has passed it.
+    /// A host between the ends tells the source what has passed it, when its part of the channel has drained.
     Passed {
         path: PathId,
         route: Route,
         node: NodeId,
         passed: Passed,
     },
-    /// To the host at the other end of the link: its packets came later than they may.
+    /// Tells the host at the other end of the link that its packets came later than they may.
     LateArrivals(LateArrivals),
     /// A stage breaks its promise, or keeps it again. Goes along the channels that pass it, away from it.
     Stage(StageReport),
@@ -219,11 +220,11 @@ pub enum Message {
         token: u64,
         epoch: Epoch,
         route: Route,
-        /// Who asked, at the receiver.
+        /// User who asked, at the receiver.
         user: UserId,
         refusal: ChannelRefusal,
     },
-    /// To the host at the other end of the link, about measuring it.
+    /// Tells the host at the other end of the link something about measuring it.
     Rate(RateWord),
 }
 

@@ -14,7 +14,7 @@ use crate::limiter::Limiter;
 /// How soon packets that do not authenticate are told again.
 const AGAIN: Nanos = Nanos::from_secs(60);
 
-/// What was told of one link.
+/// What was reported about one link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkNews {
     /// Whether its neighbour is there.

@@ -31,12 +31,12 @@ pub struct Offering {
     /// The route that is asked, without this node.
     via: Vec<NodeId>,
     wanted: Contract,
-    /// What is asked for now.
+    /// Contract that is asked for now.
     asked: Contract,
     /// The best that was said yes to, and by which stages.
     found: Option<(Contract, Vec<StageGrant>)>,
     left: u8,
-    /// When it is told at the latest.
+    /// Time at which the application is told at the latest.
     until: Instant,
 }
 
@@ -135,7 +135,7 @@ impl Signalling {
         self.start(channel, attempt, create, now);
     }
 
-    /// They could not.
+    /// Goes on when the stages cannot keep the offer: asks for the next one, or tells the application.
     #[allow(clippy::too_many_arguments, reason = "what was begun, the answer, and the two that all have")]
     pub(super) fn offer_refused(
         &mut self,
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(offering.told().offer, asked);
     }
 
-    /// Whatever a hop answers, so many are asked for and no more.
+    /// Whatever a hop answers, the source asks for a bounded number of offers.
     #[test]
     fn a_hop_that_always_offers_something_else_is_asked_a_bounded_number_of_times() {
         let wanted = contract(1_000, 5);

@@ -23,11 +23,11 @@ mod tests;
 /// What has a share of the link. What goes first needs none: it is little, and comes by the clock.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Of channels that stand: CONFIRM, DESTROY, the last words, reports of stages.
+    /// Messages of established channels: CONFIRM, DESTROY, the sink's last word, reports of stages.
     Standing,
-    /// ACCEPT, REFUSE, and answers to probes and requests.
+    /// Answers: ACCEPT, REFUSE, and answers to probes and requests.
     Answers,
-    /// CREATE, requests.
+    /// Asks: CREATE and requests.
     Asks,
 }
 
@@ -55,7 +55,7 @@ impl Shares {
     }
 }
 
-/// One that waits for its turn.
+/// A message that waits for its turn.
 #[derive(Debug)]
 struct Said {
     /// The channel that it speaks of.
@@ -77,7 +77,7 @@ pub struct Outbox {
     /// Asks by age, since their numbers grow: whose they are, and since when they wait.
     ages: BTreeMap<u64, (Source, Instant)>,
     shares: Shares,
-    /// Of all but asks.
+    /// Bytes of all waiting messages except asks.
     bytes: usize,
     /// Asks that have waited for too long or had to give way, to be refused.
     late: VecDeque<Vec<u8>>,
@@ -171,7 +171,8 @@ impl Outbox {
     pub fn takes(&self, source: Source) -> bool {
         self.asks.has_place(source, ASKS_WAITING_MAX)
     }
-    /// What `source` asks; where no place is free, the last ask of who has the most is to be refused.
+    /// Puts an ask of `source` into the queue. If no place is free, the last ask of the source that has the
+    /// most is refused.
     pub fn ask(&mut self, source: Source, message: &Message, now: Instant) -> Result<(), Unsayable> {
         let bytes = message.encode().ok_or(Unsayable)?;
         if let Some((place, said)) = self.asks.make_room(source, ASKS_WAITING_MAX) {
@@ -278,7 +279,7 @@ impl Outbox {
         let (number, (source, since)) = self.ages.first_key_value()?;
         Some((*since + ASK_WAIT_MAX, (*source, *number)))
     }
-    /// When an ask has waited for too long.
+    /// Time at which an ask has waited for too long.
     pub fn poll_timeout(&self, met: Instant) -> Option<Instant> {
         self.oldest().map(|(due, _)| due.max(met + ASK_WAIT_MAX))
     }

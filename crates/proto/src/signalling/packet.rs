@@ -1,10 +1,13 @@
-//! What travels between neighbours on the signalling port. An envelope first, at fixed places, little-endian: version (1
-//! byte), epoch (8) and session (4) of the sender's life, the packet's number (8), a seal that a driver can check (8,
-//! [`SealKey`]). Then who to whom, an acknowledgement, a body. A truncated keyed BLAKE3 tag over all of it last.
+//! Packets between neighbours on the signalling port. An envelope comes first, at fixed places,
+//! little-endian: version (1 byte), epoch (8) and session (4) of the sender's life, the packet's number (8),
+//! a seal that a driver can check (8, [`SealKey`]). The sender and the receiver, an acknowledgement and a
+//! body follow. A truncated keyed BLAKE3 tag over all of it comes last.
 //!
 //! A packet is parsed only after its tag fits, so only members of the domain reach the decoder.
 //!
-//! In every version the version stands first, the tag over all of it last, and the tag's key comes from the domain key. So a node knows a member of its domain that speaks another version from a stranger or a broken bit.
+//! In every version the version comes first and the tag over everything last, and the tag's key is derived
+//! from the domain key. Therefore a node can distinguish a member of its domain that speaks another version
+//! from a stranger or a broken bit.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,7 +27,8 @@ use crate::seal::{ENVELOPE_BYTES, NUMBER_OFFSET, SEAL_OFFSET, SealKey};
 /// late by. 7: the rate of a link is measured. 8: an envelope with a
 /// seal for drivers. 9: answers name the user who asked; refusals of what is busy or crowded.
 pub const VERSION: u8 = 10;
-// Who agrees on RTCOP agrees on data: neighbours whose data packets differ must not get as far as a channel.
+// Neighbours that agree on RTCOP agree on data: if their data packets differ, they must not get as far as a
+// channel.
 const _: () =
     assert!(crate::wire::VERSION == 2, "another version of data packets: raise RTCOP's VERSION, too");
 /// Bytes of the tag.
@@ -44,7 +48,7 @@ pub struct Packet<'a> {
     pub body: Body<'a>,
 }
 
-/// What stands behind the envelope.
+/// The part of a packet behind the envelope.
 #[derive(Serialize, Deserialize)]
 struct Content<'a> {
     from: NodeId,
@@ -70,7 +74,7 @@ pub struct Hello {
     /// t3, the sender's clock; also t1 of the exchange that it begins.
     pub sent: Instant,
     pub echo: Option<Echo>,
-    /// Of the sender's clock.
+    /// Tolerance of the sender's clock.
     pub tolerance: Ppm,
     /// How long after `sent` its last bit leaves the sender at the latest.
     pub departure: Nanos,
@@ -80,7 +84,8 @@ pub struct Hello {
     pub received_bytes: u64,
 }
 
-/// One end begins, the other answers, the first answers that: after three packets both have a round trip.
+/// Step of the exchange: one end begins, the other answers, and the first answers that. After three packets
+/// both ends have a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HelloStep {
     First,
@@ -100,9 +105,9 @@ pub struct Echo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
     Malformed,
-    /// Of another version, by nobody knows whom.
+    /// The packet is of another version, and nobody can tell who sent it.
     Version,
-    /// Of this other version, by a member of the domain.
+    /// The packet is of this other version, and a member of the domain sent it.
     Foreign(u8),
     Unauthenticated,
 }

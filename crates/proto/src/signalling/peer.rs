@@ -1,4 +1,5 @@
-//! One neighbour: who it is in which life, whether it lives, its clock, and the reliable stream to it.
+//! One neighbour: its identity and present life, whether it is alive, its clock, and the reliable stream to
+//! it.
 //!
 //! A life of the neighbour is adopted only once it has echoed a nonce of ours: a recording of a former life
 //! proves nothing. Adopting another life throws both streams away, and so does giving the neighbour up, which
@@ -29,7 +30,7 @@ use crate::watch::Watch;
 
 /// HELLOs of ours that may still be echoed.
 const NONCES: usize = 8;
-/// Strangers' HELLOs are answered at most so many times in an interval: they may be recordings.
+/// Most HELLOs of strangers that are answered in an interval: they may be recordings.
 const STRANGERS_PER_INTERVAL: u64 = 16;
 
 /// How much more often a HELLO is sent to a neighbour that has not been heard yet.
@@ -38,11 +39,11 @@ const AWAITED_PACE: u64 = 4;
 /// Whether the neighbour is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Not heard of yet; what is said to it waits.
+    /// The neighbour was not heard of yet; what is said to it waits.
     Awaited,
     Alive,
     Dead,
-    /// It is there and speaks another version: nothing can be said to it.
+    /// The neighbour is there and speaks another version: nothing can be said to it.
     Foreign(u8),
 }
 
@@ -51,7 +52,7 @@ pub enum Presence {
 pub enum Change {
     /// All that the neighbour had from us, and we from it, is gone there.
     Lost {
-        /// It is another life of the node, not only of the link.
+        /// True if it is another life of the node, and not only of the link.
         restarted: bool,
     },
 }
@@ -59,7 +60,7 @@ pub enum Change {
 /// What was wrong with a packet that authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
-    /// Not from that neighbour to us.
+    /// The packet is not from that neighbour to this node.
     Misdirected,
     /// Seen before, or of a former life.
     Replayed,
@@ -84,7 +85,7 @@ pub struct Peer {
     met: Met,
     send: SendStream,
     retransmits_max: u32,
-    /// What has no place in the stream yet.
+    /// Messages that have no place in the stream yet.
     outbox: Outbox,
     /// The stream is of no use any more.
     broken: bool,
@@ -94,12 +95,12 @@ pub struct Peer {
     told: Told,
 }
 
-/// How it was met.
+/// When the neighbour was met, and in which life.
 #[derive(Debug)]
 struct Met {
     /// When it was there first in its present life.
     at: Instant,
-    /// It was met in another life: its driver's key is to be told anew.
+    /// True if it was met in another life: its driver's key must be told anew.
     is_news: bool,
     /// Lives of it that were met.
     lives: u32,
@@ -111,25 +112,25 @@ struct Envelope {
     number: u64,
     /// Seals what we send in this life; `None` until it is needed.
     seal: Option<SealKey>,
-    /// It says what has come, whatever else it says.
+    /// True if the packet must acknowledge what has come, whatever else it says.
     acknowledge: bool,
 }
 
 /// When HELLOs are sent, and what makes each one fresh.
 #[derive(Debug)]
 struct Hellos {
-    /// Of our clock, as they say.
+    /// Tolerance of our clock, as HELLOs state it.
     tolerance: Ppm,
     interval: Nanos,
     due: Option<HelloStep>,
     at: Instant,
-    /// Between probes, and when the next is due while channels use the link.
+    /// Interval between probes, and in `probe_at` when the next is due while channels use the link.
     probe_interval: Nanos,
     probe_at: Instant,
     stranger_answered: Option<Instant>,
-    /// Those of ours that may be echoed, and when they were sent.
+    /// Nonces of our HELLOs that may still be echoed, and when they were sent.
     nonces: VecDeque<(u64, Instant)>,
-    /// What the next one echoes.
+    /// What the next HELLO echoes.
     echo: Option<Echo>,
     random: SplitMix64,
 }
@@ -143,9 +144,10 @@ struct Travel {
     theirs_max: Nanos,
     /// When its newest HELLO left, on its clock.
     newest_sent: Option<Instant>,
-    /// Its HELLOs that came later than they may: what the link here does, by packets that nobody can forge.
+    /// HELLOs of the neighbour that came later than they may. They show what the link here does, by packets
+    /// that nobody can forge.
     watch: Watch,
-    /// They may be late now: somebody fills the link on purpose.
+    /// True while HELLOs may be late, because somebody fills the link on purpose.
     is_excused: bool,
 }
 
@@ -213,52 +215,53 @@ impl Peer {
     pub const fn travel_max(&self) -> Nanos {
         self.travel.theirs_max
     }
-    /// Its HELLOs that came later than they may.
+    /// HELLOs of the neighbour that came later than they may.
     pub const fn watch(&self) -> &Watch {
         &self.travel.watch
     }
     pub const fn watch_mut(&mut self) -> &mut Watch {
         &mut self.travel.watch
     }
-    /// Its HELLOs may be late from now on, or may not: somebody fills the link on purpose.
+    /// Says whether the neighbour's HELLOs may be late from now on: they may while somebody fills the link on
+    /// purpose.
     pub const fn excuse(&mut self, is_excused: bool) {
         self.travel.is_excused = is_excused;
     }
-    /// What came in over the link, to be told.
+    /// Sets the bytes that came in over the link, for telling the neighbour.
     pub const fn set_received(&mut self, bytes: u64) {
         self.told.received_bytes = bytes;
     }
-    /// What of ours came in there, as it says, and when on its clock.
+    /// Bytes of ours that came in at the neighbour, as it says, and the time of that on its clock.
     pub const fn their_received(&self) -> Option<(u64, Instant)> {
         self.told.their_received
     }
-    /// Packets of other versions that came.
+    /// Number of packets of other versions that came.
     pub const fn packets_foreign(&self) -> u64 {
         self.told.packets_foreign
     }
-    /// Lives of it that were met.
+    /// Number of lives of the neighbour that were met.
     pub const fn lives(&self) -> u32 {
         self.met.lives
     }
     pub const fn presence(&self) -> Presence {
         self.presence
     }
-    /// Whether it is worth saying something to it.
+    /// Whether it is worth saying something to the neighbour.
     pub const fn is_reachable(&self) -> bool {
         self.listens() && !self.broken
     }
-    /// Whether it hears what is said to it, now or once it is there.
+    /// Whether the neighbour hears what is said to it, now or once it is there.
     const fn listens(&self) -> bool {
         matches!(self.presence, Presence::Awaited | Presence::Alive)
     }
-    /// The version that it speaks, where nothing can be said to it for that.
+    /// The version that the neighbour speaks, if nothing can be said to it because of that.
     pub const fn foreign_version(&self) -> Option<u8> {
         match self.presence {
             Presence::Foreign(version) => Some(version),
             Presence::Awaited | Presence::Alive | Presence::Dead => None,
         }
     }
-    /// Whether all that was said was heard, or nobody is there to hear it.
+    /// True if no segment is unacknowledged and nothing waits to be sent, or if the neighbour is not alive.
     pub fn is_quiet(&self) -> bool {
         self.send.is_empty() && self.outbox.is_empty() || self.presence != Presence::Alive
     }
@@ -337,7 +340,7 @@ fn is_same(known: Life, life: Life) -> bool {
     known == life || active(Mutation::SessionNotCompared) && known.epoch == life.epoch
 }
 
-/// Between two probes of a neighbour: no more than their part of the signalling budget.
+/// Interval between two probes of a neighbour. Probes take no more than their part of the signalling budget.
 fn probe_interval(config: &SignallingConfig) -> Nanos {
     let packet = Nanos::from_secs(1) / u64::from(config.packets_per_second.max(1));
     (config.hello_interval / PROBES_PER_HELLO).max(packet * PROBES_BUDGET_DIVISOR)

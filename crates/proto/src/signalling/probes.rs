@@ -99,7 +99,7 @@ impl Signalling {
     /// Asks the local stages whether a probe's channel could be made final. `create`: with its stages, those behind tested.
     ///
     /// # Errors
-    /// They need not be asked.
+    /// If the answer to the probe does not fit what was promised before. The stages are not asked then.
     pub(super) fn try_probe(
         &mut self,
         local: Arc<LocalChannel>,

@@ -5,7 +5,7 @@
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// From a seed.
+    /// The generator that starts from a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }

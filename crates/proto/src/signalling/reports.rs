@@ -34,7 +34,7 @@ impl Changed {
     pub fn says_less(&self) -> bool {
         self.before.zip(self.after).is_some_and(|(before, after)| after.cause.kind() < before.cause.kind())
     }
-    /// What the stage does, or did until now.
+    /// The stage's breach as it is now or, if the stage has healed, as it was until now.
     pub fn known(&self) -> Option<Breach> {
         self.after.or(self.before)
     }
@@ -47,7 +47,7 @@ impl Breaches {
         by(Witness::Owner).or_else(|| by(Witness::Receiver))
     }
 
-    /// All that are broken, each once.
+    /// All stages that are broken, each once.
     pub fn stages(&self) -> Vec<(StageName, Breach)> {
         let mut stages: Vec<_> = self.reports.keys().map(|(stage, _)| *stage).collect();
         stages.dedup();

@@ -23,7 +23,7 @@ pub struct Asked {
     /// The receiver's token and life.
     pub token: u64,
     pub epoch: Epoch,
-    /// To the receiver, and who asks there.
+    /// Route to the receiver, and in `user` who asks there.
     pub back: Route,
     pub user: UserId,
     until: Instant,
@@ -41,12 +41,12 @@ struct Sent {
     /// Whom it asks, and for whom.
     node: NodeId,
     user: UserId,
-    /// When it is given up.
+    /// Time at which the request is given up.
     until: Instant,
 }
 
 impl Sent {
-    /// All are this node's.
+    /// The source of the request: all of them are this node's.
     const fn source(&self) -> Source {
         Source { node: NodeId(0), user: self.user }
     }
@@ -113,7 +113,7 @@ impl Requests {
             ("places of requests of others", self.asked_by.books()),
         ]
     }
-    /// How many of ours wait, and of theirs.
+    /// Number of this host's requests that wait, and of the others'.
     pub fn waiting(&self) -> [usize; 2] {
         [self.sent.len(), self.asked.len()]
     }
@@ -128,7 +128,7 @@ impl Signalling {
     /// returned token or `RequestFailed` follows.
     ///
     /// # Errors
-    /// It cannot even be tried.
+    /// If the request cannot even be tried.
     pub fn request(
         &mut self,
         source: &Address,
@@ -167,7 +167,7 @@ impl Signalling {
     /// Answers `Requested` with no.
     ///
     /// # Errors
-    /// Nobody waits for it (any more).
+    /// If nobody waits for the request (any more).
     pub fn refuse_request(&mut self, token: u64, why: &str, now: Instant) -> Result<(), RequestError> {
         let asked = self.requests.take_asked(token).filter(|asked| asked.until > now);
         let asked = asked.ok_or(RequestError::Unknown)?;
@@ -232,7 +232,8 @@ impl Signalling {
         gives.into_iter().for_each(|token| self.request_failed(token, self.refusal(RefuseCause::Crowded)));
         Ok(())
     }
-    /// The same for those that came from elsewhere.
+    /// Makes room for a request that came from elsewhere: if all places are taken, the last request of the
+    /// user who has the most gives way.
     fn make_room_to_ask(&mut self, source: Source) -> Result<(), RefuseCause> {
         let gives =
             self.requests.asked_by.make_room(source, REQUESTS_MAX).map_err(|_| RefuseCause::Crowded)?;

@@ -20,13 +20,13 @@ pub struct LocalChannel {
     pub channel: ChannelId,
     /// Name on every hop. A new one for each candidate route.
     pub path: PathId,
-    /// What its data packets carry.
+    /// Cookie that the channel's data packets carry.
     pub cookie: Cookie,
-    /// What this node is to it.
+    /// Role of this node for the channel.
     pub role: Role,
-    /// Where it comes in; `None` at the source.
+    /// Link over which the channel comes in; `None` at the source.
     pub link_in: Option<LinkId>,
-    /// Where it goes out; `None` at the sink.
+    /// Link over which the channel goes out; `None` at the sink.
     pub link_out: Option<LinkId>,
     /// Traffic and wish; the same for all channels with equal ones.
     pub contract: Arc<Contract>,
@@ -48,7 +48,7 @@ pub struct CommitTerms {
     pub budget: Nanos,
     /// The least that all bounds before this node can sum up to: the smallest that were offered.
     pub upstream_min: Nanos,
-    /// How early stages may serve.
+    /// How early stages may serve ahead of logical arrivals.
     pub horizon: Horizon,
     /// What of that the source begins with: its jitter allowance, none where hops hold to the logical arrival.
     pub early: Nanos,
@@ -56,7 +56,7 @@ pub struct CommitTerms {
     pub arrival_error_fixed: Nanos,
     /// rho: twice the tolerance of one clock.
     pub drift: Ppm,
-    /// What this node is to the channel.
+    /// Role of this node for the channel.
     pub role: Role,
 }
 
@@ -86,16 +86,18 @@ impl CommitTerms {
 /// What the stages of a channel have answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To [`Resources::ask`]: what each offers, and holds unless it was asked dry. Or why not; nothing is held then.
+    /// The answer to [`Resources::ask`]: what each stage offers, and holds unless it was asked dry. Or why
+    /// not; then nothing is held.
     Held(ChannelId, Result<Vec<StageGrant>, RefuseCause>),
-    /// To [`Resources::ask_final`]: it can be committed. Nothing comes where it was released meanwhile.
+    /// The answer to [`Resources::ask_final`]: the channel can be committed. There is no answer if it was
+    /// released meanwhile.
     Final(ChannelId),
-    /// To [`Resources::try_final`]: what would be held, or why not.
+    /// The answer to [`Resources::try_final`]: what would be held, or why not.
     Tried(ChannelId, Result<Vec<StageGrant>, RefuseCause>),
 }
 
 impl Answer {
-    /// Whose stages have answered.
+    /// The channel whose stages have answered.
     pub const fn channel(&self) -> ChannelId {
         match self {
             Self::Held(channel, _) | Self::Final(channel) | Self::Tried(channel, _) => *channel,

@@ -22,7 +22,7 @@ pub enum State {
     Fitting,
     /// The source has the ACCEPT.
     Open,
-    /// It takes nothing new; what is under way still arrives.
+    /// The channel takes nothing new; what is under way still arrives.
     Draining,
     /// Everything has left this node (its source, or one between), which holds nothing any more and waits for the sink's word,
     /// with which all behind it have let go, too.
@@ -34,7 +34,7 @@ pub enum State {
 /// What can happen to a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The same CREATE again.
+    /// The CREATE came again.
     CreateAgain,
     Accept,
     Refuse,
@@ -54,7 +54,7 @@ pub enum Input {
     Close,
     /// The stages are final, and the link out does not give yet what they say.
     NotYet,
-    /// Now it does.
+    /// The link out now gives what the final stages say.
     Fitted,
     /// The stages could not be made final.
     CommitFailed,
@@ -92,11 +92,11 @@ pub enum Action {
     StartSettling,
     /// Keep the sink's word until those between have let go.
     KeepWord,
-    /// What has passed here, to the source.
+    /// Send to the source what has passed here.
     SendPassed,
-    /// The sink's last word to the source: what it had closed has come to its end.
+    /// Send the sink's last word to the source: what it had closed has come to its end.
     SendDone,
-    /// The same where the sink closes.
+    /// Send the sink's last word to the source when the sink closes.
     SendEnded,
     TellOpened,
     TellProbed,
@@ -106,7 +106,7 @@ pub enum Action {
     TryNext,
 }
 
-/// One row: in `state`, `input` leads to `next` by `actions`.
+/// One row of the table: in `state`, `input` leads to `next` and takes `actions`.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub role: Role,

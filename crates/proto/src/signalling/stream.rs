@@ -37,9 +37,9 @@ struct Segment {
     /// Times that it was sent, and when first.
     sent: u32,
     first_at: Instant,
-    /// When to send it again.
+    /// Time at which to send the segment again.
     again_at: Instant,
-    /// It is to be sent now.
+    /// True if the segment must be sent now.
     due: bool,
     acknowledged: bool,
 }
@@ -157,7 +157,7 @@ impl SendStream {
         }
         unheard
     }
-    /// When a segment must be sent again.
+    /// Time at which a segment must be sent again; `None` if none must.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let waiting = |s: &&Segment| s.sent > 0 && !s.acknowledged && !s.due;
         self.segments.iter().take(WINDOW_SEGMENTS).filter(waiting).map(|s| s.again_at).min()
@@ -169,7 +169,7 @@ impl SendStream {
 pub struct ReceiveStream {
     next: u64,
     early: BTreeMap<u64, Vec<u8>>,
-    /// What is not a whole message yet.
+    /// Bytes that are not a whole message yet.
     buffer: Vec<u8>,
 }
 
@@ -326,7 +326,7 @@ mod tests {
             let mut sender = SendStream::new(40, Nanos::from_millis(100));
             while sender.push(&[1; 100][..bytes]).is_ok() {}
             assert!(sender.len() <= SEGMENTS_MAX, "{bytes}: {}", sender.len());
-            // One behind a rest that is too short for its length.
+            // A message stands behind a rest that is too short for its length.
             assert!(sender.len() + bytes.div_ceil(40) + 1 > SEGMENTS_MAX, "{bytes}: {}", sender.len());
         }
         let mut sender = SendStream::new(1_000, Nanos::from_millis(100));

@@ -25,10 +25,10 @@ const SETTLING_TIME_MAX: Nanos = Nanos::from_secs(5);
 /// What the other end of a channel that is not open yet is told when one end closes it.
 pub const CLOSED: &str = "closed";
 
-/// What an input brings along.
+/// Details that come with an input.
 #[derive(Debug, PartialEq, Eq)]
 pub struct InputDetails {
-    /// Of the whole route.
+    /// Grants of all stages of the route.
     pub stages: Vec<StageGrant>,
     /// rho, as the hop behind knows it.
     pub drift: Ppm,
@@ -37,7 +37,7 @@ pub struct InputDetails {
     pub reason: CloseReason,
     /// What its sink has of it, where that is known.
     pub receipt: Option<Receipt>,
-    /// What of it has passed this host.
+    /// What of the channel has passed this host.
     pub passed: Passed,
     /// What its source has sent, where that says so.
     pub sent: Option<Tally>,
@@ -115,7 +115,7 @@ pub fn commit(
     Ok(terms)
 }
 
-/// Who asked for a channel that is being set up.
+/// The user who asked for a channel that is being set up.
 fn source_of(channel: &Channel) -> Source {
     channel.source().unwrap_or(Source { node: channel.local.path.node, user: UserId::default() })
 }
@@ -330,7 +330,7 @@ impl Signalling {
         self.answer(channel.local.link_in, source_of(channel), &refuse);
     }
 
-    /// The hosts on the way have so long to say what they have lost.
+    /// Starts the time that the hosts on the way have to say what they have lost.
     fn start_settling(&mut self, channel: &mut Channel, passed: Passed, now: Instant) {
         let way = budget::way_max(&channel.local.contract);
         let answered = way + self.answer_time().min(SETTLING_TIME_MAX);

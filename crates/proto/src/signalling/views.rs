@@ -21,7 +21,7 @@ pub struct NeighbourView {
     pub clock_breaks: u32,
     /// What of ours came in there, in bytes of the wire, and when that was, on its clock.
     pub their_received: Option<(u64, Instant)>,
-    /// Its lives that were met.
+    /// Number of lives of the neighbour that this node has met.
     pub lives: u32,
     /// What packets of the neighbour take to our driver at most, as it says; `Nanos::MAX` before it has.
     pub travel_max: Nanos,
@@ -40,7 +40,7 @@ pub struct NeighbourView {
 /// A channel as signalling knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelView<'a> {
-    /// What the node was asked to hold.
+    /// The channel as the node was asked to hold it.
     pub local: &'a LocalChannel,
     /// Source host's name.
     pub from: &'a Name,
@@ -50,7 +50,8 @@ pub struct ChannelView<'a> {
     pub degraded: &'a [DegradedHost],
     /// State as `channels` shows it (`open`, `creating`, ...).
     pub state: &'static str,
-    /// It has ended here, stages, clip and counters with it; only the sink's word is still waited for.
+    /// True if the channel has ended here, with its stages, clip and counters, and only the sink's word is
+    /// still waited for.
     pub has_ended: bool,
 }
 
@@ -76,11 +77,12 @@ impl Signalling {
     pub fn channels(&self) -> impl Iterator<Item = ChannelView<'_>> {
         self.channels_after(None)
     }
-    /// Those of them behind `after`; all where that is `None`.
+    /// Channels that start, pass or end here and whose handles are larger than `after`, in the order of
+    /// handles; all of them if it is `None`.
     pub fn channels_after(&self, after: Option<ChannelId>) -> impl Iterator<Item = ChannelView<'_>> {
         self.channels.behind(after).map(view)
     }
-    /// One channel.
+    /// View of one channel; `None` if it is not known here.
     pub fn channel(&self, channel: ChannelId) -> Option<ChannelView<'_>> {
         self.channels.get(channel).map(view)
     }

@@ -3,7 +3,7 @@
 /// How far behind the newest number a packet may come in.
 pub const WINDOW_PACKETS: u64 = 128;
 
-/// Which packet numbers were seen.
+/// The packet numbers that were seen.
 #[derive(Clone, Debug)]
 pub struct ReplayWindow {
     newest: u64,

@@ -9,20 +9,20 @@ use punctual_analysis::Nanos;
 pub struct ClockError(u32);
 
 impl ClockError {
-    /// At the source, on its own clock.
+    /// No error: a time at the source, on its own clock.
     pub const NONE: Self = Self(0);
-    /// Nobody knows.
+    /// The error is unknown.
     pub const UNKNOWN: Self = Self(u32::MAX);
 
-    /// From the wire.
+    /// Reads the error from its bits on the wire.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
-    /// For the wire.
+    /// The error as bits for the wire.
     pub const fn to_bits(self) -> u32 {
         self.0
     }
-    /// With another error on top; unknown once it is beyond the range.
+    /// This error with another one added; unknown if the sum is beyond the range.
     #[must_use]
     pub fn plus(self, more: Nanos) -> Self {
         Self(u32::try_from(more.0).map_or(u32::MAX, |more| self.0.saturating_add(more)))
@@ -47,10 +47,10 @@ const SIGNIFICAND_BITS: u32 = 11;
 const UNIT_NS: u64 = 16;
 
 impl Age {
-    /// Nothing is said: best effort, and what was demoted.
+    /// The age of packets that state none: best effort, and what was demoted.
     pub const NONE: Self = Self(0);
 
-    /// Of a span, rounded up; what is beyond 19 hours says nothing.
+    /// The age of a span, rounded up; [`Age::NONE`] for a span of more than 19 hours.
     pub fn of(span: Nanos) -> Self {
         let units = span.0.div_ceil(UNIT_NS).max(1);
         let exponent = (u64::BITS - units.leading_zeros()).saturating_sub(SIGNIFICAND_BITS);
@@ -60,11 +60,11 @@ impl Age {
         let (exponent, significand) = (exponent + carry, significand >> carry);
         u16::try_from(exponent << SIGNIFICAND_BITS | significand as u32).map_or(Self::NONE, Self)
     }
-    /// From the wire.
+    /// Reads the age from its bits on the wire.
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
-    /// For the wire.
+    /// The age as bits for the wire.
     pub const fn to_bits(self) -> u16 {
         self.0
     }

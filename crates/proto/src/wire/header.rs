@@ -19,7 +19,7 @@ const DEMOTED: u16 = 1;
 const UNPROMISED: u16 = 2;
 const BEYOND_CONTRACT: u16 = DEMOTED | UNPROMISED;
 
-/// What a data packet belongs to.
+/// The kind of traffic that a data packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// An admitted channel.
@@ -62,7 +62,7 @@ pub enum Malformed {
     /// Fewer bytes than a header, or than the header says.
     #[error("it is shorter than its header says")]
     Short,
-    /// No such kind.
+    /// There is no such kind of packet.
     #[error("unknown kind {0}")]
     Kind(u8),
     /// Flags that nobody has defined, or `demoted` on best effort.
@@ -81,10 +81,10 @@ pub enum Malformed {
 pub struct Header {
     /// Guaranteed or best effort.
     pub kind: Kind,
-    /// It travels as best effort, since it came to some stage too late, too early or too much for its contract; only of
-    /// guaranteed data.
+    /// True if the packet travels as best effort, because it came to some stage too late, too early or too
+    /// much for its contract. Only guaranteed data is demoted.
     pub demoted: bool,
-    /// Its source demoted it: the sender broke the contract, and nothing was ever promised for it.
+    /// The source demoted the packet: the sender broke the contract, and nothing was ever promised for it.
     pub unpromised: bool,
     /// The channel, on every hop; of best effort its source and flow.
     pub path: PathId,
@@ -108,9 +108,9 @@ pub struct Header {
     pub age: Age,
     /// Payload of this packet in bytes, at most [`FRAGMENT_BYTES_MAX`].
     pub payload_bytes: u32,
-    /// Of a channel: the most that its logical arrival may be wrong by.
+    /// For a channel: how far its logical arrival may be wrong.
     pub clock_error: ClockError,
-    /// Where best effort goes; node 0 for channels.
+    /// Node that a best-effort packet goes to; node 0 for channels.
     pub destination: NodeId,
 }
 
@@ -170,10 +170,10 @@ impl Header {
         HEADER_BYTES
     }
 
-    /// The payload of every fragment of this message but the last, in bytes: fragment i lies at i times this.
-    /// Of a message of one fragment, its length.
+    /// Payload of every fragment of this message except the last, in bytes: fragment i begins at i times
+    /// this. For a message of one fragment it is the message's length.
     ///
-    /// `None` where the lengths contradict one another; never of a parsed header.
+    /// `None` if the lengths contradict one another, which a parsed header's never do.
     pub fn fragment_bytes(&self) -> Option<u32> {
         let before_last = u32::from(self.fragments.checked_sub(1)?);
         let is_last = self.fragment.checked_add(1)? == self.fragments;

@@ -59,7 +59,7 @@ impl BlockingCurve {
         self.rebuild();
     }
 
-    /// One stair for each unit that is the largest somewhere.
+    /// Rebuilds the stairs: one for each unit that is the largest at some t.
     fn rebuild(&mut self) {
         self.stairs.clear();
         let mut reach = i64::MIN;

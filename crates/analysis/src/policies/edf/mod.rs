@@ -116,7 +116,7 @@ impl Edf {
             self.groups.insert(fresh.clone());
             fresh
         });
-        // Its steps up to there may be more than all others' together.
+        // The channel's steps up to there may be more than all others together.
         if self.stairs.horizon > self.horizon_max() {
             self.stairs.clear();
         }
@@ -141,7 +141,7 @@ impl Edf {
         Some((demand, bound))
     }
 
-    /// The smallest bound that keeps everybody's.
+    /// The smallest bound for a newcomer that keeps the bounds of all channels that are held.
     fn smallest(&mut self, demand: &Demand) -> Result<Nanos, NoBound> {
         let mut assumed = Nanos::ZERO;
         for _ in 0..ROUNDS_MAX {
@@ -154,7 +154,7 @@ impl Edf {
         Err(NoBound::Horizon)
     }
 
-    /// The same where the newcomer blocks others as if its bound were `assumed`.
+    /// The smallest bound for a newcomer that blocks others as if its bound were `assumed`.
     fn smallest_blocking_until(&mut self, demand: &Demand, assumed: Nanos) -> Result<Nanos, NoBound> {
         let newcomer = Newcomer {
             cost: signed(demand.cost).max(1),
@@ -183,7 +183,7 @@ impl Edf {
         Err(NoBound::Horizon)
     }
 
-    /// As far as [`STEPS_MAX`] steps of what is held reach.
+    /// The longest horizon, in nanoseconds: as far as [`STEPS_MAX`] steps of what is held reach.
     fn horizon_max(&self) -> i64 {
         let reach = (STEPS_MAX * 1_000_000_000_000).checked_div(self.step_rate).unwrap_or(u128::MAX);
         reach.min(1 << 60) as i64
@@ -294,7 +294,7 @@ impl AdmissionPolicy for Edf {
         let bound = self.offer_within(demand, bound_limit).ok()?;
         let within = bound - demand.release_latency;
         let at = signed(within);
-        // By the time at which it is due itself its own unit blocks nobody.
+        // The newcomer's own unit blocks nobody by the time at which it is due itself.
         let blocking = Nanos(self.blocking.at(at).max(0) as u64);
         let interference = self.model.interference.within(within);
         let others = within - demand.cost - blocking - interference;

@@ -20,7 +20,7 @@ pub(super) struct Newcomer {
     pub(super) period: i64,
     /// blocking(t) that it causes by itself at t < d - r.
     pub(super) blocking: i64,
-    /// Its d - r, as assumed: the end of that blocking.
+    /// Assumed d - r of the newcomer, at which the blocking ends.
     pub(super) blocks_until: i64,
 }
 
@@ -47,7 +47,7 @@ impl Tail {
         Some(i64::try_from(bound.max(0)).unwrap_or(i64::MAX))
     }
 
-    /// From where on the line allows `bound` (= d - r); `None` where it never does.
+    /// Time from which on the line allows `bound` (= d - r); `None` if it never does.
     pub(super) fn horizon_for(&self, newcomer: &Newcomer, bound: i64, blocking: i64) -> Option<i64> {
         let (period, cost) = (i128::from(newcomer.period), i128::from(newcomer.cost));
         let free = self.free_share - div_up(cost * Self::WHOLE, period);
@@ -131,7 +131,8 @@ impl Search<'_> {
         if t < self.newcomer.blocks_until { held.max(self.newcomer.blocking) } else { held }
     }
 
-    /// The same for one block that lasts until `end`, with `before` due by its begin.
+    /// The smallest d - r that one block allows. The block lasts until `end`, and `before` is the demand that
+    /// is due by its begin.
     fn by_block(&self, index: usize, mut end: i64, before: i64, mut best: i64) -> Result<i64, NoBound> {
         let block = &self.stairs.blocks[index];
         let mut demand = before + block.added;
@@ -227,7 +228,7 @@ mod tests {
             assert_eq!(bound.is_none(), above);
             let Some(bound) = bound else { continue };
             assert!(spare(&tail, &newcomer, bound, blocking, from) >= 0);
-            // A nanosecond of free time is worth so much of a bound.
+            // A nanosecond of free time is worth this much of a bound.
             let less = bound - newcomer.period / newcomer.cost - 3;
             if less > 0 {
                 tight += 1;
@@ -240,7 +241,8 @@ mod tests {
         assert_eq!(line.bound(&newcomer(10, 100), 7, 3), None);
     }
 
-    /// From the horizon on the newcomer fits under the line, and not long before; where it takes all that is free, never.
+    /// The newcomer fits under the line from the horizon on, and not long before. If it takes everything that
+    /// is free, it never fits.
     #[test]
     fn a_horizon_is_the_first_time_from_which_on_the_newcomer_fits() {
         let (mut rng, mut seen, mut never) = (SmallRng::seed_from_u64(2), 0, 0);

@@ -55,7 +55,7 @@ impl Block {
     }
 }
 
-/// One channel's, or several equal channels', steps: `first`, `first` + `period`, ... with `cost` each.
+/// Steps of one channel, or of several equal channels: at `first`, `first` + `period`, ... with `cost` each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Series {
     pub(super) first: i64,

@@ -7,7 +7,7 @@ pub const LEVELS: u8 = 30;
 
 /// The level of a channel with `bound` under fixed priorities, 0 the most urgent: half octaves from 64 us on.
 ///
-/// It depends on nothing but the bound, so that a newcomer never moves others to another level.
+/// The level depends on nothing except the bound, so a newcomer never moves others to another level.
 pub fn level(bound: Nanos) -> u8 {
     const FIRST: u32 = 32;
     let squared = u128::from(bound.0) * u128::from(bound.0);

@@ -68,9 +68,9 @@ pub const RMDP: Policy = Policy {
 enum Order {
     /// Everyone has a rank of its own.
     Ranks,
-    /// By [`level`]; those of one level delay each other.
+    /// By [`level`]; channels of one level delay each other.
     Levels,
-    /// By [`Urgency`](crate::policy::Urgency); those of one delay each other.
+    /// By [`Urgency`](crate::policy::Urgency); channels of one urgency delay each other.
     Rates,
 }
 
@@ -86,9 +86,9 @@ struct Entry {
 /// A place for a newcomer.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Those before this index are ahead of it; it is inserted here.
+    /// Index at which the newcomer is inserted; the entries before it are ahead of it.
     end: usize,
-    /// Those before this index are more urgent than it: it may block them.
+    /// Index up to which entries are more urgent than the newcomer, so that it may block them.
     urgent: usize,
 }
 

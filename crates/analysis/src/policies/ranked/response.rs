@@ -26,7 +26,7 @@ impl Traffic {
     }
 }
 
-/// How many channels of each kind of traffic are ahead of somebody.
+/// Number of channels of each kind of traffic that are ahead of a channel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     kinds: Vec<(Traffic, u32)>,
@@ -60,7 +60,7 @@ impl Tally {
         self.kinds[kind].1 -= 1;
     }
 
-    /// The same kinds with nobody in them.
+    /// A tally with the same kinds of traffic and no channels in them.
     pub(super) fn emptied(&self) -> Self {
         Self { kinds: self.kinds.iter().map(|&(traffic, _)| (traffic, 0)).collect() }
     }
@@ -71,16 +71,17 @@ impl Tally {
     }
 }
 
-/// One channel at a place: what is ahead of it and what may block it.
+/// A channel at a place in the order: what is ahead of it and what may block it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) demand: &'a Demand,
-    /// Its traffic as others see it: the jitter is r and, where early work is not held back, the horizon.
+    /// Traffic of the channel as others see it. Its jitter is r, plus the horizon if early work is not held
+    /// back.
     pub(super) own: Traffic,
-    /// What nothing preempts.
+    /// Longest part of the channel's work that nothing preempts.
     pub(super) unit_max: Nanos,
     pub(super) ahead: &'a Tally,
-    /// Somebody to be added to those ahead.
+    /// Traffic of a newcomer that is added to what is ahead.
     pub(super) newcomer: Option<&'a Traffic>,
     pub(super) blocking: Nanos,
     pub(super) interference: Interference,
@@ -111,7 +112,7 @@ impl Place<'_> {
         if single { self.own.cost - Nanos(1) } else { Nanos::ZERO }
     }
 
-    /// The same with the interference that it meets.
+    /// The time of [`Self::safe`], stretched by the interference that falls into it.
     fn safe_stretched(&self) -> Nanos {
         let kept = 1_000_000 - u128::from(self.interference.rho.0.min(999_999));
         let stretched = (u128::from(self.safe().0) * 1_000_000).div_ceil(kept);
@@ -168,8 +169,9 @@ impl Place<'_> {
         self.witness_of_first_message(bound).or_else(|| self.witness_of_busy_period(bound))
     }
 
-    /// With the longest of blocking and the own last segment as blocking, the first message of a busy period is
-    /// the worst one, if it is done within a period (Davis et al. 2007, 3.4).
+    /// A witness by the window of the first message of a busy period. If the longer of the blocking and the
+    /// channel's own last segment is taken as blocking, the first message is the worst one, provided that it
+    /// is done within a period (Davis et al. 2007, 3.4).
     fn witness_of_first_message(&self, bound: Nanos) -> Option<Witness> {
         let blocking = self.blocking.max(self.safe() + Nanos(1));
         let finish_max = (bound - self.demand.release_latency).min(self.own.period - self.own.jitter);

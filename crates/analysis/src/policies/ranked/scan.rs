@@ -7,7 +7,7 @@ use crate::units::Nanos;
 
 /// Where a scan from the least urgent upwards is.
 struct Scan {
-    /// Those before this index are in `ahead`, the others in `unit`.
+    /// Index that separates the entries: those before it are counted in `ahead`, the others in `unit`.
     end: usize,
     ahead: Tally,
     /// The largest unit of the others, as [`Blocking`](crate::Blocking) takes it.

@@ -50,7 +50,7 @@ fn d_order_offers_the_response_time_at_the_highest_rank_that_the_lower_ones_bear
         let model = StageModel { interference: Interference::default(), ..random_model(&mut rng) };
         let mut policy = Ranked::d_order(model);
         for key in 0..14 {
-            // Without release latency "from release" and "from the effective arrival" are one.
+            // Without release latency, "from release" and "from the effective arrival" are the same.
             let demand = Demand { release_latency: Nanos::ZERO, ..random_demand(&mut rng) };
             let Ok((slot, bound)) = policy.offer_within(&demand, LIMIT) else { continue };
             assert!(all_keep(&policy, &demand, bound, slot.end), "seed {seed}");
@@ -92,7 +92,7 @@ fn response_at_level(
     fixed_priority::response_time(&tasks, model.blocking.by(unit)).unwrap()
 }
 
-/// By trial: the bound at the first level in which the newcomer and everybody else keep theirs.
+/// The bound at the first level in which the newcomer and all others keep their bounds, found by trial.
 fn bound_by_trial(held: &[(Demand, Nanos)], newcomer: &Demand, model: &StageModel) -> Option<Nanos> {
     (0..LEVELS).find_map(|wanted| {
         let bound = response_at_level(newcomer, wanted, held, model)?.max(level_floor(wanted));
@@ -225,7 +225,7 @@ fn what_d_order_holds_edf_would_hold_too() {
     }
 }
 
-/// The same to a stage with its caches and to one that drops them before every decision.
+/// A stage with its caches decides like a stage that drops them before every decision.
 #[test]
 fn caches_change_no_decision() {
     let (mut admitted, mut refused) = (0, 0);

@@ -51,7 +51,7 @@ pub struct Statistical {
     hard_demands: BTreeMap<StageKey, Demand>,
     soft: BTreeMap<StageKey, (Demand, Nanos)>,
     soft_kinds: BTreeMap<SoftKind, u32>,
-    /// Of all: peaks of hard channels, means of soft ones.
+    /// Share of the stage that all channels use: peak rates of hard channels, mean rates of soft ones.
     used: Share,
 }
 
@@ -69,7 +69,7 @@ impl Statistical {
         }
     }
 
-    /// What makes a demand soft here.
+    /// The terms that make a demand soft here; `None` if it is hard.
     fn soft_of(&self, demand: &Demand) -> Option<Soft> {
         demand.soft.filter(|_| demand.unit_cost_max <= self.model.blocking.by(Nanos::ZERO))
     }

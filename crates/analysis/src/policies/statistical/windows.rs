@@ -122,7 +122,7 @@ impl<'a> Windows<'a> {
         let mut variables = Vec::with_capacity(self.soft.len());
         for edge in edges.windows(2).rev() {
             sum += self.probability((edge[0], edge[1]), negligible, &mut variables, &mut theta);
-            // Those whose first window this is, or the strictest of longer ones.
+            // Take those whose first window this is, or the strictest of longer ones.
             while let Some(&(_, ratio)) = by_first.last().filter(|(first, _)| *first >= edge[0]) {
                 if sum > ratio.as_f64() {
                     return false;
@@ -150,12 +150,12 @@ impl<'a> Windows<'a> {
                 return None;
             }
         }
-        // One more, so that there is a window where the peaks fit at once.
+        // Add one more edge, so that there is a window where the peaks fit at once.
         edges.push(at + Nanos(at.0 / STEP + 1));
         Some(edges)
     }
 
-    /// Beyond it lines above all work and below all time do not meet again.
+    /// Longest window to check: beyond it, lines above all work and below all time do not meet again.
     fn longest(&self) -> Option<Nanos> {
         let mut share = f64::from(self.model.interference.rho.0) / 1e6;
         let mut offset =
@@ -173,7 +173,8 @@ impl<'a> Windows<'a> {
         (share < 1.0).then(|| Nanos((offset / (1.0 - share)) as u64 + 1))
     }
 
-    /// That the soft messages that are due in a window from `from` to `to` long take more than there is.
+    /// Bound on the probability that the soft messages due in a window need more time than the window has
+    /// left. The window is `from` to `to` long.
     fn probability(
         &self,
         (from, to): (Nanos, Nanos),
@@ -208,7 +209,7 @@ mod tests {
     use crate::policies::testing::{random_demand, random_model};
     use crate::statistical::Ppb;
 
-    /// Beyond the longest window all messages that may be due at all have the time that they need.
+    /// All messages that may be due at all have the time that they need in windows beyond the longest one.
     #[test]
     fn even_peaks_fit_into_all_longer_windows() {
         let mut unbounded = 0;

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::receiver::End;
 use crate::trust::Trust;
 
-/// From now on `handler` is called for each message of `end` on the engine's thread; gives the ring back.
+/// Has `handler` called for each message of `end` on the engine's thread from now on. Returns the ring.
 pub(in crate::handler) fn hand_over(
     engine: &EmbeddedHost,
     end: &End,
@@ -48,7 +48,8 @@ impl Direct {
     fn call(&mut self, message: &[u8], info: &MessageInfo) -> bool {
         let Some(handler) = &mut self.handler else { return false };
         self.stage.calls.fetch_add(1, Ordering::Relaxed);
-        // Who has overrun once is looked at closely: the time alone cannot tell it from a hole in the platform.
+        // A handler that has overrun once is looked at closely: the time alone cannot distinguish it from a
+        // hole in the platform.
         let before = self.trust.is_suspect().then(ThreadUsage::of_this_thread).and_then(Result::ok);
         let begun = now();
         let mut reply = Reply { engine_of: Some((&self.shared, begun)) };
@@ -73,7 +74,8 @@ fn own_part(took: Nanos, before: Option<ThreadUsage>) -> Nanos {
 
 impl Drop for Direct {
     fn drop(&mut self) {
-        // Before anything can come into the ring or the ring is closed: the thread finds it there.
+        // Park the handler before anything can come into the ring or the ring is closed, so that the thread
+        // finds it there.
         *lock(&self.stage.parked) = self.handler.take();
         self.stage.direct.store(false, Ordering::Release);
     }

@@ -2,7 +2,7 @@ use punctual_os::wait::Doorbell;
 
 use super::*;
 
-/// What the kernel tells without waiting.
+/// Number of descriptors that the kernel reports without waiting.
 fn told(waiter: &mut Waiter) -> usize {
     waiter.wait(Some(Nanos::ZERO)).expect("a look")
 }
@@ -106,7 +106,7 @@ impl Scene {
         self.bells[channel.0 as usize].1.ring();
     }
 
-    /// One turn of the processor; what was heard.
+    /// Does one turn of the processor and returns the channels that were heard.
     fn turn(&mut self, at: Instant) -> Vec<ChannelId> {
         self.doorbells.unmute(at, &self.waiter);
         loop {
@@ -164,7 +164,7 @@ fn a_user_has_its_share_whatever_the_flows_of_others_do() {
     let mut at = Instant(1);
     for turn in 0..5_000 {
         flood.iter().for_each(|flow| scene.ring(*flow));
-        // One in a millisecond: two users have one each in 500 us.
+        // One ring in a millisecond: two users have one each in 500 us.
         let rings = turn % 50 == 0;
         if rings {
             scene.ring(flow[0]);
@@ -178,7 +178,7 @@ fn a_user_has_its_share_whatever_the_flows_of_others_do() {
     assert_eq!(scene.doorbells.share().interval, ALL_SPACING, "who has none has no share");
 }
 
-/// One message each 10 ms, bursts of 2.
+/// A contract of one message each 10 ms in bursts of 2.
 fn contract() -> Contract {
     let rate = punctual_proto::Rate::per_second(100).expect("a rate");
     Contract::new(100, rate, 2, Nanos::from_millis(20)).expect("a contract")

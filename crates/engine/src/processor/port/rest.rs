@@ -13,10 +13,10 @@ use punctual_proto::{Instant, Nanos};
 
 use super::DrivenLink;
 
-/// Between two looks at a ring that nobody tells of. Each look may wake the application too, so a shorter rest costs more
-/// of both; it is as much as a packet of best effort is late at most.
+/// Interval between two looks at a ring that nobody reports. Each look may wake the application too, so a
+/// shorter rest costs more of both. A packet of best effort is late by this much at most.
 const REST: Nanos = Nanos::from_micros(100);
-/// As many packets in one look are a crowd. A request and its answer are none: they never wait.
+/// Packets in one look that make a crowd. A request and its answer are no crowd: they never wait.
 const CROWD: usize = 8;
 
 /// Whether, and until when, the descriptor of best effort is off.
@@ -24,8 +24,8 @@ const CROWD: usize = 8;
 pub(super) struct Rest(Option<Instant>);
 
 impl Rest {
-    /// After a look at `at` that brought `packets`. `mute` and `hear` turn the descriptor off and on, and say whether
-    /// they could.
+    /// Notes a look at `at` that brought `packets`. `mute` and `hear` turn the descriptor off and on, and say
+    /// whether they could.
     fn looked(
         &mut self,
         packets: usize,
@@ -98,7 +98,7 @@ mod tests {
         panic!("the descriptor is as it should be")
     }
 
-    /// That a crowd at [`BEGIN`] has muted.
+    /// The rest after a crowd at [`BEGIN`] has muted the descriptor.
     fn resting() -> Rest {
         let mut rest = Rest::default();
         rest.looked(CROWD, BEGIN, || true, never);

@@ -21,7 +21,7 @@ const IDLE: Nanos = Nanos::from_millis(4);
 /// What others run through meanwhile: some times what a core's own caches hold.
 const OTHERS_BYTES: usize = 8 << 20;
 const CACHE_LINE_BYTES: usize = 64;
-/// On the sleeper's eventfd: it is to end.
+/// Value of the sleeper's eventfd that tells it to end.
 const END: u64 = 1 << 32;
 
 /// Everybody else on the machine.
@@ -58,14 +58,14 @@ impl Others {
 
 impl Drop for Others {
     fn drop(&mut self) {
-        // Whoever cannot be told to end is left alone: it sleeps.
+        // A sleeper that cannot be told to end is left alone: it sleeps.
         if self.wake(END).is_ok() {
             let _ = self.sleeper.take().map(JoinHandle::join);
         }
     }
 }
 
-/// One message through hosts that were idle.
+/// Sends one message through hosts that were idle, and takes its times.
 pub(super) fn one<R: Rings>(
     chain: &mut Chain<R>,
     rings: &R,

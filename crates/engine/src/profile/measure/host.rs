@@ -1,4 +1,4 @@
-//! One node of the chain with its drivers, and the steps that are timed.
+//! A node of the chain with its drivers, and the steps that are timed.
 
 use std::os::fd::AsFd;
 
@@ -30,7 +30,7 @@ const RING_MESSAGES: u32 = 64;
 
 type Memory<R> = HostMemory<<R as Rings>::Outbox, <R as Rings>::Inbox>;
 
-/// One host of the chain.
+/// A host of the chain.
 pub(super) struct Host<R: Rings> {
     node: Node<Memory<R>>,
     drivers: Vec<Box<dyn Link>>,
@@ -41,9 +41,9 @@ pub(super) struct Host<R: Rings> {
 /// The time of one packet at one host.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
-    /// Its driver's part: into or out of the host's queues.
+    /// Time of the driver's part, in ns: into or out of the host's queues.
     pub driver_ns: u64,
-    /// All of it.
+    /// Time of the whole step, in ns.
     pub all_ns: u64,
 }
 
@@ -280,7 +280,7 @@ impl<R: Rings> Chain<R> {
         Err(MeasureError::Failed(format!("no channel could be opened within {OPEN_WITHIN}")))
     }
 
-    /// One packet out of the source.
+    /// Moves one packet out of the source; `None` if something else happened.
     pub fn send_one(&mut self) -> Option<Step> {
         let begun = now();
         let kind = self.source.work();
@@ -291,7 +291,7 @@ impl<R: Rings> Chain<R> {
         (kind == Some(WorkKind::Send) && port == Some(Port::Data)).then_some(step)
     }
 
-    /// One packet through the forwarder.
+    /// Moves one packet through the forwarder; `None` if something else happened.
     pub fn forward_one(&mut self) -> Option<Step> {
         let begun = now();
         let received = self.forwarder.receive(0);
@@ -303,7 +303,7 @@ impl<R: Rings> Chain<R> {
         (received && kind == Some(WorkKind::Forward) && port == Some(Port::Data)).then_some(step)
     }
 
-    /// One packet into the sink.
+    /// Moves one packet into the sink; `None` if something else happened.
     pub fn receive_one(&mut self) -> Option<Step> {
         let begun = now();
         let received = self.sink.receive(0);

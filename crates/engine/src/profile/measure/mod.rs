@@ -36,7 +36,7 @@ pub(super) const SMALL_BYTES: usize = 64;
 pub(super) const LARGE_BYTES: usize = 1_400;
 /// Packets of the longest messages that are measured.
 pub(super) const RUN_PACKETS: usize = 4;
-/// Between two messages of one channel: the contract's interval with room for its policing.
+/// Interval between two messages of one channel: the contract's interval with room for its policing.
 pub(super) const INTERVAL: Nanos = Nanos::from_micros(400);
 const GAP: Nanos = Nanos::from_micros(450);
 /// What messages after idle times may take besides.
@@ -65,7 +65,7 @@ pub trait Rings {
     /// An incoming ring.
     ///
     /// # Errors
-    /// As [`Rings::outgoing`].
+    /// See [`Rings::outgoing`].
     fn incoming(&self, messages: u32, bytes_max: u32) -> io::Result<(Self::Inbox, Self::Reader)>;
     /// Sends a message as the application does.
     ///
@@ -83,7 +83,7 @@ struct Chain<R: Rings> {
     sink: Host<R>,
 }
 
-/// One channel with the applications' ends of its rings.
+/// A channel with the applications' ends of its rings.
 struct Lane<R: Rings> {
     source: ChannelId,
     writer: R::Writer,
@@ -102,7 +102,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// At the start of a host: about a second.
+    /// Plan for the start of a host: about a second.
     pub const SHORT: Self = Self { messages: 960, cold: 3 * BLOCK_UNITS, within: Nanos::from_millis(600) };
 }
 
@@ -142,45 +142,45 @@ pub struct PathSamples {
     pub send_message: Vec<u64>,
     /// The first packet of a message, small: fragment, schedule, hand to the driver.
     pub send_first_small: Vec<u64>,
-    /// The same, largest.
+    /// The first packet of a message, largest: fragment, schedule, hand to the driver.
     pub send_first_large: Vec<u64>,
     /// Later packets of a message, largest.
     pub send_later_large: Vec<u64>,
     /// A small packet through the forwarder: from the driver to the driver.
     pub forward_small: Vec<u64>,
-    /// A largest one.
+    /// A largest packet through the forwarder: from the driver to the driver.
     pub forward_large: Vec<u64>,
     /// A largest packet that does not complete a message: from the driver to reassembly.
     pub receive_middle_large: Vec<u64>,
     /// A small packet that is a message: from the driver to the receiver's ring.
     pub receive_last_small: Vec<u64>,
-    /// A largest packet that is a message.
+    /// A largest packet that is a message: from the driver to the receiver's ring.
     pub receive_single_large: Vec<u64>,
     /// A turn without its work: a look at the descriptors, at the node and at the clock.
     pub turn: Vec<u64>,
-    /// Of `send_first_small`, the link scheduler and the driver.
+    /// Part of `send_first_small` that the link scheduler and the driver take.
     pub transmit_small: Vec<u64>,
-    /// Of `send_first_large`, the same.
+    /// Part of `send_first_large` that the link scheduler and the driver take.
     pub transmit_large: Vec<u64>,
-    /// Of `receive_last_small`, the driver and the classification.
+    /// Part of `receive_last_small` that the driver and the classification take.
     pub input_first: Vec<u64>,
-    /// The same of later packets of a message, largest.
+    /// Time of the driver and the classification for later packets of a message, largest.
     pub input_later: Vec<u64>,
     /// The first message after an idle time: taken out of the ring, and its packet out of the source.
     pub cold_send: Vec<u64>,
-    /// The same packet through the forwarder, whose code and data are cold yet.
+    /// The packet of `cold_send` through the forwarder, whose code and data are still cold.
     pub cold_forward: Vec<u64>,
-    /// The same into the sink.
+    /// The packet of `cold_send` into the sink, whose code and data are still cold.
     pub cold_receive: Vec<u64>,
     /// Waking the receiver, which sleeps.
     pub cold_wake: Vec<u64>,
-    /// The four together.
+    /// The four cold times together.
     pub cold_all: Vec<u64>,
     /// Messages that did not come.
     pub lost: u64,
 }
 
-/// What a message is like.
+/// Shape of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Small,
@@ -250,7 +250,7 @@ fn spin_until(until: Instant) {
     }
 }
 
-/// One message of a shape, step by step.
+/// Sends one message of a shape step by step, and takes its times.
 fn one<R: Rings>(
     chain: &mut Chain<R>,
     rings: &R,
@@ -383,7 +383,7 @@ impl PathSamples {
         if came < WARM_UP as u64 || self.lost > came {
             return short(came, "came through");
         }
-        // Without a whole block of them a cold processor would cost nothing.
+        // Without a whole block of cold samples a cold processor would cost nothing.
         let cold = Summary::of(&self.cold_all).samples;
         if cold < plan.cold.min(BLOCK_UNITS) as u64 {
             return short(cold, "after idle times came through");
@@ -404,7 +404,7 @@ impl PathSamples {
             .max(per_kib(&self.forward_small, &self.forward_large))
             .max(per_kib(&self.receive_last_small, &self.receive_single_large));
         let less_copy = |ns: u64| ns.saturating_sub(copy_kib_ns * copied / 1_024).max(1);
-        // The same message between others.
+        // Times of the same message between others.
         let hot = [&self.send_message, &self.send_first_small, &self.forward_small, &self.receive_last_small];
         let hot = hot.into_iter().map(|series| block(series)).sum();
         let first = block(&self.send_first_small).max(1);

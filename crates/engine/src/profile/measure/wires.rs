@@ -11,9 +11,9 @@ pub(super) const PACKET_BYTES: usize = LARGE_BYTES + punctual_proto::limits::HEA
 
 /// Both ends of both links.
 pub struct Wires {
-    /// At the source, and at the forwarder towards the source.
+    /// Links at the source, and at the forwarder towards the source.
     pub first: (Box<dyn Link>, Box<dyn Link>),
-    /// At the forwarder towards the sink, and at the sink.
+    /// Links at the forwarder towards the sink, and at the sink.
     pub second: (Box<dyn Link>, Box<dyn Link>),
 }
 

@@ -22,7 +22,7 @@ const SIGNALLING_PORT: u16 = 7_076;
 const FRAME_BYTES: usize = 2_048;
 const PAIRS: u8 = 2;
 
-/// One end of a pair.
+/// One end of a pair of devices.
 #[derive(Clone, Copy)]
 struct End {
     pair: u8,
@@ -72,7 +72,7 @@ pub fn xdp_wires() -> Result<Wires, MeasureError> {
     let options = |pair| [0, 1].map(|side| End { pair, side }.options());
     let (first, second) = (options(0), options(1));
     let frames = first.iter().chain(&second).map(XdpOptions::frames_needed).sum();
-    // One memory, as at a host: a forwarder's frames are rewritten in place.
+    // All links share one memory, as on a host: a forwarder's frames are rewritten in place.
     let memory = XdpMemory::new(frames, FRAME_BYTES)?;
     let open = |[one, other]: &[XdpOptions; 2]| -> Result<Ends, LinkError> {
         Ok((Box::new(XdpLink::open(one, &memory)?), Box::new(XdpLink::open(other, &memory)?)))
@@ -80,7 +80,7 @@ pub fn xdp_wires() -> Result<Wires, MeasureError> {
     Ok(Wires { first: open(&first)?, second: open(&second)? })
 }
 
-/// What `ip -batch` is told.
+/// Input of `ip -batch` that makes the devices.
 fn devices() -> String {
     let pair = |pair| {
         let (one, other) = (End { pair, side: 0 }, End { pair, side: 1 });

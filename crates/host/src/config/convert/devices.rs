@@ -26,7 +26,7 @@ const UNCOUNTED: Ppm = Ppm(16_000);
 /// What the table says of other traffic on the device.
 ///
 /// # Errors
-/// What contradicts itself, with the fix.
+/// A contradiction in the table, with the fix.
 pub(super) fn beside(table: &LinkTable, driver: Driver, default: &LinkConfig) -> Result<Beside, String> {
     if !driver.has_wire() {
         return Ok(Beside::Nothing);
@@ -77,7 +77,7 @@ pub(super) fn behind(rate: ShaperRate, reaction: Nanos) -> Interference {
     Interference { sigma: burst * 2 + reaction, rho: UNCOUNTED }
 }
 
-/// What the node is told of it.
+/// What the node is told about kernel traffic.
 pub(super) const fn kernel_traffic(beside: Beside) -> KernelTraffic {
     match beside {
         Beside::Unknown => KernelTraffic::Unbounded,
@@ -86,7 +86,7 @@ pub(super) const fn kernel_traffic(beside: Beside) -> KernelTraffic {
     }
 }
 
-/// One link's device, as far as the file tells it.
+/// The device of one link, as far as the file describes it.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     table: &'a LinkTable,

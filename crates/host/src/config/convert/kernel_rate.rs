@@ -1,9 +1,9 @@
 //! `kernel_rate`: what the kernel's own packets may take of a link, and what admission is told of it. `kernel_rate_max`: how
 //! much they are given beyond that while what is admitted allows it.
 //!
-//! In any time t they put at most `burst + rate * t` bytes on the wire, which takes a link that drains at its rate less
-//! its error so long. An explicit `interference_burst` chooses the burst, an explicit `interference_share` may only say
-//! more than the rate is.
+//! In any time t the kernel's packets put at most `burst + rate * t` bytes on the wire. A link that drains at
+//! its rate less its error needs as long as these bytes take at that rate. An explicit `interference_burst`
+//! chooses the burst; an explicit `interference_share` may only be larger than the rate is.
 
 use punctual_link::kernel::FOLLOWING_UNITS;
 use punctual_proto::config::{Interference, LinkConfig, Pacing};
@@ -16,29 +16,30 @@ use super::{pick, rate};
 
 /// Smallest burst unless configured otherwise: two packets of 1,500 B on the wire, tagged.
 const BURST_BYTES_MIN: u64 = 2 * PACKET_BYTES;
-/// Where the rate follows admission, so many of them.
+/// Smallest burst where the rate follows admission: this many packets.
 const BURST_FOLLOWING_BYTES_MIN: u64 = FOLLOWING_UNITS as u64 * PACKET_BYTES;
 const PACKET_BYTES: u64 = 1_542;
-/// The most that is left to the kernel, of the rate as it is configured and of what the link drains: at more, ours would be
-/// paced at next to nothing.
+/// Largest part of the configured rate, and of what the link drains, that is left to the kernel. With more,
+/// our packets would be paced at next to nothing.
 const SHARE_MAX: Ppm = Ppm(950_000);
-/// Larger ones last so long at the kernel's rate: timers are not exact.
+/// Time that a larger burst lasts at the kernel's rate, because timers are not exact.
 const BURST: Nanos = Nanos::from_millis(1);
 
 /// A bound on kernel traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct KernelRate {
-    /// Bits of the wire a second.
+    /// Rate in bits on the wire a second.
     pub rate_bps: u64,
-    /// Bytes of the wire.
+    /// Burst in bytes on the wire.
     pub burst_bytes: u32,
-    /// The same in the link's time.
+    /// The bound as interference: what kernel traffic takes of the link's time.
     pub interference: Interference,
-    /// Where it follows admission: up to this part of what the link drains, and that in bits a second.
+    /// If the rate follows admission: the largest part of what the link drains, and that part in bits a
+    /// second.
     pub follows: Option<(Ppm, u64)>,
 }
 
-/// What the table says.
+/// Reads the bound from the table.
 pub(in super::super) fn of(
     table: &LinkTable,
     rate_error: Ppm,

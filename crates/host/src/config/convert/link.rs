@@ -20,7 +20,7 @@ const FRAME_BYTES_MAX: u32 = 64 << 20;
 /// What the node is told of each link, its driver, and what its device carries beside it.
 type Links = (Vec<LinkConfig>, Vec<Box<dyn LinkDriver>>, Vec<Beside>);
 
-/// What a link's table is read beside.
+/// What else must be known to read a link's table.
 pub(super) struct Around<'a> {
     pub hosts: &'a Hosts,
     /// This host.
@@ -87,7 +87,7 @@ pub(super) fn links(
     Ok((links, drivers, besides))
 }
 
-/// That no key is given that another driver claims.
+/// Refuses a link with keys that another driver claims.
 fn only_own_keys(told: &Told<'_>, driver: Driver, known: &[Driver]) -> Result<(), String> {
     driver.refuse_keys(told)?;
     for other in known.iter().filter(|other| **other != driver) {
@@ -167,7 +167,8 @@ fn link(
     })
 }
 
-/// As many frames as usual, fewer where packets are so large that they would take too much memory.
+/// Number of frames unless configured: the usual number, or fewer if packets are so large that they would
+/// take too much memory.
 fn frames_default(packet_bytes: u32) -> u32 {
     limits::FRAMES_DEFAULT.min(FRAME_BYTES_MAX / packet_bytes.max(1)).max(limits::FRAMES_MIN)
 }

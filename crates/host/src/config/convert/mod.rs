@@ -1,5 +1,5 @@
-//! From the file's tables to what the node, the drivers and the engine are told, with the checks that need to know
-//! a line. The node checks the rest when it is made.
+//! Converts the file's tables to what the node, the drivers and the engine are told, with the checks that
+//! need to know a line. The node checks the rest when it is made.
 
 mod addresses;
 mod devices;
@@ -138,7 +138,7 @@ pub(super) fn bytes_u32(
         .map_err(|_| source.error(at, format!("{key} of {} B is too large: give less than 4 GiB", bytes.0)))
 }
 
-/// The same without a default.
+/// Does what [`bytes_u32`] does without a default: `None` if the key is missing.
 fn given_bytes(
     given: &Option<Text<Bytes>>,
     key: &str,

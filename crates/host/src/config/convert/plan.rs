@@ -15,7 +15,7 @@ struct Version {
 /// The flows that a plan has for the host `own`.
 ///
 /// # Errors
-/// One line where the file cannot be read, or is another version's or another host's.
+/// One line if the file cannot be read, or if it belongs to another version or another host.
 pub(super) fn load(path: &Path, own: &Name) -> Result<Vec<PlannedFlow>, String> {
     let what = |cause: String| {
         format!("[processor] plan \"{}\": {cause}: make it with 'punctual plan --output'", path.display())

@@ -8,7 +8,8 @@ use super::super::file::{KernelTrafficName, LinkTable};
 use super::super::quantity::RateOrAuto;
 use crate::plate::name_plate;
 
-/// What a measurement tries where neither the file nor a device says more: what it finds is "at least" so much then.
+/// Rate that a measurement tries if neither the file nor a device says more. What it finds is then "at least"
+/// this rate.
 const TRIED_DEFAULT: BitRate = BitRate(1_000_000_000);
 
 /// Whether the link finds its rate out by itself.

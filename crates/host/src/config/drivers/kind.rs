@@ -16,46 +16,48 @@ use crate::finding::Finding;
 
 /// A driver: what it is, what it needs, and how links over it come to be.
 pub trait DriverKind: Send + Sync {
-    /// As configured (`udp`, ...).
+    /// Name of the driver, as the configuration spells it (`udp`, ...).
     fn name(&self) -> &'static str;
 
-    /// What carries its packets, for people: "kernel sockets".
+    /// What carries the driver's packets, for people: "kernel sockets".
     fn medium(&self) -> &'static str;
 
-    /// Its packets leave the process. Otherwise there is no device, no address, no rate to be measured, and nobody else's
-    /// traffic beside it.
+    /// True if the driver's packets leave the process. If they do not, there is no device, no address, no
+    /// rate to measure and no other traffic beside the link.
     fn has_wire(&self) -> bool {
         true
     }
 
-    /// A link may lead to another program of this machine: over loopback, where no wire is shared, or between two ports of
-    /// one address.
+    /// True if a link may lead to another program of this machine: over loopback, where no wire is shared, or
+    /// between two ports of one address.
     fn stays_on_machine(&self) -> bool {
         false
     }
 
-    /// Its packets pass the kernel's stack and queues by. Then each link needs a device of its own, and what the kernel sends
-    /// is held to a rate of its own; else it can go behind ours in one shaper.
+    /// True if the driver's packets bypass the kernel's stack and queues. Each link then needs a device of
+    /// its own, and kernel traffic is held to a rate of its own. Otherwise kernel traffic can go behind ours
+    /// in one shaper.
     fn bypasses_kernel(&self) -> bool {
         false
     }
 
-    /// What it needs while it runs, beside what every processor does.
+    /// Capabilities that the driver needs while it runs, in addition to what every processor needs.
     fn rights(&self) -> CapabilitySet {
         CapabilitySet::empty()
     }
 
-    /// Keys of a `[[link]]` that every driver's link may be asked for, and that only this one can carry out.
+    /// Keys of a `[[link]]` that are valid for every driver's link, and that only this driver can carry out.
     fn claimed_keys(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Keys of a `[[link]]` that no other driver knows; [`Told::own`] reads them.
+    /// Keys of a `[[link]]` that only this driver knows; [`Told::own`] reads them.
     fn own_keys(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// What it has to say of a key that another driver claims, before that is refused in general words.
+    /// Refuses a key that another driver claims with words of this driver, before it is refused in general
+    /// words.
     ///
     /// # Errors
     /// What is wrong with the link's keys, and what would be right.
@@ -92,7 +94,7 @@ pub trait DriverKind: Send + Sync {
         )))
     }
 
-    /// What that takes, for `--help`.
+    /// What these wires need, for `--help`.
     fn wires_need(&self) -> Option<&'static str> {
         None
     }
@@ -109,25 +111,25 @@ pub trait DriverKind: Send + Sync {
     }
 }
 
-/// What a link runs on, as its driver keeps it.
+/// Settings of one link, as its driver keeps them.
 pub trait LinkDriver: Settings {
-    /// Whose link it is.
+    /// The driver that carries the link.
     fn driver(&self) -> Driver;
 
-    /// Where it begins and ends; `None` without addresses.
+    /// Addresses and ports where the link begins and ends; `None` if it has no addresses.
     fn ends(&self) -> Option<Ends> {
         None
     }
 
-    /// The device that it is to leave by, where the configuration names one.
+    /// Device that the link is to leave by, if the configuration names one.
     fn device(&self) -> Option<&str> {
         None
     }
 
-    /// What takes a privilege is given up.
+    /// Gives up everything that takes a privilege.
     fn run_without_privileges(&mut self) {}
 
-    /// Its device paces what is handed over, and no other pace was asked for.
+    /// True if the link's device paces what is handed over, and no other pace was configured.
     fn has_own_pace(&self) -> bool {
         false
     }
@@ -139,24 +141,24 @@ pub trait LinkDriver: Settings {
 }
 
 impl dyn LinkDriver {
-    /// Its settings, if they are of this type.
+    /// The link's settings, if they are of the type `T`.
     pub fn settings<T: LinkDriver>(&self) -> Option<&T> {
         let settings: &dyn Any = self;
         settings.downcast_ref()
     }
 
-    /// The same, to change them.
+    /// The link's settings for changing them, if they are of the type `T`.
     pub fn settings_mut<T: LinkDriver>(&mut self) -> Option<&mut T> {
         let settings: &mut dyn Any = self;
         settings.downcast_mut()
     }
 
-    /// Whether it goes by loopback, which no wire is behind.
+    /// Whether the link uses loopback, which has no wire behind it.
     pub fn is_loopback(&self) -> bool {
         self.driver().stays_on_machine() && self.ends().is_some_and(|ends| ends.local.is_loopback())
     }
 
-    /// The device that it is configured to leave by, or that the routes say.
+    /// Device that the link leaves by: the configured one, or the one that the routes say.
     ///
     /// # Errors
     /// If there is no such device or no route.
@@ -217,36 +219,37 @@ pub struct Ends {
 
 /// A link that is to be opened.
 pub struct OpeningLink<'a> {
-    /// Its name.
+    /// Name of the link.
     pub name: &'a str,
-    /// What its driver has read.
+    /// Settings of the link that its driver has read.
     pub settings: &'a dyn LinkDriver,
-    /// What it counts in, where its device is watched.
+    /// What the link counts its traffic in, if its device is watched.
     pub watched: Option<Watched>,
 }
 
 /// All links of a driver that are to be opened.
 pub struct OpeningLinks<'a> {
-    /// In the order of the configuration.
+    /// The links, in the order of the configuration.
     pub links: Vec<OpeningLink<'a>>,
-    /// What becomes of system calls that a thread of the driver's has no need of.
+    /// What happens to system calls that a thread of the driver does not need.
     pub forbidden: Forbidden,
-    /// Links that the program around the host has, by their names.
+    /// Returns a link that the program around the host has made, by its name.
     pub given: &'a mut dyn FnMut(&str) -> Option<Box<dyn Link>>,
 }
 
 /// A link that `punctual doctor` looks at.
 #[derive(Clone, Copy)]
 pub struct CheckedLink<'a> {
-    /// Its name.
+    /// Name of the link.
     pub name: &'a str,
-    /// What its driver has read.
+    /// Settings of the link that its driver has read.
     pub settings: &'a dyn LinkDriver,
-    /// A daemon that answers has it: what is missing here is in that daemon's network namespace.
+    /// True if a daemon that answers has the link: what is missing here exists in that daemon's network
+    /// namespace.
     pub is_known: bool,
 }
 
-/// Those settings that are of a type: a driver's own.
+/// Settings of those links whose settings are of the type `T`: a driver finds its own links in this way.
 pub fn settings_of<'a, T: LinkDriver>(links: impl IntoIterator<Item = &'a dyn LinkDriver>) -> Vec<&'a T> {
     links.into_iter().filter_map(|link| link.settings()).collect()
 }

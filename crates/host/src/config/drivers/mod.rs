@@ -1,8 +1,9 @@
 //! The drivers that links run on: the only place that names them.
 //!
-//! To add one: a file with a [`DriverKind`] and a [`LinkDriver`], and a line in [`Driver::ALL`]. The parser of the
-//! configuration, the daemon's rights, the profile, `punctual doctor`, `profile` and `bench`, and the experiments ask this
-//! table. A program that embeds an engine brings its own: see [`parse_with`](super::parse_with).
+//! To add a driver, write a file with a [`DriverKind`] and a [`LinkDriver`], and add a line to
+//! [`Driver::ALL`]. The parser of the configuration, the daemon's rights, the profile, `punctual doctor`,
+//! `profile` and `bench`, and the experiments ask this table. A program that embeds an engine brings its own:
+//! see [`parse_with`](super::parse_with).
 
 mod kind;
 mod memory;
@@ -34,7 +35,7 @@ impl Driver {
     /// What costs least and needs no device: profiles show it beside the driver that was asked for.
     pub const BASE: Self = Self::MEMORY;
 
-    /// Those that come with Punctual and that a configuration can name.
+    /// Drivers that come with Punctual and that a configuration can name.
     pub const ALL: [Self; 3] = [Self::UDP, Self::XDP, Self::MEMORY];
 
     /// A driver of the program's own. Its name must be none of [`Driver::ALL`].

@@ -10,11 +10,11 @@ use super::Ends;
 use crate::config::file::LinkTable;
 use crate::config::{Beside, ConfigError, DATA_PORT_DEFAULT, SIGNALLING_PORT_DEFAULT, Source};
 
-/// One `[[link]]`, beside what the node and admission are told of it.
+/// A `[[link]]` table, with what the node and admission know about the link.
 pub struct Told<'a> {
     pub(in crate::config) table: &'a LinkTable,
     pub(in crate::config) source: &'a Source<'a>,
-    /// Where the table begins.
+    /// Byte of the file's text at which the table begins.
     pub(in crate::config) at: usize,
     pub(in crate::config) link: &'a LinkConfig,
     pub(in crate::config) beside: Beside,
@@ -33,10 +33,10 @@ impl<'a> Told<'a> {
         self.table.keys.iter().any(|given| given == key)
     }
 
-    /// That none of these keys stands in the table; else the first that does, and why it must not.
+    /// Checks that none of these keys stands in the table.
     ///
     /// # Errors
-    /// That.
+    /// The first key that does, with `why` it must not.
     pub fn has_none_of(&self, keys: &[&str], why: &str) -> Result<(), String> {
         keys.iter().find(|key| self.has(key)).map_or(Ok(()), |key| Err(format!("{key}: {why}")))
     }
@@ -44,7 +44,7 @@ impl<'a> Told<'a> {
     /// The driver's own keys.
     ///
     /// # Errors
-    /// What is missing or wrong among them.
+    /// The keys that are missing or wrong.
     pub fn own<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         T::deserialize(self.table.own.clone()).map_err(|error| self.refuse(error.message()))
     }

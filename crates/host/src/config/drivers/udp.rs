@@ -33,7 +33,7 @@ impl DriverKind for Udp {
         true
     }
 
-    /// Its ports may be those that ordinary programs may not have (`net.ipv4.ip_unprivileged_port_start`).
+    /// Capability to use ports that ordinary programs may not have (`net.ipv4.ip_unprivileged_port_start`).
     fn rights(&self) -> CapabilitySet {
         CapabilitySet::NET_BIND_SERVICE
     }

@@ -51,7 +51,7 @@ impl<H: Host> Service<H> {
         self.start_open(client, account, request, Stage::Probing { call, contract })
     }
 
-    /// Of the processor's heap, for the messages of a burst.
+    /// Bytes of the processor's heap that the messages of a burst take.
     pub(super) fn room_of(contract: &Contract) -> u64 {
         u64::from(contract.burst_messages_max) * Node::<H::Memory>::SOURCE_MESSAGE_BYTES
     }

@@ -11,9 +11,10 @@ use crate::service::{Host, Service};
 
 /// Channels whose status the processor makes at once, between messages.
 const CHANNELS_PER_SLICE: usize = 8;
-/// Such slices for one answer: where most handles are of channels that have ended it has few channels, or none.
+/// Most slices for one answer. If most handles are of channels that have ended, the answer has few channels
+/// or none.
 const SLICES_PER_PAGE: usize = 16;
-/// Of a packet, for all that is around a list, and more.
+/// Bytes of a packet that are reserved for everything around a list, on the safe side.
 const ENVELOPE_BYTES: usize = 1_024;
 
 impl<H: Host> Service<H> {

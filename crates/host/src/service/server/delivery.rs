@@ -16,7 +16,7 @@ use super::super::flight::Departed;
 use super::super::turn::{TIME_MAX, Turn};
 use super::{ClientId, Host, Server, Session, since};
 
-/// Between two looks at descriptors that were on their way to programs.
+/// Interval between two looks at descriptors that were on their way to programs.
 const LOOK: Duration = Duration::from_millis(100);
 /// Connections that were cut and are looked at then.
 const DEPARTED_LOOKS: usize = 64;
@@ -24,7 +24,8 @@ const DEPARTED_LOOKS: usize = 64;
 const FAREWELL: Duration = Duration::from_millis(200);
 
 impl<H: Host> Server<H> {
-    /// Which descriptors have been read meanwhile; of connections that were cut, some at a time.
+    /// Gives back descriptors that programs have read meanwhile. Of the connections that were cut, it looks
+    /// at some at a time.
     pub(super) fn look_aloft(&mut self) {
         let clients: Vec<ClientId> = self.sessions.keys().copied().collect();
         clients.into_iter().for_each(|client| self.look(client));
@@ -32,7 +33,7 @@ impl<H: Host> Server<H> {
             let Some(mut departed) = self.departed.pop_front() else { break };
             let landed = departed.flight.look(&departed.socket);
             if departed.flight.is_over() {
-                // Its own descriptor, too.
+                // The connection's own descriptor goes back, too.
                 self.service.give_back_aloft(departed.account, landed + 1);
             } else {
                 self.service.give_back_aloft(departed.account, landed);
@@ -44,7 +45,7 @@ impl<H: Host> Server<H> {
         self.look_at = (!is_over).then(|| Instant::now() + LOOK);
     }
 
-    /// Which descriptors this client has read meanwhile.
+    /// Gives back descriptors that this client has read meanwhile.
     pub(super) fn look(&mut self, client: ClientId) {
         let Some(session) = self.sessions.get_mut(&client) else { return };
         let landed = session.flight.look(&session.socket);
@@ -53,7 +54,7 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// Into the client's socket; `WouldBlock` also where it is not its user's turn.
+    /// Sends `packet` to the client's socket; `WouldBlock` also if it is not its user's turn.
     fn put(&mut self, client: ClientId, packet: &Packet) -> io::Result<()> {
         let Some(account) = self.service.account_of(client) else { return Ok(()) };
         let Some(session) = self.sessions.get_mut(&client) else { return Ok(()) };
@@ -66,7 +67,7 @@ impl<H: Host> Server<H> {
         session.slow = took >= TIME_MAX;
         self.turn.count_sending(account, took);
         if session.slow {
-            // Also where nobody's request has caused it.
+            // The user is charged even if no request of theirs has caused it.
             self.service.charge(account);
         }
         sent?;
@@ -107,7 +108,7 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// It reads no more.
+    /// Notes that the client reads no more.
     fn deafen(&mut self, client: ClientId) {
         if let Some(session) = self.sessions.get_mut(&client) {
             session.deaf = true;
@@ -141,7 +142,8 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// The same; one that fails, or is at its end, is cut.
+    /// Sends what waits for the client, as [`Self::drain`] does. Cuts the connection if that fails or if it
+    /// is at its end.
     pub(super) fn flush(&mut self, client: ClientId) {
         let Some(before) = self.sessions.get(&client).map(|session| session.unread.cost()) else { return };
         let goes_on = self.drain(client);
@@ -161,14 +163,14 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// A connection that was cut: it is kept while descriptors are on their way to who has the other end, or while its client
-    /// reads why.
+    /// Keeps a connection that was cut while descriptors are on their way to the process at the other end, or
+    /// while its client reads why.
     pub(super) fn part(&mut self, session: Session, account: UserId) {
         let Session { socket, flight, ending, deaf, .. } = session;
-        // Who is told why it is cut gets the time to read that, whatever it has asked meanwhile.
+        // A client that is told why it is cut gets the time to read that, whatever it has asked meanwhile.
         let reads = ending && !deaf;
         if !flight.is_over() && holds(Defence::DescriptorsAloft) {
-            // Its client sees the end behind what it has not read. One that is gone sees nothing.
+            // The client sees the end behind what it has not read. A client that is gone sees nothing.
             let _ = shutdown(&socket, if reads { Shutdown::Write } else { Shutdown::Both });
             self.service.count_aloft(account, 1);
             self.departed.push_back(Departed { account, socket, flight });

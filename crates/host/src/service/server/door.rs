@@ -16,7 +16,7 @@ use super::{Host, Server, Session};
 
 /// Connections that are accepted in a turn.
 const ACCEPTS_PER_TURN: usize = 64;
-/// Once accepting has taken so long in a turn the rest waits for the next one.
+/// Once accepting has taken this long in a turn, the rest waits for the next turn.
 const ACCEPT_TIME_MAX: Duration = Duration::from_millis(1);
 /// How long no connection is accepted after descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -25,7 +25,7 @@ impl<H: Host> Server<H> {
     /// Takes a connected socket on; without a word it closes one whose user has connected too often.
     ///
     /// # Errors
-    /// Where its peer's credentials cannot be read.
+    /// If the credentials of the peer cannot be read.
     pub fn add_session(&mut self, socket: OwnedFd) -> io::Result<()> {
         let peer = Peer::of(&socket)?;
         let socket = Connection::new(socket);
@@ -81,7 +81,7 @@ impl<H: Host> Server<H> {
                     Ok(Some(socket)) => {
                         let _ = self.add_session(socket);
                     }
-                    // Who is sent away has no session that could be charged.
+                    // A client that is sent away has no session that could be charged.
                     Ok(None) => self.service.charge_nobody(),
                     Err(_) => return self.pause(),
                 }
@@ -92,7 +92,7 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// None are accepted for a while.
+    /// Accepts no connections for a while.
     fn pause(&mut self) -> bool {
         self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE);
         false

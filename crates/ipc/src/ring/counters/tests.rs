@@ -87,7 +87,7 @@ fn nobody_reads_less_than_was_seen() {
         while !done.load(Ordering::SeqCst) {
             let known = seen.load(Ordering::SeqCst);
             let mut words = [0; 1 + COUNTERS];
-            // Here for as long as it takes: the writer may be off its CPU.
+            // Wait for as long as it takes: the writer may be off its CPU.
             let patiently = |_| {
                 std::thread::yield_now();
                 true

@@ -8,13 +8,14 @@ use crate::ring::{LINE_BYTES, RingShape};
 use crate::shm::{Region, View};
 use crate::sync::atomic::Ordering;
 
-/// Of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B each), clock error (8 B).
+/// Bytes of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B
+/// each), clock error (8 B).
 const ENTRY_BYTES: usize = LINE_BYTES;
 const DEMOTED: u32 = 1;
 const UNPROMISED: u32 = 2;
-/// Where the timeliness stands in the flags.
+/// Place of the timeliness in the flags, in bits.
 const TIMELINESS_SHIFT: u32 = 2;
-/// In the order of their bits.
+/// Timeliness by the value of its bits.
 const TIMELINESS: [Timeliness; 4] =
     [Timeliness::Unmeasured, Timeliness::InTime, Timeliness::PerhapsLate, Timeliness::Late];
 

@@ -61,7 +61,7 @@ impl InboxReader {
 
     /// The ring alternates (see [`InboxWriter::alternate`]): rings `doorbell` whenever the next message can come.
     pub fn alternate(&mut self, doorbell: Doorbell) {
-        // One may wait since before there was a doorbell.
+        // A message may have waited since before there was a doorbell.
         doorbell.ring();
         self.doorbell = Some(doorbell);
     }
@@ -95,7 +95,8 @@ impl InboxReader {
         self.take_if(|_| true, read)
     }
 
-    /// As [`InboxReader::take`], if `wanted` says so; else the message stays.
+    /// Does what [`InboxReader::take`] does if `wanted` accepts the message. Otherwise the message stays in
+    /// the ring.
     pub fn take_if<R>(
         &mut self,
         wanted: impl FnOnce(&MessageInfo) -> bool,
@@ -125,8 +126,8 @@ impl InboxReader {
         Some(read(bytes, &info))
     }
 
-    /// Hushes the bell, arms it for the next message, looks again: whether one waits after all. Then the bell
-    /// is rung, so that the descriptor stays readable for those behind it.
+    /// Clears the bell, arms it for the next message, and looks again whether one waits after all. Then the
+    /// bell is rung, so that the descriptor stays readable for those behind it.
     fn arm_for_message(&self) -> bool {
         self.bell.clear();
         wake::arm(Own(&self.region).ticket());

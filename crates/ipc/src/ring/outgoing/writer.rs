@@ -18,15 +18,15 @@ use crate::wake::{self, Answered, Bell, Doorbell};
 /// Why the application's message did not go into the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PushError {
-    /// No room: wait or try again.
+    /// The ring has no room: wait or try again.
     #[error("the ring is full")]
     Full,
     /// Longer than the ring's messages.
     #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
     TooLong {
-        /// Its length.
+        /// Length of the message in bytes.
         bytes: usize,
-        /// What fits.
+        /// Longest message that fits, in bytes.
         bytes_max: u32,
     },
     /// The daemon has closed the ring.
@@ -128,7 +128,8 @@ impl OutboxWriter {
         }
     }
 
-    /// The same, sent at `at` (none: when it is in the ring), and nobody is told.
+    /// Does what [`Self::fill`] does for a message that counts as sent at `at` (`None`: when it is in the
+    /// ring), and wakes nobody.
     fn fill_at(
         &mut self,
         at: Option<Instant>,
@@ -155,11 +156,12 @@ impl OutboxWriter {
         Ok(self.produced - 1)
     }
 
-    /// As [`OutboxWriter::push`], on the thread of the ring's other end: nobody is woken. `true`: whoever takes
-    /// messages out must be told to look. It counts as sent at `at`, a time that has passed.
+    /// Does what [`OutboxWriter::push`] does on the thread of the ring's other end, and wakes nobody. Returns
+    /// `true` if whoever takes messages out must be told to look. The message counts as sent at `at`, a time
+    /// that has passed.
     ///
     /// # Errors
-    /// As [`OutboxWriter::fill`].
+    /// See [`OutboxWriter::fill`].
     pub fn push_beside(&mut self, message: &[u8], at: Instant) -> Result<bool, PushError> {
         self.push_at(Some(at), &[IoSlice::new(message)])?;
         Ok(self.answered.must_wake(Other(&self.daemon).ticket()))
@@ -168,7 +170,7 @@ impl OutboxWriter {
     /// Puts one message together from parts.
     ///
     /// # Errors
-    /// As [`OutboxWriter::fill`].
+    /// See [`OutboxWriter::fill`].
     pub fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<u64, PushError> {
         self.push_at(None, parts).inspect(|_| self.wake_reader())
     }
@@ -188,7 +190,7 @@ impl OutboxWriter {
         })
     }
 
-    /// Hushes the bell, arms it for the next freed slot, looks again: whether there is room after all.
+    /// Clears the bell, arms it for the next freed slot, and looks again whether there is room after all.
     fn arm_for_room(&self) -> bool {
         self.bell.clear();
         wake::arm(Own(&self.region).ticket());

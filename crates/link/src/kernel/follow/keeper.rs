@@ -30,7 +30,7 @@ pub trait Opener: Send {
     /// Opens a driver on the device, which is there and can carry it.
     ///
     /// # Errors
-    /// As the driver's.
+    /// The errors of the driver.
     fn open(&mut self, device: &Device) -> Result<Box<dyn Link>, LinkError>;
 
     /// What packets carry from now on, those of the driver that is open and of every later one; `None`: the next hop has
@@ -38,11 +38,11 @@ pub trait Opener: Send {
     fn set_addresses(&mut self, source: Mac, destination: Option<Mac>);
 }
 
-/// One link to open and to follow.
+/// A link to open and to follow.
 pub struct Follow {
     /// The way that it goes.
     pub request: PathRequest,
-    /// What its device shall be like.
+    /// Settings that the link's device must have.
     pub care: CareOptions,
     /// How long to look for packets before sleeping.
     pub spins: Spins,
@@ -54,9 +54,9 @@ pub struct Follow {
 #[derive(Debug, Error)]
 #[error("{error}")]
 pub struct FollowError {
-    /// Which; none: none can be.
+    /// Place of the link in the list; `None`: no link can be opened.
     pub link: Option<usize>,
-    /// Why.
+    /// Why it could not be opened.
     pub error: LinkError,
 }
 
@@ -110,7 +110,7 @@ impl Keeper {
         let thread = std::thread::Builder::new().name("punctual-links".into()).spawn(move || {
             let done = begin();
             let goes_on = done.is_ok();
-            // Whoever starts it waits.
+            // The caller that starts the thread waits for this.
             let _ = began.send(done);
             if goes_on {
                 keep(&mut watcher, &mut links, &rung, &stopping);
@@ -165,10 +165,10 @@ fn wait(watcher: &Watcher, bell: &Bell, at_most: Duration) {
     bell.clear();
 }
 
-/// Where a link's driver is.
+/// Where a link's driver is at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// With the link.
+    /// The link has the driver.
     Open,
     /// The link has been asked to give it back.
     Withdrawn,
@@ -176,7 +176,7 @@ enum Stage {
     Closed,
 }
 
-/// One link, as the keeper sees it.
+/// A link as the keeper sees it.
 struct Kept {
     request: PathRequest,
     options: CareOptions,
@@ -187,7 +187,7 @@ struct Kept {
     tried: Instant,
     /// Bits a second that kernel traffic is held to.
     shaped_bps: Option<u64>,
-    /// What the link was told last of that.
+    /// Rate of kernel traffic that the link was told last.
     told_bps: Option<u64>,
 }
 

@@ -32,14 +32,14 @@ pub struct FollowedLink {
     first: bool,
     filters: HashMap<PathKey, Filter>,
     neighbour: Option<SealKey>,
-    /// What is sent without a driver.
+    /// Buffer for what is sent without a driver.
     void: Vec<u8>,
     /// Wire bytes that the driver has and has not completed.
     outstanding_bytes: u64,
     /// Wire bytes that went to the void.
     void_bytes: u64,
     void_packets: u64,
-    /// Of earlier drivers.
+    /// Counts of the drivers that the link had before.
     statistics: LinkStatistics,
     drops: StreamDrops,
     packet_bytes_max: usize,
@@ -83,7 +83,7 @@ impl FollowedLink {
         })
     }
 
-    /// From now on with an account of what it sends by its device.
+    /// Keeps an account of what the link sends over its device from now on.
     pub fn watch(&mut self, watched: Watched) {
         self.watched = Some(watched);
     }
@@ -117,7 +117,7 @@ impl FollowedLink {
         }
     }
 
-    /// From now on without a driver; what it had not completed is lost.
+    /// Works without a driver from now on. What the driver had not completed is lost.
     fn lose(&mut self, why: Option<String>) {
         let Some(driver) = self.driver.take() else { return };
         self.statistics += driver.statistics();
@@ -126,8 +126,8 @@ impl FollowedLink {
         self.leaving = self.mailbox.give_back(driver, why).err();
     }
 
-    /// From now on with this driver, which is told all filters: a system call for each, on a link where nothing has
-    /// been kept for a long while.
+    /// Works with this driver from now on. The driver is told all filters: a system call for each, on a link
+    /// where nothing has been kept for a long while.
     fn install(&mut self, mut driver: Driver) {
         self.lose(None);
         let told = self.filters.values().try_for_each(|filter| driver.set_filter(filter));
@@ -251,7 +251,7 @@ impl Link for FollowedLink {
     }
 
     fn best_effort_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        // Those of later drivers are behind the gate.
+        // The descriptors of later drivers are behind the gate.
         self.driver.as_ref().filter(|_| self.first)?.best_effort_descriptor()
     }
 

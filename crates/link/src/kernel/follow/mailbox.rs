@@ -38,11 +38,11 @@ impl AsFd for Bell {
     }
 }
 
-/// From the keeper to the link.
+/// Message from the keeper to the link.
 pub(super) enum Parcel {
     /// Give the driver back.
     Withdraw,
-    /// Here is one.
+    /// Here is a driver.
     Install(Driver),
 }
 
@@ -93,7 +93,8 @@ impl Mailbox {
         parcel.take()
     }
 
-    /// Link: kernel traffic is to be held to so much from now on. Once a change, not for each packet: it wakes the keeper.
+    /// For the link: asks for another rate of kernel traffic. The link calls it once for each change and not
+    /// for each packet, because it wakes the keeper.
     pub fn shape(&self, rate_bps: u64) {
         self.shaper_wanted.store(rate_bps, Ordering::Release);
         self.keeper.ring();
@@ -105,7 +106,7 @@ impl Mailbox {
             return None;
         }
         self.link.clear();
-        // The same bell tells of a parcel.
+        // The same bell reports a parcel.
         if self.waiting.load(Ordering::Acquire) {
             self.link.ring();
         }
@@ -176,7 +177,7 @@ pub(super) struct Condition {
     pub neglected: Option<String>,
     pub shaper: Option<ShaperRate>,
     pub shaper_follows: bool,
-    /// Why its rate could not be changed.
+    /// Why the shaper's rate could not be changed.
     pub unshaped: Option<String>,
     pub napi_priority: Option<u8>,
     pub napi_threads: Vec<u32>,

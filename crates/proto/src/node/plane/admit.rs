@@ -68,7 +68,7 @@ impl Terms {
         }
     }
 
-    /// The same before anybody took a share of the leftover: only a fault asks.
+    /// The terms before any stage took its share of the leftover. Only an injected mistake asks for them.
     fn unrelaxed(&self, offered: &[Nanos]) -> Self {
         let before = |index: usize| self.upstream_min + offered.iter().take(index).copied().sum();
         Self {

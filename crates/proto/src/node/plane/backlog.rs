@@ -47,7 +47,7 @@ impl Backlog {
 }
 
 impl<M: Memory> Plane<M> {
-    /// What one unit of the backlog would be.
+    /// The next unit of the backlog; `None` if there is none.
     pub(super) fn backlog_unit(&self) -> Option<Unit> {
         self.backlog.channels.front()?;
         Some(Unit {

@@ -73,7 +73,7 @@ impl<S> Sender<S> {
     }
 }
 
-/// For one sender.
+/// The reassembly of one sender.
 fn reassembly<M: Memory>(fragment_bytes: u32, message_bytes_max: u32) -> Reassembly<Slot<M>> {
     Reassembly::new(BEST_EFFORT_MESSAGES_MAX, fragment_bytes, message_bytes_max)
 }
@@ -133,7 +133,7 @@ impl<M: Memory> Binding<M> {
 
     /// The sender's place; the one that was silent longest makes room for a new one.
     fn sender(&mut self, header: &Header, now: Instant) -> usize {
-        // Until a sender has sent a message of several fragments, nothing is needed for putting some together.
+        // A sender needs no room for reassembly until it has sent a message of several fragments.
         let whole = self.message_bytes_max.max(1);
         let cut = |header: &Header| header.fragment_bytes().unwrap_or(whole).max(1);
         let size = if header.fragments == 1 { whole } else { cut(header) };
@@ -163,7 +163,7 @@ pub(in crate::node) struct Arrivals<F> {
     shares: Vec<Bucket>,
 }
 
-/// Where a flow's share is kept.
+/// Place in which a flow's share is kept.
 fn place_of(path: PathId) -> usize {
     let mixed = key_of(path).0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> (u64::BITS - ARRIVALS_SHARES.ilog2())) as usize
@@ -207,7 +207,7 @@ impl<F> Arrivals<F> {
         self.packets.len() < ARRIVALS_AHEAD_MAX
     }
 
-    /// All that wait.
+    /// All packets that wait.
     pub fn iter(&self) -> impl Iterator<Item = &Waiting<F>> {
         self.packets.iter()
     }
@@ -217,7 +217,7 @@ impl<F> Arrivals<F> {
         self.of_path.contains_key(path)
     }
 
-    /// What is counted of all paths.
+    /// Number of packets of all paths that are counted.
     pub fn counted(&self) -> u64 {
         self.of_path.values().map(|waiting| u64::from(*waiting)).sum()
     }
@@ -250,7 +250,8 @@ mod tests {
         Waiting { frame: (), header, received: Instant(number), link: LinkId(0) }
     }
 
-    /// In the order of their arrival, whatever their paths; who looks sees what comes next; a path waits in bounded numbers.
+    /// Packets wait in the order of their arrival, whatever their paths. The look ahead shows the packet that
+    /// comes next. Each path has a bounded number of packets.
     #[test]
     fn packets_wait_in_order_and_in_bounded_numbers_of_each_path() {
         let mut arrivals = Arrivals::new(Ppm::ONE);

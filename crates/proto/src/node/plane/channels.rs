@@ -26,8 +26,8 @@ impl<M: Memory> Plane<M> {
         self.look_for_end(channel);
     }
 
-    /// Something of a channel has gone on, was taken in or thrown away: if that was all of one that closes, signalling hears
-    /// of it.
+    /// Notes that something of a channel was sent, taken in or thrown away. If that was the last of a channel
+    /// that closes, signalling is told.
     pub fn look_for_end(&mut self, channel: ChannelId) {
         let Some(clip) = self.channels.clips.get_mut(channel).filter(|clip| clip.last.is_some()) else {
             return;

@@ -23,7 +23,7 @@ pub(in crate::node) struct LinkReservation {
     pub bound: Nanos,
 }
 
-/// What only soft channels have.
+/// Terms that only soft channels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct SoftTerms {
     /// Packets with less slack than that have expired: none where late ones are delivered too.
@@ -32,14 +32,14 @@ pub(in crate::node) struct SoftTerms {
     pub pooled: Option<u32>,
 }
 
-/// Where a source is in its end.
+/// How far the end of a source has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::node) enum Ending {
     #[default]
     Open,
     /// The application has closed it; what is queued is still sent.
     Closing,
-    /// All of that has been sent, and signalling is told.
+    /// Everything that was queued has been sent, and signalling is told.
     Drained,
 }
 
@@ -187,7 +187,7 @@ impl<M: Memory> Clip<M> {
             }
     }
 
-    /// As `channels` shows them.
+    /// Counters of this end, as `channels` shows them.
     pub fn counted(&self) -> ChannelCounters {
         ChannelCounters { lost: self.lost(), ..self.counters.shown() }
     }
@@ -198,7 +198,7 @@ impl<M: Memory> Clip<M> {
     }
 }
 
-/// What an end counts.
+/// Counters of one end of a channel, or of the part that passes through.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::node) struct Counters {
     pub messages_in: u64,
@@ -221,7 +221,7 @@ pub(in crate::node) struct Counters {
     pub expired: Count,
     pub packets_in: u64,
     pub packets_out: u64,
-    /// Of which packets have left a source, or have come elsewhere ([`Tally`]).
+    /// Digest of the packets that have left a source, or that have come to another host ([`Tally`]).
     pub digest: u64,
 }
 
@@ -264,7 +264,8 @@ impl Counters {
         }
     }
 
-    /// As `channels` shows them; what is lost is not counted but told by the numbers that are missing.
+    /// Counters as `channels` shows them. `lost` is not counted here: it follows from the message numbers
+    /// that are missing.
     fn shown(&self) -> ChannelCounters {
         ChannelCounters {
             messages_in: self.messages_in,
@@ -291,7 +292,7 @@ impl Counters {
     }
 }
 
-/// Which notices the application has been told.
+/// The notices that the application has been told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::node) struct NoticesGiven(u8);
 

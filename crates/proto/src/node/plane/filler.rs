@@ -17,10 +17,10 @@ use crate::node::packet::Packet;
 use crate::sched::{Activation, HandlerId};
 use crate::wire::{Age, ClockError, Header, Kind};
 
-/// No channel and no flow has it.
+/// Channel number of filler packets: no channel and no flow has it.
 const CHANNEL: ChannelNumber = ChannelNumber(0);
 
-/// What fills a link now.
+/// The packets that fill a link now, to measure its rate.
 #[derive(Debug)]
 pub(in crate::node) struct Filler {
     cookie: Cookie,
@@ -29,11 +29,11 @@ pub(in crate::node) struct Filler {
     /// Made and not handed over.
     queued: u32,
     bytes_left: u64,
-    /// What the link had handed over before.
+    /// Bytes that the link had handed over before.
     handed_before: u64,
     /// How often the driver had no room: then the link, not this host, sets the pace.
     full_times: u32,
-    /// No more are made.
+    /// True if no more packets are made.
     stopped: bool,
 }
 
@@ -43,7 +43,7 @@ impl Filler {
         self.full_times += 1;
     }
 
-    /// Nothing of it waits here any more.
+    /// Whether no packet of the filler waits here any more.
     pub const fn is_empty(&self) -> bool {
         self.queued == 0
     }
@@ -161,7 +161,7 @@ impl<M: Memory> Plane<M> {
             Activation { eligible: now, deadline: now },
             now,
         );
-        // What waits here is no use, and would have to leave before the link is anybody else's.
+        // What waits here is of no use any more, and would have to leave before others can use the link.
         let has_space = filler.queued < RATE_QUEUED_MAX;
         if has_space && line.scheduler.best_effort_space(now, key, wire_bytes) {
             self.context.processor.executor.unblock(filler.handler, now);

@@ -10,9 +10,9 @@
 //!
 //! `packets(x) <= P ((x + a + U + J) / I' + 1) <= P (ceil((a + U + J) / I') + 1) + x P / I'`.
 //!
-//! That is a token bucket of P (ceil((a + U + J) / I') + 1) packets and one more each I' / P (rounded down: wider).
-//! A driver that counts at any time between the arrival and the receive time that it reports counts within the same
-//! bounds: J covers what lies between.
+//! This is a token bucket of P (ceil((a + U + J) / I') + 1) packets that earns one more packet each I' / P
+//! (rounded down, so the bucket is wider). A driver that counts at any time between the arrival and the
+//! receive time that it reports counts within the same bounds, because J covers that span.
 //!
 //! **Expiry.** With U_min the sum of the smallest bounds before this host (a stage's bound never falls below what it
 //! offered), n >= l + U_min - J, so a packet received at n - slack is past l + D for certain when
@@ -132,7 +132,8 @@ mod tests {
             (hard.burst_packets, hard.buffers, hard.packet_bytes_max),
             (15, 12, 1_000 + HEADER_BYTES as u32)
         );
-        // And so do 4 I' to the nanosecond; the next one begins another message, whatever part of the sum it is of.
+        // 4 I' to the nanosecond fit as well. The next one begins another message, whatever part of the sum
+        // it belongs to.
         let rest = Nanos(contract.policed_interval().0 * 4 - upstream.most.0);
         for (error, packets) in [(rest, 15), (rest + Nanos(1), 18), (rest + contract.policed_interval(), 18)]
         {

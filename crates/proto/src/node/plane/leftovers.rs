@@ -17,7 +17,7 @@ pub(super) struct Leftovers<M: Memory> {
     clips: VecDeque<Box<Clip<M>>>,
     /// Sinks whose application takes messages as fast as they are shown to it.
     resuming: VecDeque<ChannelId>,
-    /// Something may be left, here, in the slabs or in the queues of links: one look tells.
+    /// True if something may be left, here, in the slabs or in the queues of links: one look tells.
     is_any: bool,
 }
 
@@ -71,7 +71,7 @@ impl<M: Memory> Plane<M> {
         self.leftovers.is_any
     }
 
-    /// Something has ended: what of it is still here is freed from now on.
+    /// Notes that something has ended: what is still here of it is freed from now on.
     pub fn look_for_leftovers(&mut self) {
         self.leftovers.is_any = !self.leftovers.clips.is_empty()
             || !self.leftovers.resuming.is_empty()

@@ -1,4 +1,4 @@
-//! One link of this host: its queues, who waits for them, and its signalling.
+//! One link of this host: its queues, the channels that wait for them, and its signalling.
 
 use alloc::boxed::Box;
 
@@ -43,12 +43,12 @@ impl<M: Memory> LinkState<M> {
         self.bytes_in
     }
 
-    /// When its driver had no room last.
+    /// Time at which the link's driver had no room last.
     pub const fn full_at(&self) -> Instant {
         self.watches.full_at
     }
 
-    /// Its driver had no room for the next packet.
+    /// Notes that the link's driver had no room for the next packet.
     pub const fn note_full(&mut self, now: Instant) {
         self.watches.full_at = now;
         if let Some(filler) = &mut self.measuring.filler {
@@ -94,7 +94,7 @@ impl<M: Memory> LinkState<M> {
         self.measuring.counting = Some(Box::new(FillerArrivals::new(token)));
     }
 
-    /// What was counted; nothing is any more.
+    /// Ends the count and returns it; nothing is counted any more.
     pub fn end_counting(&mut self) -> Option<Box<FillerArrivals>> {
         self.measuring.counting.take()
     }
@@ -104,7 +104,7 @@ impl<M: Memory> LinkState<M> {
         packet_wire_bytes(payload_bytes, self.config.overhead_bytes)
     }
 
-    /// Lists who waits for room in this link's queues; `listed` keeps it from standing there twice.
+    /// Lists a channel that waits for room in this link's queues; `listed` keeps it from being listed twice.
     pub fn wait(&mut self, channel: ChannelId, listed: &mut bool) {
         if !core::mem::replace(listed, true) {
             self.waiters.blocked.push_back(channel);

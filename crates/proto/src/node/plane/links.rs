@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::node::signals::Signals;
 
 impl<M: Memory> Plane<M> {
-    /// All of them.
+    /// All links of the host.
     pub fn links(&self) -> impl Iterator<Item = LinkId> + use<M> {
         (0..self.context.links.lines.len()).map(|link| LinkId(link as u16))
     }
@@ -53,8 +53,8 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// A link that no channel uses drains so much from now on; `false`, with nothing changed, where it cannot carry its own
-    /// signalling then.
+    /// Sets the rate that a link which no channel uses drains from now on. Returns `false`, and changes
+    /// nothing, if the link could not carry its own signalling then.
     pub fn set_link_rate(&mut self, link: LinkId, rate: BitRate, error: Ppm) -> bool {
         let index = usize::from(link.0);
         let known = &self.config.links[index];

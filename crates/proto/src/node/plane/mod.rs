@@ -92,21 +92,21 @@ pub(super) struct Plane<M: Memory> {
 /// The channels that start, pass or end here.
 struct Channels<M: Memory> {
     clips: Table<Clip<M>>,
-    /// Those of them whose guarantee is soft.
+    /// Channels among `clips` whose guarantee is soft.
     soft: u32,
     paths: Paths,
-    /// Of channels that come in.
+    /// Terms on which packets of incoming channels are policed; equal ones are stored once.
     arrival_terms: Interned<ArrivalTerms>,
     /// What channels had counted that are here no more.
     counted_gone: ChannelCounters,
 }
 
-/// What nothing is promised to.
+/// Flows and ports that nothing is promised to.
 struct BestEffort<M: Memory> {
     flows: HashMap<ChannelId, Flow<M>>,
     /// Bound ports by the hash of their name.
     bindings: HashMap<u32, Binding<M>>,
-    /// Those hashes, by the handle of the port.
+    /// Hash of each bound port's name, by the handle of the port.
     bound: HashMap<ChannelId, u32>,
     arrivals: Arrivals<M::Frame>,
     arrivals_handler: HandlerId,
@@ -133,13 +133,13 @@ struct Links<M: Memory> {
 /// The processor: who competes for it, and what it was seen to do.
 struct Processor {
     executor: Executor,
-    /// By handler.
+    /// Owner of each handler, by handler.
     owners: Vec<Option<Owner>>,
     /// What units of work took, beside what admission assumes.
     record: WorkRecord,
     /// Packets that this processor served later than its bound for them, and its standstills.
     watch: Watch,
-    /// What those are compared with.
+    /// Bounds that the watch compares with.
     promises: Promises,
 }
 
@@ -148,7 +148,7 @@ struct News {
     notices: VecDeque<(ChannelId, Notice)>,
     /// Channels whose applications are to be shown what they have counted when the turn ends.
     touched: Vec<ChannelId>,
-    /// What drivers have not been told yet.
+    /// Changes that drivers have not been told yet.
     filters: VecDeque<(LinkId, FilterChange)>,
     /// Closing sources that have sent everything, and channels that pass or end here of which nothing more comes.
     drained: VecDeque<ChannelId>,
@@ -156,11 +156,11 @@ struct News {
     fitted: Vec<ChannelId>,
     /// A channel that ends here, of which the unit that was just done has taken in the first packet.
     first_data: Option<ChannelId>,
-    /// Something was late since the node looked.
+    /// True if something was late since the node looked.
     stirred: bool,
 }
 
-/// Whose handler it is.
+/// What a handler works for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A channel's.
@@ -181,7 +181,7 @@ pub(super) enum Owner {
     Filler(LinkId),
 }
 
-/// One link of this host.
+/// State of one link of this host.
 pub(super) struct LinkState<M: Memory> {
     config: LinkConfig,
     scheduler: LinkScheduler<Packet<M::Frame>>,
@@ -196,13 +196,13 @@ pub(super) struct LinkState<M: Memory> {
     measuring: Measuring,
     frames: Frames,
     waiters: Waiters,
-    /// Where the kernel's share of the link follows admission.
+    /// Shaper of the link, if the kernel's share of the link follows admission.
     shaper: Option<Box<Shaper>>,
 }
 
 /// The implicit signalling channel of a link.
 struct SignalPort<F> {
-    /// Its flow, regulator and bound, and whether a packet of it is queued.
+    /// Flow of the signalling channel in the link's scheduler.
     flow: FlowIndex,
     regulator: LogicalArrivals,
     bound: Nanos,
@@ -222,7 +222,7 @@ struct SignalIn<F> {
 
 /// What was late on a link.
 struct Watches {
-    /// When its driver had no room last.
+    /// Time at which the link's driver had no room last.
     full_at: Instant,
     /// Packets that left later than the link's bound for them since the adapter had not sent those before: what is paced by
     /// completions tells that itself.
@@ -248,7 +248,7 @@ struct Frames {
     pooled: u32,
 }
 
-/// Who waits for room in a link's queues.
+/// Channels and flows that wait for room in a link's queues.
 struct Waiters {
     /// Sources and flows, each once.
     blocked: VecDeque<ChannelId>,
@@ -267,16 +267,17 @@ struct Clip<M: Memory> {
     /// h(k) of the processor.
     cpu_horizon: Nanos,
     handler: HandlerId,
-    /// What few channels have.
+    /// Terms that only soft channels have.
     soft: Option<Box<SoftTerms>>,
-    /// It is closing, and this is all that comes: a source has none, nor has one of which nobody knows that.
+    /// If the channel is closing: all packets that will still come. A source has none, and neither has a
+    /// channel of which nobody knows that.
     last: Option<Box<Tally>>,
     counters: Counters,
     notices_given: NoticesGiven,
     role: RoleState<M>,
 }
 
-/// What the roles keep.
+/// State that a channel's role keeps.
 enum RoleState<M: Memory> {
     Source(Source<M>),
     Forwarder(Forwarder),
@@ -288,20 +289,20 @@ struct Source<M: Memory> {
     reservation: LinkReservation,
     outbox: Option<M::Outbox>,
     regulator: LogicalArrivals,
-    /// Of the next message that is kept. What is dropped takes none: the sink remembers as many as may be under way at
-    /// the contract's rate.
+    /// Number of the next message that is kept. A dropped message takes no number: the sink remembers as many
+    /// numbers as may be under way at the contract's rate.
     number_next: u64,
     outgoing: Outgoing,
     /// e of the link stage.
     link_arrivals: ArrivalsWithin,
     /// Messages that broke the contract and travel as best effort (`Policing::Demote`).
     demoted: Option<Box<Demoted>>,
-    /// It is among those whose ring is drained in the background.
+    /// True if the ring is among those that are drained in the background.
     in_backlog: bool,
-    /// Since when its ring holds more than was taken, as far as that is known.
+    /// Time since which the ring holds more than was taken, as far as that is known.
     rest_since: Option<Instant>,
     ending: Ending,
-    /// It is among the link's blocked ones.
+    /// True if the source is among the link's blocked ones.
     listed: bool,
 }
 
@@ -318,7 +319,7 @@ struct PacketQueue {
     packets_used: u32,
     packets_max: u32,
     arrivals: EffectiveArrivals,
-    /// The same for all channels with equal ones.
+    /// Terms on which packets are policed. Channels with equal terms share them.
     terms: Arc<ArrivalTerms>,
 }
 
@@ -339,7 +340,7 @@ struct Sink<M: Memory> {
     inbox: Option<M::Inbox>,
     /// Most that lies between l and n(sink): moves n back to l.
     upstream: Nanos,
-    /// Its application takes messages as fast as they are shown to it: it is shown more soon.
+    /// The application takes messages as fast as they are shown to it, so more are shown soon.
     is_resuming: bool,
     /// `Delivery::AtDeadline`.
     at_deadline: Option<Box<HeldDeliveries<Slot<M>>>>,
@@ -349,7 +350,7 @@ struct Sink<M: Memory> {
 struct HeldDeliveries<S> {
     /// Hands them over: due at another time than packets, so a handler of its own.
     handler: HandlerId,
-    /// In the order of completion.
+    /// Messages in the order of completion.
     held: VecDeque<Held<S>>,
 }
 
@@ -360,9 +361,9 @@ struct Flow<M: Memory> {
     outbox: M::Outbox,
     outgoing: Outgoing,
     handler: HandlerId,
-    /// It is among the link's blocked ones.
+    /// True if the flow is among the link's blocked ones.
     listed: bool,
-    /// Of the next message, whether it is kept or not.
+    /// Number of the next message, whether that message is kept or dropped.
     number_next: u64,
 }
 
@@ -372,7 +373,7 @@ struct PacketIn<F> {
     header: Header,
     nominal: Instant,
     effective: Instant,
-    /// Behind it in its queue.
+    /// The packet behind this one in its queue.
     next: Next,
 }
 
@@ -389,6 +390,6 @@ struct Waiting<F> {
     frame: F,
     header: Header,
     received: Instant,
-    /// Whose frame it keeps.
+    /// Link whose frame the packet occupies.
     link: LinkId,
 }

@@ -9,7 +9,7 @@ use crate::fragment::Fragmentation;
 use crate::memory::MessageRead;
 use crate::slab::{Fifo, Linked, Next, Slab};
 
-/// One message: its ring slot, and how far it is.
+/// A message in an outgoing queue: its ring slot, and how much of it was sent.
 #[derive(Debug)]
 pub(in crate::node) struct Entry<T> {
     message: Option<T>,
@@ -17,7 +17,7 @@ pub(in crate::node) struct Entry<T> {
     arrival: Arrival,
     bytes: u32,
     cut: Fragmentation,
-    /// Behind it in its queue.
+    /// The message behind this one in its queue.
     next: Next,
     fragments_made: u16,
     /// How many are to be made: all, unless the rest was dropped.
@@ -63,7 +63,7 @@ pub(in crate::node) const fn room_bytes<T: MessageRead>() -> usize {
 pub(in crate::node) struct Fragment {
     /// The message's place in this queue.
     pub number: u64,
-    /// Its number in the channel.
+    /// Number of the message in the channel.
     pub wire_number: u64,
     /// Index within the message.
     pub index: u16,
@@ -77,7 +77,7 @@ pub(in crate::node) struct Fragment {
     pub arrival: Arrival,
 }
 
-/// When a message came.
+/// Logical arrival of a message, in two ways of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct Arrival {
     /// l, from which stages serve it: no sooner than the host could know of it.
@@ -87,7 +87,7 @@ pub(in crate::node) struct Arrival {
 }
 
 impl Arrival {
-    /// One that nothing held up.
+    /// An arrival that nothing held up.
     pub const fn at(logical: Instant) -> Self {
         Self { logical, claimed: logical }
     }
@@ -99,7 +99,7 @@ pub(in crate::node) struct Outgoing {
     messages: Fifo,
     /// Number of the first of them.
     first: u64,
-    /// How many there are.
+    /// Number of messages in the queue.
     len: u32,
     messages_max: u32,
     fragment_bytes: u32,
@@ -143,7 +143,7 @@ impl Outgoing {
         messages.remove_room(core::mem::take(&mut self.messages_max));
     }
 
-    /// What its room takes, in bytes.
+    /// Memory that the queue's room takes, in bytes.
     pub const fn room_bytes<T: MessageRead>(&self) -> u64 {
         self.messages_max as u64 * room_bytes::<T>() as u64
     }

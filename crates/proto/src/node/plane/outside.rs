@@ -111,13 +111,13 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// What an application is told.
+    /// The next notice for an application.
     pub fn poll_notice(&mut self) -> Option<Event> {
         let (channel, notice) = self.context.news.notices.pop_front()?;
         Some(Event::Notice { channel, notice })
     }
 
-    /// What a driver is told.
+    /// The next change for a driver.
     pub fn poll_filter(&mut self) -> Option<(LinkId, FilterChange)> {
         self.context.news.filters.pop_front()
     }

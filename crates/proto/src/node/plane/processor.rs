@@ -46,7 +46,7 @@ impl Processor {
         self.owners[handler.0 as usize] = None;
     }
 
-    /// Whose handler it is.
+    /// What a handler works for.
     pub fn owner(&self, handler: HandlerId) -> Option<Owner> {
         self.owners.get(handler.0 as usize).copied().flatten()
     }

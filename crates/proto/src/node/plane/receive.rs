@@ -116,7 +116,7 @@ impl<M: Memory> Plane<M> {
             }
             Some(Verdict::Demoted) => {
                 clip.counters.demoted += 1;
-                // Its slack says nothing any more, and nobody may judge it by that.
+                // Slack is meaningless after demotion, so clear it.
                 let header = Header { demoted: true, slack_ns: 0, age: Age::NONE, ..*header };
                 if !self.receive_best_effort(link, received, frame, header, now) {
                     self.note_demoted_dropped(&header.path);

@@ -41,12 +41,12 @@ impl<M: Memory> Plane<M> {
     }
 }
 
-/// Of packets that wait for the processor.
+/// Bytes that packets waiting for the processor take at most.
 fn input_bytes<M: Memory>(input: &PacketQueue) -> u64 {
     u64::from(input.packets_max) * Slab::<PacketIn<M::Frame>>::ITEM_BYTES as u64
 }
 
-/// Of messages that wait for their deadlines.
+/// Bytes that messages waiting for their deadlines take.
 fn held_bytes<M: Memory>(at_deadline: &HeldDeliveries<Slot<M>>) -> u64 {
     (at_deadline.held.capacity() * size_of::<Held<Slot<M>>>()) as u64
 }

@@ -30,11 +30,11 @@ use crate::times::earliest;
 /// What the shaper is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// What it was asked for.
+    /// The shaper does what it was asked for.
     Steady,
-    /// It is asked for more at `at`, when all that was stamped for `from` has left.
+    /// The shaper is asked for more at `at`, when everything that was stamped for `from` has left.
     Rising { from: Ppm, at: Instant },
-    /// It was asked for this share and has not confirmed.
+    /// The shaper was asked for this share and has not confirmed it.
     Asked(Ppm),
 }
 
@@ -42,7 +42,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contention {
     None,
-    /// It waits; until then that may be a moment.
+    /// Best effort waits. Until this time that may be for a moment only.
     Suspected(Instant),
     /// The kernel goes back to its least for it, until then at least.
     Kept(Instant),
@@ -64,23 +64,24 @@ pub(super) struct Shaper {
     parts: Ordered<ChannelId, Part>,
     level: Ppm,
     phase: Phase,
-    /// At the least share, queue 1 was empty since it was confirmed: nothing of a larger one is left in the line, and the
-    /// exact test of admission holds.
+    /// True if queue 1 was empty at the least share since it was confirmed. Nothing of a larger share is then
+    /// left in the line, and the exact test of admission holds.
     settled: bool,
     growth: Option<Growth>,
     contention: Contention,
     /// Channels that are held and must not send yet.
     waiting: VecDeque<ChannelId>,
-    /// To be given to the host.
+    /// Share that is to be given to the host.
     request: Option<Ppm>,
     /// What is admitted, or the shaper, has changed.
     stirred: bool,
-    /// When to look again.
+    /// Time at which to look again.
     next: Option<Instant>,
 }
 
 impl Shaper {
-    /// Of a link whose kernel traffic follows; it carries its signalling from the start on.
+    /// Creates the shaper of a link whose kernel traffic follows admission; `None` for other links. The link
+    /// carries its signalling from the start.
     pub fn of(link: &LinkConfig, model: &Link, signal: (&Demand, Nanos)) -> Option<Box<Self>> {
         let largest = model.cost_of(u64::from(model.mtu_wire_bytes));
         let sharing = Sharing {
@@ -194,7 +195,7 @@ impl Shaper {
     fn decide(&mut self, is_served: bool, now: Instant) -> Option<Ppm> {
         let target = self.target();
         match self.phase {
-            // Not asked yet: the shaper still is where it was.
+            // The share was not asked for yet: the shaper still is where it was.
             Phase::Rising { from, .. } if target < self.level => {
                 (self.phase, self.level) = (Phase::Steady, from);
                 self.stirred = true;
@@ -308,7 +309,7 @@ impl<M: Memory> Plane<M> {
         shaper.is_none_or(|shaper| shaper.add(local.channel, &stage.demand, stage.bound))
     }
 
-    /// It is gone.
+    /// Notes that a channel is gone.
     pub(super) fn share_without(&mut self, link: Option<LinkId>, channel: ChannelId) {
         let shaper = link.and_then(|link| self.line_mut(link).shaper.as_mut());
         if let Some(shaper) = shaper {
@@ -322,7 +323,7 @@ impl<M: Memory> Plane<M> {
         shaper.is_some_and(|shaper| shaper.waiting.contains(&local.channel))
     }
 
-    /// When a shaper wants to be looked at.
+    /// Time at which a shaper wants to be looked at; `None` if none does.
     pub(in crate::node) fn shapers_due(&self) -> Option<Instant> {
         if !self.context.links.follows {
             return None;
@@ -451,7 +452,7 @@ mod tests {
         assert_eq!((shaper.target(), shaper.decide(true, LATER)), (LEAST, None));
         assert_eq!((shaper.phase, shaper.level, shaper.request), (Phase::Asked(LEAST), MOST, Some(LEAST)));
         assert_eq!((shaper.confirmed(shaper.rate_of(LEAST)), shaper.level), (Some(LEAST), LEAST));
-        // One that was not asked yet is taken back at once.
+        // A share that was not asked for yet is taken back at once.
         (shaper.phase, shaper.level, shaper.stirred) =
             (Phase::Rising { from: LEAST, at: LATER }, MOST, false);
         assert_eq!(
@@ -486,7 +487,8 @@ mod tests {
         assert_eq!(shaper.grow(Ppm(400_000), true, open), None, "it begins anew");
     }
 
-    /// It is looked at when something changes, or is due: the shaper, best effort, a larger share, and who waits for a settled one.
+    /// The shaper is looked at when something changes or is due: the shaper itself, best effort, a larger
+    /// share, and channels that wait for a settled share.
     #[test]
     fn a_shaper_is_looked_at_when_something_is_due() {
         let planned = |change: fn(&mut Shaper)| {

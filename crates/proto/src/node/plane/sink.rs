@@ -20,9 +20,9 @@ const DELIVERIES_PER_UNIT_MAX: usize = 16;
 /// What a delivery is judged by.
 #[derive(Clone, Copy)]
 struct Judge {
-    /// D.
+    /// Deadline D of the channel, counted from a message's logical arrival.
     deadline: Nanos,
-    /// Of this host's clock.
+    /// Tolerance of this host's clock.
     tolerance: Ppm,
     now: Instant,
 }
@@ -134,7 +134,7 @@ fn payload_of<'a>(header: &Header, packet: &'a [u8]) -> &'a [u8] {
 struct Host {
     /// How long before its deadline a message that waits for it is handed over.
     margin: Nanos,
-    /// Of its clock.
+    /// Tolerance of the host's clock.
     tolerance: Ppm,
 }
 
@@ -159,8 +159,9 @@ impl<M: Memory> Clip<M> {
                     unpromised: header.unpromised,
                     timeliness: Timeliness::Unmeasured,
                 };
-                // By slack, which needs no clock but this one: as early as l can have been. Admission answers for the
-                // processor within d before the deadline, not within the margin.
+                // The deadline follows from slack, which needs no clock except this one: as early as l can
+                // have been. Admission answers for the processor within d before the deadline, not within the
+                // margin.
                 let due = nominal - *upstream + deadline;
                 let deliver_at = due - host.margin.max(*cpu_bound);
                 let at_deadline = sink.at_deadline.as_deref_mut().filter(|at_deadline| {

@@ -28,8 +28,8 @@ const DRAIN_EXTRA_MESSAGES: u32 = 16;
 /// How many messages a call may take out of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) enum Portion {
-    /// So many, for a doorbell or for a message that is served. Of a ring that is known to hold more than was taken at once,
-    /// no more than one message stands for.
+    /// At most this many messages, for a doorbell or for a message that is served. If the ring is known to
+    /// hold more than was taken at once, the call takes at most [`RING_MESSAGES_BEHIND`].
     InPassing(u32),
     /// A unit of the background's.
     Unit,
@@ -278,8 +278,8 @@ impl<M: Memory> Source<M> {
         self.outgoing.is_full()
     }
 
-    /// From when on this host could have served what it takes out of the ring `now`: where the channel had something to be
-    /// served ever since the ring was looked at, that is when.
+    /// Time from which on this host could have served what it takes out of the ring `now`. If the channel had
+    /// something to serve ever since the ring was looked at, it is the time of that look.
     fn seen(&self, messages: &Messages<Message<M>>, now: Instant) -> Instant {
         self.rest_since.filter(|_| self.outgoing.has_head(messages)).unwrap_or(now)
     }
@@ -333,7 +333,7 @@ impl<M: Memory> Source<M> {
         let Some(fragment) = self.outgoing.peek(messages) else { return true };
         let nominal = fragment.arrival.logical + cpu_bound;
         let wire_bytes = line.wire_bytes(fragment.bytes);
-        // As in a forwarder, what the processor has missed does not move the link's chain.
+        // What the processor has missed does not move the link's chain, as in a forwarder.
         let effective = self.link_arrivals.accept(fragment.wire_number, nominal);
         let key = Guaranteed { effective, deadline: effective + self.reservation.bound, wire_bytes };
         let packet = Packet::Source { channel, number: fragment.number, fragment: fragment.index, nominal };

@@ -74,7 +74,7 @@ impl<M: Memory> Plane<M> {
         // A processor that is late itself queues packets late: the link had no time left for them.
         let is_queued_late = self.context.processor.watch.is_stirred(now);
         let line = self.line_mut(link);
-        // It is filled on purpose, and nobody's channel waits.
+        // The link is filled on purpose, and no channel waits.
         if line.measuring.filler.is_some() {
             return;
         }

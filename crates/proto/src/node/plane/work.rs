@@ -1,7 +1,7 @@
 //! The processor's units of work: picked at `begin`, their effects at `finish`.
 //!
-//! Between the two the engine does nothing else, the simulator lets the unit's cost pass. A clip that went in
-//! between makes the unit a no-op.
+//! Between the two the engine does nothing else, and the simulator lets the unit's cost pass. If a clip goes
+//! in between, the unit becomes a no-op.
 
 use punctual_analysis::{Instant, Nanos};
 
@@ -10,7 +10,7 @@ use crate::api::{Notice, Work, WorkKind};
 use crate::memory::Memory;
 use crate::sched::HandlerId;
 
-/// What a unit would be.
+/// A unit of work that a handler could do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     pub kind: WorkKind,
@@ -89,7 +89,7 @@ impl<M: Memory> Plane<M> {
         if work.kind != WorkKind::Signalling {
             self.context.processor.executor.charge(handler, cost, now);
         }
-        // Its new head first: it is placed once.
+        // Place the handler by its new head first, so that it is placed only once.
         self.rearm(owner, now);
         self.context.processor.executor.finished(handler, work.packets, now);
         Some(owner)

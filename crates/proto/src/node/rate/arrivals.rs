@@ -15,7 +15,7 @@ use crate::limits::{RATE_MARK_INTERVAL, RATE_MARKS_MAX, RATE_MARKS_MIN};
 use crate::rate_sample::RateSample;
 use crate::wire::Header;
 
-/// One packet.
+/// What is known of one packet of the measurement.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     received: Instant,
@@ -23,9 +23,9 @@ struct Mark {
     sent: Instant,
     /// Packets that came before it.
     packets: u64,
-    /// Those that were sent before it.
+    /// Packets of the measurement that were sent before it.
     number: u64,
-    /// Bytes of the wire that others' packets took that were sent before it.
+    /// Bytes on the wire that packets of others took which were sent before it.
     others: u64,
 }
 
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn packets_of_others_count_as_far_as_they_came_through() {
-        // Between two of ours one of others, half as long; three of four of ours come through.
+        // One packet of others, half as long, goes between two of ours; three of four of ours come through.
         let mut arrivals = FillerArrivals::new(COOKIE);
         for (came, number) in (0..3_000u64).filter(|number| number % 4 != 3).enumerate() {
             let sent = Instant(number * 100_000);

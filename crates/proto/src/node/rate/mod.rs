@@ -54,18 +54,18 @@ impl Own {
     }
 }
 
-/// One link.
+/// Measurements of one link.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkRate {
     own: Own,
     /// The neighbour fills its direction: its token, and when it is given up.
     theirs: Option<(Cookie, Instant)>,
-    /// Of the attempts that are under way.
+    /// Best result of the attempts that are under way.
     best: Option<MeasuredRate>,
     attempts: u8,
     /// How often the driver was full in the present one.
     full_times: u32,
-    /// In which life of the neighbour that is.
+    /// Life of the neighbour to which the present attempt belongs.
     life: u32,
     /// The last measurement, and in which life of the neighbour it was.
     measured: Option<(MeasuredRate, u32)>,
@@ -86,7 +86,7 @@ impl LinkRate {
 #[derive(Debug)]
 pub(super) struct Rates {
     links: Vec<LinkRate>,
-    /// As configured: what a measurement adds to is no configuration.
+    /// Rate error of each link as configured: the error of a measured rate is never taken to be smaller.
     errors: Vec<Ppm>,
     events: VecDeque<Event>,
     /// When something is due by itself; asked in each turn.
@@ -99,17 +99,17 @@ impl Rates {
         Self { links: vec![LinkRate::default(); links.len()], errors, events: VecDeque::new(), due: None }
     }
 
-    /// When something is due by itself.
+    /// Time at which something is due by itself; `None` if nothing is.
     pub const fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// What was measured.
+    /// The next event: a measurement that has ended.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// To be called when the state of a link may have changed.
+    /// Finds the next due time again. Call it when the state of a link may have changed.
     fn settle_due(&mut self) {
         let of = |link: &LinkRate| earliest(link.own.due(), link.theirs.map(|(_, until)| until));
         self.due = self.links.iter().map(of).fold(None, earliest);
@@ -126,7 +126,7 @@ impl<M: Memory> Node<M> {
     /// not deep.
     ///
     /// # Errors
-    /// Why not now.
+    /// Why the link cannot be measured now.
     pub fn measure_rate(&mut self, link: LinkId, now: Instant) -> Result<(), RateRefusal> {
         let channels = self.signalling.channels_on(link);
         if !self.signalling.neighbour(link, now).alive {
@@ -190,7 +190,7 @@ impl<M: Memory> Node<M> {
             && !self.signalling.is_leaving()
         {
             rate.again_at = now + if proves { RATE_PROOF_AGAIN } else { RATE_AGAIN };
-            // Where it is somebody else's turn, after the next HELLO.
+            // If it is another link's turn, this one comes after the next HELLO.
             if let Err(refusal) = self.measure_rate(link, now) {
                 self.note_refused(link, refusal);
             }
@@ -223,7 +223,7 @@ impl<M: Memory> Node<M> {
             (RateWord::Report { token, counted }, Own::Waiting { token: asked, .. }) if token == asked => {
                 self.on_rate_report(link, counted, now);
             }
-            // Of a measurement that was given up.
+            // The word belongs to a measurement that was given up.
             (RateWord::Go { .. } | RateWord::Busy { .. } | RateWord::Report { .. }, _) => {}
         }
     }
@@ -274,7 +274,7 @@ impl<M: Memory> Node<M> {
             rate.best = Some(measured);
         }
         let is_good = rate.best.is_some_and(|best| best.error <= RATE_ERROR_GOOD);
-        // Who waits for a channel does not wait for a better figure.
+        // A channel that waits does not wait for a better figure.
         if !is_good && rate.attempts < RATE_ATTEMPTS_MAX && !self.signalling.has_waiting(link) {
             rate.own = Own::Idle;
             return self.ask_rate(link, now);
@@ -292,7 +292,7 @@ impl<M: Memory> Node<M> {
         self.end_rate(link, even, now);
     }
 
-    /// It is over: the link is everybody's again, and who waited goes on.
+    /// Ends a measurement: the link is everybody's again, and channels that waited go on.
     fn end_rate(&mut self, link: LinkId, result: Result<MeasuredRate, RateRefusal>, now: Instant) {
         self.plane.end_filling(link);
         self.rates.links[usize::from(link.0)].own = Own::Idle;
@@ -322,7 +322,7 @@ impl<M: Memory> Node<M> {
         self.end_rate(link, Err(why), now);
     }
 
-    /// What is due.
+    /// Does what is due.
     pub(super) fn handle_rates(&mut self, now: Instant) {
         for index in 0..self.rates.links.len() {
             let link = LinkId(index as u16);

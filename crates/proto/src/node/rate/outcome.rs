@@ -92,7 +92,7 @@ impl<M: Memory> Node<M> {
         MeasuredRate { rate: through, error, at_least: !filled, at: now }
     }
 
-    /// A link that measures itself drains so much from now on.
+    /// Sets the rate of a link that measures itself.
     pub(super) fn use_rate(
         &mut self,
         link: LinkId,

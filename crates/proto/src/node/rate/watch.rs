@@ -9,11 +9,11 @@ use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 use crate::api::MeasuredRate;
 use crate::limits::{RATE_LOOK_MAX, RATE_LOOK_MIN};
 
-/// One part in so many of what came out must be missing.
+/// Divisor of what came out: at least this part must be missing before the link counts as full.
 const MISSING_PART: u64 = 10;
 /// Less than this part of the rate says nothing of what the link could drain.
 const FILLED_PART: u64 = 2;
-/// Two looks agree on what a link drains where they differ by one part in so many at most.
+/// Divisor of a rate: two looks agree on what a link drains if they differ by this part at most.
 const AGREED_PART: u64 = 10;
 /// A link that carries more than this part beyond what it was seen to drain drains more now.
 const SURPASSED_PART: u64 = 20;
@@ -27,9 +27,9 @@ pub(super) struct Seen {
     pub sent: u64,
     /// Came in there.
     pub received: u64,
-    /// When, on the neighbour's clock.
+    /// Time on the neighbour's clock.
     pub at: Instant,
-    /// Here.
+    /// Time on this host's clock.
     pub now: Instant,
 }
 

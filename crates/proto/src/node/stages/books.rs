@@ -7,7 +7,7 @@ use super::{Held, SIGNALLING_KEY, Stages};
 use crate::ids::{ChannelId, LinkId};
 use crate::table::OfChannel;
 
-/// Of what, what is counted, and what there is.
+/// One account: what it counts, then the count that is kept and the count of what is there.
 type Entry = (&'static str, [usize; 2]);
 
 impl Stages {
@@ -35,7 +35,7 @@ impl Stages {
         books
     }
 
-    /// The same of a link: its frames, its pool, its policy.
+    /// Entries of a link: its frames, its pool, its policy.
     pub fn link_books(&self, link: LinkId) -> Vec<Entry> {
         let stage = &self.links[usize::from(link.0)];
         let buffers = || self.held.iter().map(Held::buffers);

@@ -38,7 +38,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// How many share it.
+    /// Number of channels that share the pool.
     pub(super) fn parts(&self) -> usize {
         self.parts.len()
     }
@@ -66,7 +66,7 @@ impl Reserved {
         self.frames.filter(|_| self.pooled.is_none()).map_or(0, |(_, frames)| frames)
     }
 
-    /// Its part of the pool of `link`.
+    /// The channel's part of the pool of a link; `None` if its frames are its own.
     pub(super) fn part(&self) -> Option<(LinkId, PoolPart, Ppb)> {
         let (link, most) = self.frames?;
         let Pooled { period, mean_period, ratio } = self.pooled?;

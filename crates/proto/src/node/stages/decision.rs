@@ -56,7 +56,7 @@ impl Decided {
 }
 
 impl Stages {
-    /// From now on the policies are asked by who takes [`Self::poll_decision`].
+    /// Has the policies asked by whoever takes [`Self::poll_decision`] from now on.
     pub const fn decide_elsewhere(&mut self) {
         self.asking.elsewhere = true;
     }
@@ -132,7 +132,8 @@ impl Stages {
         }
     }
 
-    /// Nothing where the channel was released meanwhile.
+    /// Notes the bounds of a channel that can be made final. Without effect if the channel was released
+    /// meanwhile.
     fn note_relaxed(&mut self, channel: ChannelId, relaxed: Relaxed) {
         let Some(held) = self.held.get_mut(channel) else { return };
         let link = relaxed.link.as_ref();

@@ -67,7 +67,7 @@ impl Stages {
         core::iter::once(cpu).chain(link).collect()
     }
 
-    /// Of what a processor's bound is made of, what cold caches take.
+    /// Part of a processor's bound that cold caches take.
     pub(super) fn cold_start_of(&self, made_of: &Explanation) -> Nanos {
         self.cpu.costs.cold_start.min(made_of.interference)
     }
@@ -83,7 +83,7 @@ impl Stages {
         }
     }
 
-    /// The same of the link out.
+    /// The link's part of a grant, without what its bound is made of.
     pub(super) fn link_part(&self, local: &LocalChannel, link: LinkId, stage: &HeldStage) -> StageGrant {
         let on = &self.links[usize::from(link.0)];
         StageGrant {

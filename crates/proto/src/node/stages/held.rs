@@ -29,21 +29,21 @@ pub(in crate::node) struct HeldStage {
 }
 
 impl HeldStage {
-    /// Without a timer.
+    /// What a channel without a timer holds in a stage.
     pub(super) fn new(demand: Demand, bound: Nanos) -> Self {
         Self { demand, wait: Nanos::ZERO, bound_max: Nanos::MAX, bound, service: None, planned: None }
     }
-    /// What the stage's admission holds.
+    /// Part of the bound that the stage's admission holds.
     pub fn work_bound(&self) -> Nanos {
         self.bound - self.wait
     }
-    /// As it is now.
+    /// The same stage with the bound and the earliness that it has now.
     fn with(self, bound: Nanos, early: Nanos) -> Self {
         Self { bound, demand: Demand { early, ..self.demand }, ..self }
     }
 }
 
-/// What few channels have.
+/// Properties that only few channels have. They are kept apart to save memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Special {
     /// How early a message may be served, where the stage's admission counts that: processor and link.
@@ -60,7 +60,7 @@ pub(in crate::node) struct Held {
     channel: ChannelId,
     cpu: Nanos,
     link_out: Option<LinkId>,
-    /// Without meaning where no link leads out.
+    /// Bound on the link out. It has no meaning if no link leads out.
     link: Nanos,
     special: Option<Box<Special>>,
     buffer_bytes: u64,
@@ -93,7 +93,7 @@ impl Held {
         self.special.as_ref()?.planned.map(|index| index as usize)
     }
 
-    /// Its buffers here.
+    /// Buffers that the channel has reserved on this host.
     pub(super) fn buffers(&self) -> Reserved {
         Reserved { bytes: self.buffer_bytes, frames: self.frames, pooled: self.special().pooled }
     }

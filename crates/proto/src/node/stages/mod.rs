@@ -54,7 +54,7 @@ const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
 /// for them.
 const QUESTIONS_ROOM: usize = 16;
 
-/// One link's admission.
+/// Admission state of one link, without its policy.
 struct LinkStage {
     model: Link,
     admission: Admission,
@@ -71,9 +71,9 @@ struct LinkStage {
     frames_max: u32,
     frames: u32,
     pool: Pool,
-    /// It breaks its promise.
+    /// The breach, if the link breaks its promise.
     breach: Option<Breach>,
-    /// Why nobody knows what it drains.
+    /// Why nobody knows what the link drains; `None` if the rate is known.
     rate_unknown: Option<RateRefusal>,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Stages {
     asking: Asking,
     while_broken: config::WhileBroken,
     plan: Vec<PlannedStage>,
-    /// None of this is needed for a packet.
+    /// What each channel holds. No packet needs this.
     held: Table<Held>,
     buffer_bytes: u64,
     buffer_bytes_max: u64,
@@ -122,15 +122,16 @@ struct CpuStage {
 struct Asking {
     /// `None` while they are asked elsewhere.
     policies: Option<Policies>,
-    /// What they are to be asked.
+    /// Questions that the policies must still be asked.
     questions: VecDeque<Question>,
     /// Whether they are asked elsewhere ([`Decision`]), or at once.
     elsewhere: bool,
     /// What they have answered and nobody has taken yet.
     answers: VecDeque<Answer>,
-    /// Of those that can be made final: as what.
+    /// Channels that can be made final, and the bounds that they would have then.
     relaxed: Vec<(ChannelId, Relaxed)>,
-    /// Of those that could be, and hold nothing: as what, and on which terms.
+    /// Probed channels that could be made final but hold nothing, with the bounds that they would have and
+    /// their terms.
     tried: Vec<(Arc<LocalChannel>, Relaxed, CommitTerms)>,
     /// Links whose rate has changed while the policies were elsewhere, and their new ones.
     replaced: Vec<(LinkId, Box<dyn AdmissionPolicy>)>,
@@ -214,7 +215,7 @@ impl Stages {
     pub const fn buffer_bytes(&self) -> u64 {
         self.buffer_bytes
     }
-    /// What a channel holds.
+    /// What a channel holds in the stages of this host; `None` if it holds nothing.
     pub fn held(&self, channel: ChannelId) -> Option<&Held> {
         self.held.get(channel)
     }
@@ -381,7 +382,8 @@ impl Stages {
         }
     }
 
-    /// The same for the link out.
+    /// How early a channel's packets may be sent on the link out, if `wanted` is what its buffers allow: see
+    /// [`Self::cpu_early`].
     pub fn link_early(&self, local: &LocalChannel, wanted: Nanos) -> Nanos {
         match self.link_stage(local) {
             Some((link, stage)) if counts_early(self.links[usize::from(link.0)].admission, &stage) => {
@@ -403,7 +405,7 @@ fn signalling_of_cpu(config: &NodeConfig, cpu: &Cpu, signal: &Contract) -> Optio
     (!config.links.is_empty()).then_some(Demand { cost, urgency, ..one })
 }
 
-/// One link's admission, which holds its signalling.
+/// Admission of one link, which already holds the link's signalling.
 struct LinkAdmission {
     model: Link,
     policy: Box<dyn AdmissionPolicy>,

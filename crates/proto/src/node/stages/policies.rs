@@ -32,12 +32,12 @@ pub(super) struct LinkWish {
 pub(super) struct Wish {
     /// The processor: its part of a refusal.
     pub kind: StageKind,
-    /// Without a bound yet, unless it is planned.
+    /// The processor's stage. It has no bound yet, unless it is planned.
     pub cpu: HeldStage,
     pub link: Option<LinkWish>,
-    /// All stages together.
+    /// Limit of all stages together.
     pub limit: Nanos,
-    /// Nothing is held.
+    /// True for a dry run: nothing is held.
     pub dry: bool,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Trial {
     /// `None`: what is offered.
     pub wanted: Option<Vec<Nanos>>,
     pub terms: CommitTerms,
-    /// As of [`Final`].
+    /// How early the channel is served anyway, as in [`Final`].
     pub unasked: Nanos,
 }
 
@@ -67,18 +67,18 @@ pub(super) struct Trial {
 #[derive(Debug)]
 pub(super) enum Question {
     Hold(Arc<LocalChannel>, Box<Wish>),
-    /// Nothing is held when it is answered.
+    /// The stages are tried: nothing is held when it is answered.
     Try(Arc<LocalChannel>, Box<Trial>),
-    /// The same, refused without being asked.
+    /// The answer to a try that is refused without asking the policies.
     Untried(Arc<LocalChannel>, RefuseCause),
-    /// It was refused without being asked: the answer has its turn all the same.
+    /// The channel was refused without asking the policies. The answer takes its turn all the same.
     Refused(Arc<LocalChannel>, RefuseCause),
     Relax(ChannelId, Box<Final>),
     Release(ChannelId, Option<LinkId>),
 }
 
 impl Question {
-    /// For which channel.
+    /// Channel that the question is about.
     pub fn channel(&self) -> ChannelId {
         match self {
             Self::Hold(local, _)
@@ -103,7 +103,7 @@ pub(super) struct Offered {
     pub dry: bool,
 }
 
-/// What is held for good.
+/// Bounds of a channel that are final.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::node) struct Relaxed {
     pub(super) cpu: HeldStage,
@@ -123,7 +123,7 @@ pub(in crate::node) struct Relaxed {
 pub(super) enum Answer {
     Held(Arc<LocalChannel>, Result<Offered, RefuseCause>),
     Relaxed(ChannelId, Relaxed),
-    /// What would be held, on which terms.
+    /// What a tried channel would hold and on which terms, or why it cannot.
     Tried(Arc<LocalChannel>, Result<Box<(Relaxed, CommitTerms)>, RefuseCause>),
     Released,
 }
@@ -159,7 +159,8 @@ impl Policies {
         let refused = |refusal| RefuseCause::Stage { kind: wish.kind, refusal };
         let cpu = self.offer_cpu(wish).map_err(refused)?;
         let link = wish.link.map(|link| self.offer_link(&link, &cpu, wish.limit)).transpose()?;
-        // Before the stages are held: then each would count the channel itself among the others.
+        // Explain before the stages are held: afterwards each would count the channel itself among the
+        // others.
         let cpu_made_of = self.explain_cpu(&cpu, wish.limit);
         let mut offered = Offered {
             cpu,
@@ -263,7 +264,7 @@ impl Policies {
         let (on, mut link) = (link.map(|(link, _)| link), link.map(|(_, stage)| stage));
         let offered = core::iter::once(cpu.bound).chain(link.map(|stage| stage.bound)).collect();
         let mut bounds = Vec::from([cpu.bound]);
-        // From the last stage on: a horizon counts what is upstream of it.
+        // Relax from the last stage on: a horizon counts what is upstream of it.
         if let Some((on, stage)) = on.zip(link.as_mut()) {
             let wanted = wanted.get(1).copied().unwrap_or(stage.bound);
             relax_stage(self.link(on), key, stage, wanted);
@@ -282,14 +283,15 @@ impl Policies {
     }
 }
 
-/// Which stage refuses to hold what it has offered.
+/// The stage that refuses to hold what it has offered, and why.
 enum Taken {
     Cpu(Refusal),
     Link(Refusal),
 }
 
-/// Relaxed bounds keep so many of their leading bits, and lose less than 1/64 by that. Channels of one contract then
-/// hold one of few bounds, not each its own: a stage keeps equal ones as one, and decides faster (docs/PERFORMANCE.md).
+/// Number of leading bits that relaxed bounds keep. They lose less than 1/64 by that. Channels of one
+/// contract then hold one of few bounds instead of each its own: a stage keeps equal ones as one, and decides
+/// faster (docs/PERFORMANCE.md).
 const BOUND_BITS: u32 = 7;
 
 /// The largest bound with few different ones beside it that is not longer than `bound`.

@@ -76,7 +76,7 @@ fn local(number: u64, role: Role) -> Arc<LocalChannel> {
     Arc::new(local_of(number, role, contract(1_000), 1_400))
 }
 
-/// What the stages say next.
+/// The next answer of the stages for a channel.
 fn answered(stages: &mut Stages, channel: u64) -> Result<Vec<StageGrant>, RefuseCause> {
     match stages.poll_answer() {
         Some(Answer::Held(of, answer)) if of == ChannelId(channel) => answer,

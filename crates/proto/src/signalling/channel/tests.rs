@@ -163,8 +163,8 @@ fn a_timer_is_over_once() {
     assert!(Timer::due(Instant(1)) < Timer::OFF && Timer::OFF.at().is_none());
 }
 
-/// Of the refusals of all routes that with the nearest offer is told: the shortest deadline, then the shortest interval; without
-/// any, the last.
+/// The application is told the refusal with the nearest offer among those of all routes: the shortest
+/// deadline, then the shortest interval. If no refusal has an offer, it is told the last one.
 #[test]
 fn the_refusal_with_the_nearest_offer_is_kept() {
     let refusal = |node: u32, offer: Option<(u64, u64)>| {

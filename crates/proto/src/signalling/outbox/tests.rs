@@ -125,7 +125,7 @@ impl Line {
     fn fill(&mut self) {
         self.outbox.fill(&mut self.send).expect("room");
     }
-    /// One packet goes, and is acknowledged at once. `false`: there is none.
+    /// Sends one packet, which is acknowledged at once. Returns `false` if there is none to send.
     fn step(&mut self) -> bool {
         let Some((number, bytes)) = self.send.due() else { return false };
         self.receive.take(number, bytes);
@@ -321,7 +321,8 @@ fn asks_wait_for_their_time_and_no_longer() {
     assert!(!outbox.withdraw(path(1)), "it is gone");
 }
 
-/// Whoever asks for ever so much has so many answers waiting; who has asked little is answered.
+/// A user who asks for very much has a bounded number of answers waiting. A user who has asked little is
+/// answered.
 #[test]
 fn answers_wait_in_bounded_numbers() {
     let mut outbox = Outbox::default();
@@ -336,13 +337,14 @@ fn answers_wait_in_bounded_numbers() {
     assert_eq!((outbox.answers.len(), outbox.answers_dropped), (ANSWERS_WAITING_MAX, 7));
     outbox.answer(source(2), &answer(asked)).expect("it encodes");
     assert_eq!((outbox.answers.len(), outbox.answers_dropped), (ANSWERS_WAITING_MAX + 1, 7));
-    // What somebody holds resources for is said in any case.
+    // A message about something that somebody holds resources for is sent in any case.
     let refused = Message::Refuse { path: path(asked + 1), refusal: refusal() };
     outbox.answer(source(1), &refused).expect("it encodes");
     assert_eq!(outbox.answers.len(), ANSWERS_WAITING_MAX + 2);
 }
 
-/// Only answers that nobody holds anything for are dropped: each kind, where so many of one who asks wait.
+/// Only answers that nobody holds anything for are dropped: each kind, when the user who asked has too many
+/// waiting.
 #[test]
 fn only_spare_answers_are_dropped() {
     let path = path(9_999);

@@ -129,7 +129,7 @@ impl Peer {
         match hello.step {
             HelloStep::First => {
                 self.hellos.due = Some(HelloStep::Second);
-                // Whoever began keeps beginning: one exchange an interval serves both ends.
+                // The end that began keeps beginning: one exchange an interval serves both ends.
                 let eighth = self.hellos.interval / 8;
                 self.hellos.at =
                     now + self.hellos.interval + eighth + Nanos(self.hellos.random.below(eighth.0));
@@ -148,8 +148,9 @@ impl Peer {
         Some(sent)
     }
 
-    /// Whether a HELLO came later than what its sender said of its departure and of the link: surely, whatever its clock.
-    /// One that was sent before another that came already proves nothing: who has the domain's key can send it again.
+    /// Notes a HELLO that came later than its sender's departure time and the link allow, by more than its
+    /// clock may be wrong. A HELLO that was sent before another that has already come proves nothing: anybody
+    /// who has the domain's key can send it again.
     fn judge_travel(&mut self, hello: &Hello, received: Instant, now: Instant) {
         if self.travel.newest_sent.is_some_and(|newest| hello.sent <= newest) {
             return;

@@ -36,7 +36,7 @@ struct Two {
     now: Instant,
     key: Key,
     ends: [Peer; 2],
-    /// What each has lost and heard.
+    /// Number of losses that each end has told of; `heard` has the messages that it has heard.
     lost: [u32; 2],
     heard: [Vec<Message>; 2],
     packets: u64,
@@ -201,7 +201,8 @@ fn idle_neighbours_exchange_three_packets_an_interval_and_an_answer_for_what_is_
     assert!(two.ends.iter().all(|end| end.is_quiet() && !end.has_packet()));
 }
 
-/// From half of what may wait on nothing new is begun, so that what ends can be said; beyond it the neighbour is given up.
+/// Once half of what may wait is waiting, nothing new is begun, so that ends of channels can still be told.
+/// Beyond the whole of it the neighbour is given up.
 #[test]
 fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
     let config = config(1);
@@ -220,8 +221,8 @@ fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
     assert!(peer.broken);
 }
 
-/// Quiet is who has nothing to say that somebody would hear: what waits for its place, and what was sent and not heard, counts
-/// while the neighbour is there.
+/// A peer is quiet if it has nothing to say that anybody would hear. What waits for its place, and what was
+/// sent and not acknowledged, counts while the neighbour is there.
 #[test]
 fn a_neighbour_is_quiet_once_it_has_heard_all_or_nobody_is_there() {
     let mut two = Two::met();

@@ -16,7 +16,7 @@ const CHECK: &str = "kernel TCP beside xdp";
 const SEND: Ipv4Addr = Ipv4Addr::new(10, 71, 0, 1);
 const RECEIVE: Ipv4Addr = Ipv4Addr::new(10, 71, 0, 2);
 const DEVICE: &str = "cost";
-/// Until the stream runs at its pace.
+/// Time until the stream runs at its pace.
 const WARM_UP: Duration = Duration::from_millis(100);
 const MEASURE: Duration = Duration::from_millis(400);
 /// Longest wait for a stream.
@@ -89,7 +89,7 @@ fn measure() -> io::Result<Cost> {
     Ok(Cost { without: tcp(&a, &b)?, native: with(AttachMode::Native)?, generic: with(AttachMode::Generic)? })
 }
 
-/// One stream from `a` to `b`, in Mbit/s of payload.
+/// Rate of one TCP stream from `a` to `b`, in Mbit/s of payload.
 fn tcp(a: &Namespace, b: &Namespace) -> io::Result<u64> {
     let listener = b.within(|| TcpListener::bind((RECEIVE, 0)))?;
     let to = listener.local_addr()?;
@@ -101,7 +101,7 @@ fn tcp(a: &Namespace, b: &Namespace) -> io::Result<u64> {
     scope(|scope| {
         scope.spawn(|| {
             let block = vec![0; 1 << 18];
-            // Its end: the measurement's, or the receiver's.
+            // The end of the stream is the end of the measurement, or of the receiver.
             let mut taken = Ok(());
             while !over.load(Ordering::Relaxed) && taken.is_ok() {
                 taken = (&sender).write_all(&block);

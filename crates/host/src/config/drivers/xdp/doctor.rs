@@ -20,7 +20,7 @@ pub(super) fn examine(links: &[CheckedLink<'_>], serving: bool) -> Vec<Finding> 
     let settings = settings_of::<XdpSettings>(links.iter().map(|link| link.settings));
     let mut findings = vec![rights(&settings), locked_memory(&settings), cost::check()];
     for (of, settings) in links.iter().zip(settings) {
-        // Of a device in the daemon's network namespace nothing can be seen here.
+        // Nothing of a device in the daemon's network namespace can be seen here.
         if of.is_known && Device::named(&settings.classifier.device).is_err() {
             continue;
         }
@@ -63,7 +63,7 @@ fn capabilities() -> CapabilitySet {
     CapabilitySet::from_bits_retain(bits.unwrap_or(0))
 }
 
-/// Of `needed`, what is not in `held`.
+/// Names of the capabilities that are `needed` and not `held`.
 fn missing(needed: CapabilitySet, held: CapabilitySet) -> Vec<String> {
     needed.difference(held).iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
 }
@@ -140,7 +140,8 @@ fn other_program(name: &str, device: &Device, serving: bool) -> Finding {
     }
 }
 
-/// With several receive queues, packets may come in on one that nobody reads.
+/// A finding if the device has several receive queues, because packets may then come in on one that nobody
+/// reads.
 fn queues(name: &str, settings: &XdpSettings, device: &Device) -> Option<Finding> {
     let (queues, queue) = (device.rx_queues, settings.queue);
     let fix = format!(

@@ -113,7 +113,7 @@ impl DriverKind for Xdp {
         Some("Over a veth pair in a network of its own: needs root")
     }
 
-    /// Where veth pairs cannot be made.
+    /// Driver that stands in where veth pairs cannot be made.
     fn stand_in(&self) -> Option<Driver> {
         Some(Driver::UDP)
     }
@@ -148,7 +148,7 @@ impl LinkDriver for XdpSettings {
     }
 }
 
-/// What no link over AF_XDP can have.
+/// Refuses settings that no link over AF_XDP can have.
 fn check(told: &Told<'_>) -> Result<(), String> {
     let (table, bytes) = (told.table, told.link.packet_bytes_max);
     if table.socket_buffer.is_some() || table.socket_priority.is_some() {
@@ -196,7 +196,7 @@ fn care(table: &LinkTable, kernel_rate: Option<KernelRate>) -> CareOptions {
     }
 }
 
-/// How long to wait awake after packets of each class: what is said of the class, else of all.
+/// How long to poll after packets of each class: the time of the class, or else the time of all classes.
 fn spins(table: &LinkTable) -> Spins {
     let all = pick(&table.spin, Nanos::ZERO);
     Spins::new(|stream| {

@@ -15,7 +15,7 @@ const HEADROOM_BYTES: usize = 320;
 /// Longest packet, from our header on.
 pub(super) const PACKET_BYTES_MAX: u32 = (FRAME_BYTES[1] - HEADROOM_BYTES) as u32;
 
-/// What a link over AF_XDP is told.
+/// Settings of a link over AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpSettings {
     /// Device, addresses, ports, longest packet and where the program runs.
@@ -26,7 +26,7 @@ pub struct XdpSettings {
     pub frames: u32,
     /// Whether the kernel copies.
     pub zero_copy: ZeroCopy,
-    /// What the device shall be like.
+    /// Settings that the device must have.
     pub care: CareOptions,
     /// How long to look for packets before sleeping.
     pub spins: Spins,

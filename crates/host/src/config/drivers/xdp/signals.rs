@@ -11,7 +11,7 @@ use punctual_link::xdp::Rate;
 use punctual_proto::Nanos;
 use punctual_proto::config::{LinkConfig, SignallingConfig};
 
-/// A neighbour that is configured for so many times our `packets_per_second` conforms, too.
+/// Factor by which a neighbour may be configured for more than our `packets_per_second` and still conform.
 const MARGIN: u32 = 10;
 /// More than a restarted neighbour, or what stood still between it and us, delivers at once.
 const HEAP_PACKETS: u64 = 32;
@@ -31,8 +31,9 @@ pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<
     })
 }
 
-/// The same for packets that the neighbour has not sealed: its first ones in a life, or somebody else's under its
-/// address. So few that the processor's own budget carries them beside what the neighbour sends.
+/// Bucket for packets that the neighbour has not sealed: its first ones in a life, or those that somebody
+/// else sends under its address. It lets so few in that the processor's own budget carries them beside what
+/// the neighbour sends.
 pub(super) fn strangers_bound(signalling: &SignallingConfig) -> Option<Rate> {
     let packets_per_second = (signalling.packets_per_second / STRANGERS_PART).max(1);
     Some(Rate { packets_per_second, burst_packets: HEAP_PACKETS as u32 })
@@ -73,7 +74,8 @@ mod tests {
                 bound(&SignallingConfig { packets_per_second, ..SignallingConfig::default() }, &link());
             let rate = rate.expect("a bucket");
             for times in [1, 2, u64::from(MARGIN)] {
-                // Its clock is fast by half a per cent, and all that falls into a heap's time comes at its end.
+                // The clock is fast by half a per cent, and everything that falls into a heap's time comes at
+                // its end.
                 let interval = 1_000_000_000 / (u64::from(packets_per_second) * times) * 199 / 200;
                 for heap in [1, interval + 10_000_000, interval * HEAP_PACKETS] {
                     let sent = (0..PACKETS).map(|number| (number * interval).div_ceil(heap) * heap);

@@ -96,8 +96,8 @@ fn a_trial_says_what_would_be_held_and_holds_nothing() {
     assert_eq!(given_away(&stages), before);
 }
 
-/// Under an order to which early work is jitter a channel is early by what was admitted at most; under EDF by what its buffers
-/// allow.
+/// A channel may be early by what was admitted at most under an order to which early work is jitter. Under
+/// EDF it may be early by what its buffers allow.
 #[test]
 fn how_early_work_may_be_is_what_was_admitted_where_that_counts() {
     for (run, admission, counts) in

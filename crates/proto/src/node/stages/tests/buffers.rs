@@ -91,7 +91,7 @@ fn soft_channels_share_a_pool_of_frames() {
     }
     books_hold(&stages, &(0..10).collect::<Vec<_>>());
     let hard_one = ChannelId(8);
-    // Asked by who is not part of it the pool counts as it is.
+    // For a channel that is not part of it, the pool counts as it is.
     assert_eq!(stages.check_buffers(hard_one, &hard(most - pool_of(8))), Ok(()));
     assert!(stages.check_buffers(hard_one, &hard(most - pool_of(8) + 1)).is_err());
     assert_eq!(stages.reserve_buffers(hard_one, hard(most - pool_of(9))), Ok(()));

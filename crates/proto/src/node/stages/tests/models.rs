@@ -49,7 +49,7 @@ fn a_link_is_what_is_configured() {
         (model.rate_error, model.reaction, model.pipeline_depth),
         (Ppm(0), Nanos::from_micros(100), 2)
     );
-    // One percent of error; a clock leaves the kernel its tenth.
+    // The rate has one percent of error, and a clock leaves the kernel its tenth.
     assert_eq!(model.rate, BitRate(99_000_000).less(Ppm(100_000)));
     link.pace = Pacing::Completion;
     assert_eq!(link_model(&link).rate, BitRate(99_000_000));

@@ -73,7 +73,7 @@ fn a_broken_stage_refuses_who_would_cross_it_where_that_is_wanted() {
         assert_eq!(all(&stages), refuses(cpu));
         stages.set_link_breach(RIGHT, None);
         assert_eq!(all(&stages), refuses(cpu));
-        // Who is let in is told.
+        // A channel that is let in is told.
         let grants = hold(&mut stages_with(&config, breach), &local(3, Role::Source));
         let degraded: Vec<_> = grants.iter().map(|grant| grant.degraded.is_some()).collect();
         assert_eq!(degraded, [false, while_broken == WhileBroken::Degrade], "{while_broken:?}");
