@@ -1,6 +1,6 @@
 //! What policies decide while channels come and go, plans, response times, and shares that follow, in tables. Other tests say which of it is right, by
 //! theory and by brute force; here no number and no word changes unseen. Whoever means it reads the difference after
-//! `PUNCTUAL_PIN=1` (docs/adr/0050).
+//! `PUNCTUAL_PIN=1` (docs/adr/0049).
 
 #[path = "tables/dice.rs"]
 mod dice;

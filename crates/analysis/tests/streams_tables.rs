@@ -1,6 +1,6 @@
 //! Suggestions for streams, verdicts on arrivals, ways and buffers, in tables. Other tests say which of it is right, by
 //! theory and by brute force; here no number and no word changes unseen. Whoever means it reads the difference after
-//! `PUNCTUAL_PIN=1` (docs/adr/0050).
+//! `PUNCTUAL_PIN=1` (docs/adr/0049).
 
 #[path = "tables/dice.rs"]
 mod dice;

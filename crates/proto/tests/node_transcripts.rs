@@ -1,5 +1,5 @@
 //! Whole runs of small worlds, written down: every unit of work, every packet with its fields, every word to an application, and
-//! what hosts say of themselves in the end (docs/adr/0050). Each tells one story of messages and links. Whoever means a difference reads it
+//! what hosts say of themselves in the end (docs/adr/0049). Each tells one story of messages and links. Whoever means a difference reads it
 //! after `PUNCTUAL_PIN=1`.
 
 mod common;

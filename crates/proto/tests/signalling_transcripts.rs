@@ -1,4 +1,4 @@
-//! Whole conversations of signalling, as they were written down once (docs/adr/0050): which packet leaves when and how
+//! Whole conversations of signalling, as they were written down once (docs/adr/0049): which packet leaves when and how
 //! large it is, every word to an application, and what hosts count and hold. Over links that lose, repeat and reorder, with
 //! hosts that refuse, think, take less than they may, crash and begin another life.
 #![allow(dead_code)]

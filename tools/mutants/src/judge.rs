@@ -1,4 +1,4 @@
-//! Looks for one mutant after the other: tests first, the quickest first, then the simulator.
+//! Looks for one mutant after the other: tests first, the quickest first, then the simulator, then recordings.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl Known {
         &self.program.name
     }
 
-    /// In which order programs look: tests before the simulator, the quickest first.
+    /// In which order programs look: tests before the simulator, recordings behind it, the quickest first.
     pub fn order(&self) -> (Outcome, u64) {
         (self.stage, self.cpu_ms)
     }

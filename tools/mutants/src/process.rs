@@ -33,6 +33,13 @@ pub struct Program {
     pub folder: PathBuf,
 }
 
+impl Program {
+    /// Whether this is the program `test` of any package.
+    pub fn is_named(&self, test: &str) -> bool {
+        self.name.rsplit('/').next() == Some(test)
+    }
+}
+
 /// What a run showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {

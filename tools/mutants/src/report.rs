@@ -19,6 +19,8 @@ pub enum Outcome {
     CaughtByTests,
     /// The simulator saw it.
     CaughtBySimulator,
+    /// Tests of rules and the simulator did not see it; an answer differs from what was recorded (ADR 49).
+    CaughtByRecordings,
     /// Nothing saw it.
     Survived,
     /// It is in the list of equivalent ones, with a second reader's name.
@@ -90,7 +92,7 @@ impl Row {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.outcome {
-            Outcome::CaughtByTests | Outcome::CaughtBySimulator => "caught",
+            Outcome::CaughtByTests | Outcome::CaughtBySimulator | Outcome::CaughtByRecordings => "caught",
             Outcome::Survived if self.reached_by == 0 => "SURVIVED, never reached",
             Outcome::Survived => "SURVIVED",
             Outcome::Equivalent => "equivalent",
@@ -144,12 +146,18 @@ pub struct Score {
     pub caught_by_tests: usize,
     /// Of those: seen by the simulator, not by tests.
     pub caught_by_simulator: usize,
+    /// Of those: seen by neither, but by a comparison with recorded answers.
+    #[serde(default)]
+    pub caught_by_recordings: usize,
     /// Of those: seen by nothing.
     pub survived: usize,
     /// Of those: nothing can be seen.
     pub equivalent: usize,
     /// Seen of all that can be.
     pub caught_percent: f64,
+    /// Seen of all that can be, without recordings: these see that an answer is another, not that it is wrong.
+    #[serde(default)]
+    pub caught_by_rules_percent: f64,
     /// User and system time of all programs that looked.
     pub core_hours: f64,
 }
@@ -222,7 +230,7 @@ impl Report {
         self.mutants.retain(|row| match row.outcome {
             Outcome::Equivalent => false,
             Outcome::Survived => !listed.contains(&row.id),
-            Outcome::CaughtByTests | Outcome::CaughtBySimulator => {
+            Outcome::CaughtByTests | Outcome::CaughtBySimulator | Outcome::CaughtByRecordings => {
                 if listed.contains(&row.id) {
                     eprintln!("{row}: it is seen: take it out of mutants/equivalent.toml");
                 }
@@ -242,17 +250,25 @@ impl Report {
     /// How many there are of each outcome.
     fn sums(&self) -> Score {
         let of = |outcome| self.mutants.iter().filter(|row| row.outcome == outcome).count();
-        let [tests, simulator, survived] =
-            [Outcome::CaughtByTests, Outcome::CaughtBySimulator, Outcome::Survived].map(of);
-        let can_be_seen = tests + simulator + survived;
+        let [tests, simulator, recordings, survived] = [
+            Outcome::CaughtByTests,
+            Outcome::CaughtBySimulator,
+            Outcome::CaughtByRecordings,
+            Outcome::Survived,
+        ]
+        .map(of);
+        let can_be_seen = tests + simulator + recordings + survived;
+        let percent = |caught: usize| caught as f64 * 100.0 / can_be_seen.max(1) as f64;
         let cpu_ms: u64 = self.mutants.iter().map(|row| row.cpu_ms).sum();
         Score {
             mutants: self.mutants.len(),
             caught_by_tests: tests,
             caught_by_simulator: simulator,
+            caught_by_recordings: recordings,
             survived,
             equivalent: of(Outcome::Equivalent),
-            caught_percent: (tests + simulator) as f64 * 100.0 / can_be_seen.max(1) as f64,
+            caught_percent: percent(tests + simulator + recordings),
+            caught_by_rules_percent: percent(tests + simulator),
             core_hours: cpu_ms as f64 / 3_600_000.0,
         }
     }
@@ -287,14 +303,17 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let caught = self.caught_by_tests + self.caught_by_simulator;
+        let caught = self.caught_by_tests + self.caught_by_simulator + self.caught_by_recordings;
         write!(
             f,
-            "{caught} of {} caught ({:.1} %): {} by tests, {} by the simulator; {} survived, {} equivalent; {:.2} core-hours",
+            "{caught} of {} caught ({:.1} %): {} by tests, {} by the simulator ({:.1} %), {} by recordings alone; {} survived, \
+             {} equivalent; {:.2} core-hours",
             self.mutants - self.equivalent,
             self.caught_percent,
             self.caught_by_tests,
             self.caught_by_simulator,
+            self.caught_by_rules_percent,
+            self.caught_by_recordings,
             self.survived,
             self.equivalent,
             self.core_hours
@@ -307,7 +326,7 @@ mod tests {
     use super::*;
 
     fn report(outcomes: &[Outcome]) -> Report {
-        let text = "fn f(a: u64) -> bool { a < 7 && a < 8 && a < 9 && a != 0 }";
+        let text = "fn f(a: u64) -> bool { a < 7 && a < 8 && a < 9 && a != 0 && a != 1 }";
         let sites = crate::sites::find(Path::new("f.rs"), text).expect("Rust").sites;
         let run = Run {
             scope: "s".into(),
@@ -319,7 +338,7 @@ mod tests {
         };
         let mut report = Report::new(run, sites.len());
         for ((site, &outcome), id) in
-            sites.into_iter().zip(outcomes).zip(1..=4).collect::<Vec<_>>().into_iter().rev()
+            sites.into_iter().zip(outcomes).zip(1..=5).collect::<Vec<_>>().into_iter().rev()
         {
             let mutant = Mutant { id, file: "f.rs".into(), site, switch: "on" };
             report.add(Row::of(&mutant, 1, outcome, None, 900_000));
@@ -329,19 +348,22 @@ mod tests {
 
     #[test]
     fn equivalent_ones_count_out() {
-        use Outcome::{CaughtBySimulator, CaughtByTests, Equivalent, Survived};
-        let score = report(&[CaughtByTests, CaughtBySimulator, Survived, Equivalent]).score;
+        use Outcome::{CaughtByRecordings, CaughtBySimulator, CaughtByTests, Equivalent, Survived};
+        let outcomes = [CaughtByTests, CaughtBySimulator, CaughtByRecordings, Survived, Equivalent];
+        let score = report(&outcomes).score;
         let expected = Score {
-            mutants: 4,
+            mutants: 5,
             caught_by_tests: 1,
             caught_by_simulator: 1,
+            caught_by_recordings: 1,
             survived: 1,
             equivalent: 1,
-            caught_percent: 200.0 / 3.0,
-            core_hours: 1.0,
+            caught_percent: 75.0,
+            caught_by_rules_percent: 50.0,
+            core_hours: 1.25,
         };
         assert_eq!(score, expected);
-        assert_eq!(score.equivalent_percent(), 25.0);
+        assert_eq!(score.equivalent_percent(), 20.0);
     }
 
     /// Figures of Wilson's interval for 95 of 100, and for all of 10.

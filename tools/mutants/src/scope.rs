@@ -37,6 +37,8 @@ pub struct Scope {
     pub features: &'static [&'static str],
     /// Test programs that are not run, by the names of their files: too slow, or not about the sources.
     pub skipped_tests: &'static [&'static str],
+    /// Test programs that compare answers with recorded ones (ADR 49): they look last, and count apart.
+    pub recordings: &'static [&'static str],
     /// Tests without a harness, with their arguments.
     pub programs: &'static [(&'static str, &'static [&'static str])],
     /// What looks after the tests.
@@ -70,6 +72,18 @@ const CHECKERS: &[&str] = &[
     "world/wire.rs",
 ];
 
+/// Of `analysis` and `proto`.
+const RECORDINGS: &[&str] = &[
+    "configurations_table",
+    "contracts_tables",
+    "decisions_tables",
+    "node_transcripts",
+    "node_transcripts_hosts",
+    "parts_tables",
+    "signalling_transcripts",
+    "streams_tables",
+];
+
 /// All selections; the first is the default.
 pub const SCOPES: &[Scope] = &[
     Scope {
@@ -87,6 +101,7 @@ pub const SCOPES: &[Scope] = &[
         tested: &["punctual-analysis", "punctual-proto"],
         features: &[],
         skipped_tests: &[],
+        recordings: RECORDINGS,
         programs: &[],
         simulator: Some(Simulator { package: "punctual-sim", example: "first_violation" }),
         classifier: false,
@@ -99,6 +114,7 @@ pub const SCOPES: &[Scope] = &[
         features: &["punctual-sim/mutations"],
         // Each takes minutes, with the checkers as they are; that each can fail is in `sabotage`, `checker` and beside the code.
         skipped_tests: &["uptime", "uptime_memory", "faults", "campaign"],
+        recordings: &[],
         programs: &[("mutations", &["--short"])],
         simulator: None,
         classifier: false,
@@ -110,6 +126,7 @@ pub const SCOPES: &[Scope] = &[
         tested: &["punctual-ipc"],
         features: &[],
         skipped_tests: &[],
+        recordings: &[],
         programs: &[],
         simulator: None,
         classifier: false,
@@ -121,6 +138,7 @@ pub const SCOPES: &[Scope] = &[
         tested: &["punctual-link"],
         features: &[],
         skipped_tests: &["punctual_link", "kernel", "no_allocation"],
+        recordings: &[],
         programs: &[("classifier_killed", &[]), ("xdp", &[])],
         simulator: None,
         classifier: true,
@@ -130,4 +148,24 @@ pub const SCOPES: &[Scope] = &[
 /// The selection of this name.
 pub fn by_name(name: &str) -> Option<&'static Scope> {
     SCOPES.iter().find(|scope| scope.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::SCOPES;
+
+    /// One that was renamed would count as a test of rules.
+    #[test]
+    fn recordings_are_test_programs() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for scope in SCOPES {
+            for name in scope.recordings {
+                let folders = scope.sources.iter().filter_map(|sources| Path::new(sources.folder).parent());
+                let is_there = |folder: &Path| root.join(folder).join(format!("tests/{name}.rs")).exists();
+                assert!(folders.into_iter().any(is_there), "{}: no test program {name}", scope.name);
+            }
+        }
+    }
 }

@@ -152,7 +152,7 @@ impl Session<'_> {
         report.write(&self.path)
     }
 
-    /// Builds the programs that look and runs each without a mutant; the quickest tests first, the simulator last.
+    /// Builds the programs that look and runs each without a mutant. The order: tests, the quickest first; the simulator; recordings.
     fn learn(&self, places: &Places, seeds: u64) -> Result<Vec<Known>, Error> {
         let began = Instant::now();
         let (tests, simulator) = build::programs(places, self.arguments.scope, seeds)?;
@@ -160,7 +160,12 @@ impl Session<'_> {
         let simulators =
             simulator.map(|path| judge::simulators(&path, &places.tree, seeds)).unwrap_or_default();
         let simulators = simulators.into_iter().map(|program| (program, Outcome::CaughtBySimulator));
-        let tests = tests.into_iter().map(|test| (test, Outcome::CaughtByTests));
+        let recordings = self.arguments.scope.recordings;
+        let stage = |test: &Program| match recordings.iter().any(|name| test.is_named(name)) {
+            true => Outcome::CaughtByRecordings,
+            false => Outcome::CaughtByTests,
+        };
+        let tests = tests.into_iter().map(|test| (stage(&test), test)).map(|(stage, test)| (test, stage));
         let programs: Vec<_> = tests.chain(simulators).collect();
         let learn = |(program, stage): &(Program, Outcome), scratch: &Path| {
             judge::learn(program.clone(), *stage, !self.arguments.scope.classifier, scratch)

@@ -1,4 +1,4 @@
-//! Answers in rows, compared with what was written (docs/adr/0050).
+//! Answers in rows, compared with what was written (docs/adr/0049).
 
 use std::fmt::Debug;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
 //! What a world does, written down: every unit of work, every packet, every word to an application, and what hosts say of
-//! themselves in the end. Tests compare it with what was written once (docs/adr/0050).
+//! themselves in the end. Tests compare it with what was written once (docs/adr/0049).
 
 use std::fmt::Write;
 
