@@ -1,5 +1,8 @@
 //! What is mutated, and what looks for it.
 
+use crate::process::Program;
+use crate::report::Outcome;
+
 /// Sources in which mistakes are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sources {
@@ -45,6 +48,16 @@ pub struct Scope {
     pub simulator: Option<Simulator>,
     /// Whether the XDP program's source is mutated.
     pub classifier: bool,
+}
+
+impl Scope {
+    /// What a mutant is that this test program sees.
+    pub fn stage_of(&self, test: &Program) -> Outcome {
+        match self.recordings.iter().any(|name| test.is_named(name)) {
+            true => Outcome::CaughtByRecordings,
+            false => Outcome::CaughtByTests,
+        }
+    }
 }
 
 const OUTSIDE: &str = "punctual_analysis::mutant_switch::chosen";
@@ -152,9 +165,23 @@ pub fn by_name(name: &str) -> Option<&'static Scope> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use super::SCOPES;
+    use crate::process::Program;
+    use crate::report::Outcome;
+
+    #[test]
+    fn recordings_look_behind_tests_and_the_simulator() {
+        let stage = |name: &str| {
+            let (path, folder) = (PathBuf::new(), PathBuf::new());
+            SCOPES[0].stage_of(&Program { name: name.into(), path, arguments: Vec::new(), folder })
+        };
+        assert_eq!(stage("proto/node_transcripts"), Outcome::CaughtByRecordings);
+        assert_eq!(stage("proto/node_closing"), Outcome::CaughtByTests);
+        assert!(Outcome::CaughtByTests < Outcome::CaughtBySimulator);
+        assert!(Outcome::CaughtBySimulator < Outcome::CaughtByRecordings);
+    }
 
     /// One that was renamed would count as a test of rules.
     #[test]

@@ -160,12 +160,8 @@ impl Session<'_> {
         let simulators =
             simulator.map(|path| judge::simulators(&path, &places.tree, seeds)).unwrap_or_default();
         let simulators = simulators.into_iter().map(|program| (program, Outcome::CaughtBySimulator));
-        let recordings = self.arguments.scope.recordings;
-        let stage = |test: &Program| match recordings.iter().any(|name| test.is_named(name)) {
-            true => Outcome::CaughtByRecordings,
-            false => Outcome::CaughtByTests,
-        };
-        let tests = tests.into_iter().map(|test| (stage(&test), test)).map(|(stage, test)| (test, stage));
+        let stage = |test: Program| (self.arguments.scope.stage_of(&test), test);
+        let tests = tests.into_iter().map(stage).map(|(stage, test)| (test, stage));
         let programs: Vec<_> = tests.chain(simulators).collect();
         let learn = |(program, stage): &(Program, Outcome), scratch: &Path| {
             judge::learn(program.clone(), *stage, !self.arguments.scope.classifier, scratch)

@@ -58,6 +58,7 @@ const TOY: Scope = Scope {
     tested: &["toy"],
     features: &[],
     skipped_tests: &[],
+    recordings: &[],
     programs: &[],
     simulator: None,
     classifier: false,
