@@ -130,7 +130,9 @@ fn round(mechanism: &Mechanism, span: Duration) -> Round {
     let peaceful = mechanism.begin_beside_control(&world);
     let (control, attacker) = slice(mechanism, &mut world, true, span);
     attacker.end();
-    peaceful.map(Attacker::end);
+    if let Some(peaceful) = peaceful {
+        peaceful.end();
+    }
     world.settle();
     let (attack, attacker) = slice(mechanism, &mut world, false, span);
     let ends = world.end();

@@ -105,7 +105,9 @@ fn trial(mechanism: &Mechanism, without: &'static str) -> Option<String> {
     let control = world.observe(SPAN, &before);
     assert!(attacker.is_running(), "{}: the control has given up", mechanism.name);
     attacker.end();
-    peaceful.map(Attacker::end);
+    if let Some(peaceful) = peaceful {
+        peaceful.end();
+    }
     world.settle();
     let before = world.memory();
     let mut attacker = begin(&world, mechanism, false);

@@ -196,7 +196,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let grace = config.node.signalling.grace + STOP_MARGIN;
         let mut node = Node::new(config.node, config.seed, now())?;
         node.decide_elsewhere();
-        let share = Share::of(config.real_time.class, node.cpu_utilisation(), &shared.counters())?;
+        let share = Share::of(config.real_time.class, node.cpu_utilisation(), shared.counters())?;
         Ok(Self {
             node,
             decider,
@@ -228,7 +228,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let begun = self.pace.turn_begun.take().unwrap_or(started);
         let turn = self.turn(started);
         let ended = turn.ended;
-        let counters = &self.shared.counters();
+        let counters = self.shared.counters();
         counters.loops.add(1);
         counters.loop_ns_max.max(ended.since(begun).0);
         if self.stop.at.is_some_and(|at| ended >= at || self.node.is_quiet()) {

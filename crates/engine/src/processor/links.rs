@@ -16,7 +16,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let mut any = None;
         for port in &mut self.ports {
             let best_effort = self.node.has_best_effort_room(port.id());
-            port.receive(best_effort, &mut self.received, RECEIVE_BATCH, &self.shared.counters());
+            port.receive(best_effort, &mut self.received, RECEIVE_BATCH, self.shared.counters());
             port.looked(self.received.len(), begun, &self.waiter);
             if self.received.is_empty() {
                 continue;
@@ -55,17 +55,17 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub(super) fn transmit(&mut self, at: Instant) -> bool {
         let mut any = false;
         if let Some(share) = &mut self.share {
-            share.follow(&mut self.node, at, &self.shared.counters());
+            share.follow(&mut self.node, at, self.shared.counters());
         }
         while let Some((link, change)) = self.node.poll_filter() {
             let port = self.ports.get_mut(usize::from(link.0));
-            if let Some(path) = port.and_then(|port| port.filter(change, &self.shared.counters())) {
+            if let Some(path) = port.and_then(|port| port.filter(change, self.shared.counters())) {
                 // Told before anything leaves: what would accept the channel must not.
                 self.node.abort_path(path, CloseReason::FilterRefused, at);
             }
         }
         for port in &mut self.ports {
-            any |= port.transmit(&mut self.node, at, &self.shared.counters());
+            any |= port.transmit(&mut self.node, at, self.shared.counters());
         }
         any
     }
@@ -74,7 +74,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub(super) fn flush(&mut self, begun: Instant) -> Instant {
         let mut any = false;
         for port in &mut self.ports {
-            any |= port.flush(&self.shared.counters());
+            any |= port.flush(self.shared.counters());
         }
         // Nothing that is counted changes after this; what it takes is measured with the hand-over.
         self.node.show_counters();

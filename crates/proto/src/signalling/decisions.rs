@@ -95,9 +95,11 @@ impl Decisions {
         let from_links = self.waiting.values().filter(|waiting| waiting.local.link_in.is_some()).count();
         [self.by_path.len(), from_links]
     }
-    /// Forgets a channel that its source has ended before it began.
-    pub fn forget(&mut self, path: PathId) {
-        if let Some(id) = self.by_path.get(&path).copied() {
+    /// Forgets a channel that its source has ended before it began, and that came over `link`.
+    pub fn forget(&mut self, path: PathId, link: LinkId) {
+        let came =
+            |id: &ChannelId| self.waiting.get(id).is_some_and(|waiting| waiting.local.link_in == Some(link));
+        if let Some(id) = self.by_path.get(&path).copied().filter(came) {
             self.remove(id);
         }
     }

@@ -185,11 +185,11 @@ impl Signalling {
         self.deciding.knows(path) || self.links.closed.waiting.iter().any(|(_, waiting)| is(waiting))
     }
 
-    /// What waits and has ended before it began: its source says so.
-    pub(super) fn forget_waiting(&mut self, path: PathId) {
-        let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(_, create) if create.path == path);
+    /// A channel that waits has ended before it began: its source says so, over the link by which it was asked for.
+    pub(super) fn forget_waiting(&mut self, path: PathId, link: LinkId) {
+        let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(from, create) if *from == link && create.path == path);
         self.links.closed.waiting.retain(|(_, waiting)| !is(waiting));
-        self.deciding.forget(path);
+        self.deciding.forget(path, link);
     }
     /// The neighbour of a link has forgotten what it asked for.
     pub(super) fn forget_waiting_from(&mut self, link: LinkId) {

@@ -466,7 +466,7 @@ impl Signalling {
             }
             Message::Confirm { path } => (path, Some(Input::Confirm), None, InputDetails::default()),
             Message::Destroy { path, reason, sent } => {
-                self.forget_waiting(path);
+                self.forget_waiting(path, link);
                 let what = InputDetails { sent, ..InputDetails::reason(reason) };
                 (path, Some(Input::DestroyForward), Some(Input::DestroyBack), what)
             }

@@ -170,7 +170,7 @@ impl<'a> Windows<'a> {
             share += rate;
             offset += rate * (kind.soft.mean_over + kind.soft.mean_period).0 as f64;
         }
-        (share < 1.0).then(|| Nanos((offset / (1.0 - share)) as u64 + 1))
+        (share < 1.0).then(|| Nanos(((offset / (1.0 - share)) as u64).saturating_add(1)))
     }
 
     /// Bound on the probability that the soft messages due in a window need more time than the window has
@@ -246,6 +246,27 @@ mod tests {
             }
         }
         assert!(unbounded < 200, "{unbounded}");
+    }
+
+    /// Shares that are the whole stage together, and a little less as floating-point numbers: the longest window has no end.
+    #[test]
+    fn shares_that_sum_to_one_are_refused() {
+        let blocking = crate::stage::Blocking::Pipeline(Nanos::from_micros(10));
+        let (interference, utilisation_limit) = (Default::default(), crate::units::Ppm::ONE);
+        let model = StageModel { blocking, interference, utilisation_limit };
+        let mut windows = Windows::new(&model, &BTreeMap::new(), &BTreeMap::new());
+        for number in 1..=9 {
+            let period = Nanos::from_millis(number);
+            windows.add_hard(HardKind { cost: period / 10, period, jitter: Nanos::ZERO });
+        }
+        let period = Nanos::from_millis(10);
+        let miss_ratio = Ppb::new(1).expect("a ratio");
+        let soft = Soft { mean_period: period, mean_over: Nanos::ZERO, jitter: Nanos::ZERO, miss_ratio };
+        windows.add_soft(SoftKind { first: period, cost: period / 10, period, soft });
+        let rates = windows.hard.iter().map(|(kind, _)| kind.cost.0 as f64 / kind.period.0 as f64);
+        assert!(rates.sum::<f64>() + 0.1 < 1.0, "the sum is rounded down");
+        assert_eq!(windows.longest(), Some(Nanos::MAX));
+        assert!(!windows.keep_all());
     }
 
     /// A channel bears the windows that may hold a first message of it: the one that is as long as its bound too, no shorter

@@ -241,6 +241,27 @@ fn only_the_side_that_may_say_it_is_heard() {
     assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
 }
 
+/// A channel that is being decided, or that waits for a link, is ended by its source alone: over the link by which it came.
+#[test]
+fn what_waits_is_ended_by_who_asked_for_it() {
+    let destroy = |path| Message::Destroy { path, reason: CloseReason::Local, sent: None };
+    for waits_for_link in [false, true] {
+        let mut row = Row::met(3);
+        let onward = row.link(1, true);
+        row.hosts[1].stages.thinks = !waits_for_link;
+        if waits_for_link {
+            row.hosts[1].signalling.close_link(onward);
+        }
+        let (_, path) = row.ask(row.request());
+        assert!(row.hosts[1].signalling.is_waiting(path), "{waits_for_link}");
+        row.hear(1, true, destroy(path));
+        assert!(row.hosts[1].signalling.is_waiting(path), "{waits_for_link}: the host behind may not end it");
+        assert_eq!(row.unexpected(1), 1);
+        row.hear(1, false, destroy(path));
+        assert!(!row.hosts[1].signalling.is_waiting(path), "{waits_for_link}");
+    }
+}
+
 /// Of its own stages a host knows better, and of those that none of its channels passes it wants to know nothing.
 #[test]
 fn reports_of_stages_come_from_their_side_and_concern_somebody() {
