@@ -82,7 +82,7 @@ fn who_connects_without_end_pays_for_it_and_is_sent_away() {
     let storm = as_user(ANN, || {
         let connect = |count: &usize| {
             drop(Raw::connect(&path));
-            count % 100 != 0 || turned_away() == 0
+            !count.is_multiple_of(100) || turned_away() == 0
         };
         (1..=STORM).take_while(connect).count()
     });
