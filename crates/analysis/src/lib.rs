@@ -14,6 +14,7 @@ mod chernoff;
 pub mod clip;
 pub mod contract;
 pub mod following;
+pub mod multiset;
 pub mod mutation;
 pub mod ordered;
 pub mod path;

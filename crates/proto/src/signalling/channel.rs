@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use punctual_analysis::multiset::Multiset;
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::ordered::Ordered;
 use punctual_analysis::{Contract, Instant};
@@ -113,11 +114,11 @@ pub struct Channels {
     timers: Ordered<(Instant, ChannelId), ()>,
     /// Channels that wait for a listener's consent.
     asking: Ordered<(ListenerId, ChannelId), ()>,
-    half_open: BTreeMap<LinkId, usize>,
+    half_open: Multiset<LinkId>,
     /// Users who own the half-open channels of each link.
     half_open_by: BTreeMap<LinkId, Places>,
     /// Number of channels that use each link, in either direction.
-    on_link: BTreeMap<LinkId, usize>,
+    on_link: Multiset<LinkId>,
     /// What channels between the same two ends have in common; equal ones are stored once.
     ways: Interned<Way>,
     contracts: Interned<Contract>,
@@ -141,13 +142,13 @@ impl Channels {
             self.asking.insert((listener, id), ());
         }
         if let (true, Some(link)) = (channel.is_half_open(), channel.local.link_in) {
-            *self.half_open.entry(link).or_default() += 1;
+            self.half_open.add(link);
             if let Some(source) = channel.source() {
                 self.half_open_by.entry(link).or_default().add(source, id.0);
             }
         }
         for link in channel.links() {
-            *self.on_link.entry(link).or_default() += 1;
+            self.on_link.add(link);
         }
         let path = channel.local.path;
         self.order.insert(id, ());
@@ -166,18 +167,14 @@ impl Channels {
         if let Some(listener) = channel.asks() {
             self.asking.remove(&(listener, id));
         }
-        if let (true, Some(link)) = (channel.is_half_open(), channel.local.link_in)
-            && let Some(count) = self.half_open.get_mut(&link)
-        {
-            *count -= 1;
+        if let (true, Some(link)) = (channel.is_half_open(), channel.local.link_in) {
+            self.half_open.remove(link);
             if let (Some(source), Some(by)) = (channel.source(), self.half_open_by.get_mut(&link)) {
                 by.remove(source, id.0);
             }
         }
         for link in channel.links() {
-            if let Some(count) = self.on_link.get_mut(&link) {
-                *count -= 1;
-            }
+            self.on_link.remove(link);
         }
         Some(channel)
     }
@@ -253,14 +250,14 @@ impl Channels {
     }
     /// Whether channels use a link, in either direction.
     pub fn use_link(&self, link: LinkId) -> bool {
-        self.on_link.get(&link).is_some_and(|count| *count > 0)
+        self.on_link.contains(&link)
     }
     /// Number of channels that use a link, in either direction.
     pub fn count_on(&self, link: LinkId) -> usize {
-        self.on_link.get(&link).copied().unwrap_or(0)
+        self.on_link.count(&link)
     }
     pub fn half_open(&self, link: LinkId) -> usize {
-        self.half_open.get(&link).copied().unwrap_or(0)
+        self.half_open.count(&link)
     }
     /// Users who own the half-open channels that came over a link; `None` if there are no such channels.
     pub fn half_open_by(&self, link: LinkId) -> Option<&Places> {

@@ -6,6 +6,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Included, Unbounded};
 
+use punctual_analysis::multiset::Multiset;
 use punctual_trial::{Defence, holds};
 
 use crate::api::UserId;
@@ -31,47 +32,43 @@ impl Source {
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     all: usize,
-    nodes: BTreeMap<NodeId, usize>,
-    users: BTreeMap<Source, usize>,
+    nodes: Multiset<NodeId>,
+    users: Multiset<Source>,
 }
 
 impl Counts {
     pub fn add(&mut self, source: Source) {
         self.all += 1;
-        *self.nodes.entry(source.node).or_default() += 1;
-        *self.users.entry(source).or_default() += 1;
+        self.nodes.add(source.node);
+        self.users.add(source);
     }
     /// Takes back what was added.
     pub fn remove(&mut self, source: Source) {
         self.all -= 1;
-        one_less(&mut self.nodes, source.node);
-        one_less(&mut self.users, source);
+        self.nodes.remove(source.node);
+        self.users.remove(source);
     }
     pub const fn len(&self) -> usize {
         self.all
     }
     /// What is counted, in all, by users or by hosts, beside what there is: a count that is wrong, if one is.
     fn books(&self, held: usize) -> [usize; 2] {
-        let counts = [self.users.values().sum(), self.nodes.values().sum()];
+        let counts = [self.users.total(), self.nodes.total()];
         let wrong = counts.into_iter().find(|count| *count != held);
         [wrong.unwrap_or(self.all), held]
     }
     fn merged(&self, other: &Self) -> Self {
         let mut merged = self.clone();
         merged.all += other.all;
-        for (node, count) in &other.nodes {
-            *merged.nodes.entry(*node).or_default() += count;
-        }
-        for (source, count) in &other.users {
-            *merged.users.entry(*source).or_default() += count;
-        }
+        merged.nodes.add_all(&other.nodes);
+        merged.users.add_all(&other.users);
         merged
     }
     fn of_node(&self, node: NodeId) -> usize {
-        self.nodes.get(&node).copied().unwrap_or(0)
+        self.nodes.count(&node)
     }
     fn of_user(&self, source: Source) -> usize {
-        self.users.get(&source).copied().unwrap_or(0)
+        self.users.count(&source)
     }
     /// The source that gives way when no place is free and `source` wants one: the user who has the most, of
     /// the host that has the most, or of the host of `source`. `None`: `source` itself has no less.
@@ -79,22 +76,13 @@ impl Counts {
         if !holds(Defence::GivingWay) {
             return None;
         }
-        let (heaviest, most) = self.nodes.iter().max_by_key(|(_, count)| **count)?;
+        let (heaviest, most) = self.nodes.counts().iter().max_by_key(|(_, count)| **count)?;
         // Then the heaviest host is another one.
-        let is_less = self.of_node(source.node) + 1 < *most;
+        let is_less = self.of_node(source.node) + 1 < *most as usize;
         let node = if is_less { *heaviest } else { source.node };
-        let users = self.users.range(Source::first_of(node)..=Source::last_of(node));
+        let users = self.users.counts().range(Source::first_of(node)..=Source::last_of(node));
         let (giver, has) = users.max_by_key(|(_, count)| **count)?;
-        (is_less || self.of_user(source) + 1 < *has).then_some(*giver)
-    }
-}
-
-fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
-    if let Some(count) = counts.get_mut(&key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&key);
-        }
+        (is_less || self.of_user(source) + 1 < *has as usize).then_some(*giver)
     }
 }
 
@@ -219,12 +207,12 @@ impl<T> Fair<T> {
         Some((place, item))
     }
     fn next_node(&self) -> Option<NodeId> {
-        let nodes = &self.counts.nodes;
+        let nodes = self.counts.nodes.counts();
         let behind = nodes.range((Excluded(self.last), Unbounded)).next();
         behind.or_else(|| nodes.first_key_value()).map(|(node, _)| *node)
     }
     fn next_user(&self, node: NodeId) -> Option<Source> {
-        let users = &self.counts.users;
+        let users = self.counts.users.counts();
         let behind = |last| users.range((Excluded(last), Included(Source::last_of(node)))).next();
         let last = self.last_user.get(&node).filter(|last| last.user != Source::last_of(node).user);
         let next = last.and_then(|last| behind(*last));

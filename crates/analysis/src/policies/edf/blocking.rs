@@ -7,6 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::signed;
+use crate::multiset::Multiset;
 use crate::mutation::{Mutation, active};
 use crate::stage::Blocking;
 use crate::units::Nanos;
@@ -16,7 +17,7 @@ use crate::units::Nanos;
 pub(super) struct BlockingCurve {
     model: Blocking,
     /// Held d - r of each unit cost.
-    bounds: BTreeMap<Nanos, BTreeMap<Nanos, u32>>,
+    bounds: BTreeMap<Nanos, Multiset<Nanos>>,
     /// (d - r, blocking below it): the first strictly rising, the second strictly falling.
     stairs: Vec<(i64, i64)>,
     floor: i64,
@@ -40,19 +41,14 @@ impl BlockingCurve {
 
     pub(super) fn add(&mut self, unit: Nanos, bound: Nanos) {
         if self.depends_on_units() {
-            *self.bounds.entry(unit).or_default().entry(bound).or_insert(0) += 1;
+            self.bounds.entry(unit).or_default().add(bound);
             self.rebuild();
         }
     }
 
     pub(super) fn remove(&mut self, unit: Nanos, bound: Nanos) {
         let Some(held) = self.bounds.get_mut(&unit) else { return };
-        if let Some(count) = held.get_mut(&bound) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&bound);
-            }
-        }
+        held.remove(bound);
         if held.is_empty() {
             self.bounds.remove(&unit);
         }
@@ -65,7 +61,9 @@ impl BlockingCurve {
         let mut reach = i64::MIN;
         for (&unit, bounds) in self.bounds.iter().rev() {
             let blocking = signed(self.model.by(unit));
-            let Some(last) = bounds.keys().next_back().map(|&bound| signed(bound)) else { continue };
+            let Some(last) = bounds.counts().last_key_value().map(|(&bound, _)| signed(bound)) else {
+                continue;
+            };
             if blocking > self.floor && last > reach {
                 self.stairs.push((last, blocking));
                 reach = last;

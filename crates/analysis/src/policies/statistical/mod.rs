@@ -19,6 +19,7 @@ use super::edf::Edf;
 use super::nearest::BOUND_MAX;
 use super::share::Share;
 use super::{Admission, Policy, RunPolicy};
+use crate::multiset::Multiset;
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
 use crate::stage::StageModel;
 use crate::statistical::Soft;
@@ -47,10 +48,10 @@ pub struct Statistical {
     model: StageModel,
     hard: Edf,
     /// Hard channels by what they take from soft ones.
-    hard_kinds: BTreeMap<HardKind, u32>,
+    hard_kinds: Multiset<HardKind>,
     hard_demands: BTreeMap<StageKey, Demand>,
     soft: BTreeMap<StageKey, (Demand, Nanos)>,
-    soft_kinds: BTreeMap<SoftKind, u32>,
+    soft_kinds: Multiset<SoftKind>,
     /// Share of the stage that all channels use: peak rates of hard channels, mean rates of soft ones.
     used: Share,
 }
@@ -61,10 +62,10 @@ impl Statistical {
         Self {
             model,
             hard: Edf::new(model),
-            hard_kinds: BTreeMap::new(),
+            hard_kinds: Multiset::default(),
             hard_demands: BTreeMap::new(),
             soft: BTreeMap::new(),
-            soft_kinds: BTreeMap::new(),
+            soft_kinds: Multiset::default(),
             used: Share::default(),
         }
     }
@@ -83,10 +84,10 @@ impl Statistical {
     fn insert(&mut self, key: StageKey, demand: &Demand, bound: Nanos) {
         self.used.add(&self.mean_of(demand));
         if let Some(soft) = self.soft_of(demand) {
-            count(&mut self.soft_kinds, SoftKind::of(demand, soft, bound));
+            self.soft_kinds.add(SoftKind::of(demand, soft, bound));
             self.soft.insert(key, (*demand, bound));
         } else {
-            count(&mut self.hard_kinds, HardKind::of(demand));
+            self.hard_kinds.add(HardKind::of(demand));
             self.hard_demands.insert(key, *demand);
         }
     }
@@ -96,14 +97,14 @@ impl Statistical {
         if let Some((demand, bound)) = self.soft.remove(&key) {
             self.used.remove(&self.mean_of(&demand));
             if let Some(soft) = demand.soft {
-                discount(&mut self.soft_kinds, &SoftKind::of(&demand, soft, bound));
+                self.soft_kinds.remove(SoftKind::of(&demand, soft, bound));
             }
             return Some((demand, bound));
         }
         let demand = self.hard_demands.remove(&key)?;
         let bound = self.hard.bound(key)?;
         self.used.remove(&demand);
-        discount(&mut self.hard_kinds, &HardKind::of(&demand));
+        self.hard_kinds.remove(HardKind::of(&demand));
         Some((demand, bound))
     }
 
@@ -117,7 +118,7 @@ impl Statistical {
         match soft {
             Some(soft) => {
                 let kind = SoftKind::of(newcomer, soft, bound);
-                if self.soft_kinds.len() >= KINDS_MAX && !self.soft_kinds.contains_key(&kind) {
+                if self.soft_kinds.kinds() >= KINDS_MAX && !self.soft_kinds.contains(&kind) {
                     return false;
                 }
                 windows.add_soft(kind);
@@ -186,19 +187,6 @@ impl Statistical {
 
 fn others() -> Refusal {
     Refusal { reason: RefusalReason::Others, bound_possible: None, period_possible: None }
-}
-
-fn count<K: Ord>(kinds: &mut BTreeMap<K, u32>, kind: K) {
-    *kinds.entry(kind).or_insert(0) += 1;
-}
-
-fn discount<K: Ord>(kinds: &mut BTreeMap<K, u32>, kind: &K) {
-    if let Some(count) = kinds.get_mut(kind) {
-        *count -= 1;
-        if *count == 0 {
-            kinds.remove(kind);
-        }
-    }
 }
 
 impl AdmissionPolicy for Statistical {

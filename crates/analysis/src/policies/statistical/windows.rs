@@ -1,9 +1,9 @@
 //! The windows in which soft messages may not find the time that they need.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::chernoff::{Variables, tail};
+use crate::multiset::Multiset;
 use crate::mutation::{Mutation, active};
 use crate::policy::Demand;
 use crate::stage::StageModel;
@@ -91,13 +91,9 @@ pub(super) struct Windows<'a> {
 }
 
 impl<'a> Windows<'a> {
-    pub(super) fn new(
-        model: &'a StageModel,
-        hard: &BTreeMap<HardKind, u32>,
-        soft: &BTreeMap<SoftKind, u32>,
-    ) -> Self {
-        let hard = hard.iter().map(|(&kind, &count)| (kind, count)).collect();
-        Self { model, hard, soft: soft.iter().map(|(&kind, &count)| (kind, count)).collect() }
+    pub(super) fn new(model: &'a StageModel, hard: &Multiset<HardKind>, soft: &Multiset<SoftKind>) -> Self {
+        let hard = hard.counts().iter().map(|(&kind, &count)| (kind, count)).collect();
+        Self { model, hard, soft: soft.counts().iter().map(|(&kind, &count)| (kind, count)).collect() }
     }
 
     pub(super) fn add_hard(&mut self, kind: HardKind) {
@@ -208,13 +204,22 @@ mod tests {
     use crate::statistical::Ppb;
 
     /// All messages that may be due at all have the time that they need in windows beyond the longest one.
+    /// Each kind as often as its count says.
+    fn repeated<K: Copy + Ord, const N: usize>(kinds: &[K], counts: [usize; N]) -> Multiset<K> {
+        let mut all = Multiset::default();
+        for (kind, count) in kinds.iter().zip(counts) {
+            (0..count).for_each(|_| all.add(*kind));
+        }
+        all
+    }
+
     #[test]
     fn even_peaks_fit_into_all_longer_windows() {
         let mut unbounded = 0;
         for seed in 0..400 {
             let mut rng = SmallRng::seed_from_u64(seed);
             let model = random_model(&mut rng);
-            let mut windows = Windows::new(&model, &BTreeMap::new(), &BTreeMap::new());
+            let mut windows = Windows::new(&model, &Multiset::default(), &Multiset::default());
             for _ in 0..rng.random_range(0..6) {
                 windows.add_hard(HardKind::of(&random_demand(&mut rng)));
             }
@@ -252,7 +257,7 @@ mod tests {
         let blocking = crate::stage::Blocking::Pipeline(Nanos::from_micros(10));
         let (interference, utilisation_limit) = (Default::default(), crate::units::Ppm::ONE);
         let model = StageModel { blocking, interference, utilisation_limit };
-        let mut windows = Windows::new(&model, &BTreeMap::new(), &BTreeMap::new());
+        let mut windows = Windows::new(&model, &Multiset::default(), &Multiset::default());
         for number in 1..=9 {
             let period = Nanos::from_millis(number);
             windows.add_hard(HardKind { cost: period / 10, period, jitter: Nanos::ZERO });
@@ -287,8 +292,8 @@ mod tests {
             soft: soft(miss_ratio),
         };
         let set = |own: SoftKind| {
-            let many = BTreeMap::from([(kind(Nanos::from_millis(10), 1_000_000_000), 270)]);
-            let mut windows = Windows::new(&model, &BTreeMap::new(), &many);
+            let many = repeated(&[kind(Nanos::from_millis(10), 1_000_000_000)], [270]);
+            let mut windows = Windows::new(&model, &Multiset::default(), &many);
             windows.add_soft(own);
             windows
         };
@@ -329,12 +334,8 @@ mod tests {
                 })
                 .collect();
             let counts = [1, 2, 5];
-            let together = Windows::new(
-                &model,
-                &hard.iter().copied().zip(counts).collect(),
-                &soft.iter().copied().zip(counts).collect(),
-            );
-            let mut apart = Windows::new(&model, &BTreeMap::new(), &BTreeMap::new());
+            let together = Windows::new(&model, &repeated(&hard, counts), &repeated(&soft, counts));
+            let mut apart = Windows::new(&model, &Multiset::default(), &Multiset::default());
             for (kind, count) in hard.iter().zip(counts) {
                 (0..count).for_each(|_| apart.add_hard(*kind));
             }
