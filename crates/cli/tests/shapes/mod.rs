@@ -48,7 +48,7 @@ impl Shape {
             match now.0.get(path) {
                 None if now.is_unknown(path) => {}
                 None => broken.push(format!("{path} is gone")),
-                Some(new) if new.is_subset(types) || is_null(new) || is_null(types) => {}
+                Some(new) if fits(new, types) => {}
                 Some(new) => broken.push(format!("{path} was {}, is {}", list(types), list(new))),
             }
         }
@@ -111,6 +111,11 @@ fn list(types: &Types) -> String {
 
 fn is_null(types: &Types) -> bool {
     types.iter().all(|kind| kind == "null")
+}
+
+/// True if a value of the types `new` is what a script expects of the types `recorded`. Null shows nothing of the type.
+fn fits(new: &Types, recorded: &Types) -> bool {
+    is_null(recorded) || new.iter().all(|kind| kind == "null" || recorded.contains(kind))
 }
 
 /// True if `path` is inside of what is at `above`.
@@ -199,6 +204,7 @@ mod tests {
         // Nothing shows what an empty list or a null would hold.
         assert_eq!(found(&json!({"a": [{"b": 1}]}), &json!({"a": []})), Vec::<String>::new());
         assert_eq!(found(&json!({"a": {"b": 1}}), &json!({"a": null})), Vec::<String>::new());
+        assert_eq!(found(&json!([1, 2]), &json!([1, null])), Vec::<String>::new());
         assert_eq!(
             found(&json!({"a": [], "b": null}), &json!({"a": [{"b": 1}], "b": "x"})),
             Vec::<String>::new()
