@@ -43,7 +43,7 @@ impl<H: Host> Service<H> {
         let clients = users.iter().map(|user| user.clients).sum();
         [
             of("programs of users", clients, self.clients.len()),
-            of("listeners of users", listeners, self.listeners.len() + self.leaving.listeners()),
+            of("listeners of users", listeners, self.listeners.len() + self.cleanup.listeners()),
             of("ends of users", ends, self.ends.len() - self.waiting.len()),
         ]
     }

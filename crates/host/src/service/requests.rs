@@ -26,7 +26,7 @@ const HANDLER_TIME: &str = "a daemon runs no handlers of programs on its process
 
 /// A ring that was made: the processor's end, what the program gets, and what it takes of its user's quotas until both the
 /// processor and its ringer are done with it.
-pub(super) struct Made<E> {
+pub(super) struct NewRing<E> {
     pub end: E,
     pub handles: RingHandles,
     pub held: Held,

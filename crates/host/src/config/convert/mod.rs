@@ -59,14 +59,14 @@ pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Resu
     let fragment_max = fragment_bytes.max(fragment_low_latency_bytes.unwrap_or(0));
     let signalling = signalling(&file.signalling, source)?;
     has_links(&file.link, at, source)?;
-    let around = link::Around {
+    let context = link::LinkContext {
         hosts: &hosts,
         own: id,
         fragment_bytes: fragment_max,
         real_time,
         signalling: &signalling,
     };
-    let (links, drivers, beside) = link::links(&file.link, &named, known, &around, source)?;
+    let (links, drivers, other_traffic) = link::links(&file.link, &named, known, &context, source)?;
     let routes = routes(&file.route, &hosts, id, &links, source)?;
     let node = NodeConfig {
         id,
@@ -96,7 +96,7 @@ pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Resu
     Ok(HostConfig {
         node,
         drivers,
-        beside,
+        other_traffic,
         real_time,
         spin,
         co_scheduling,

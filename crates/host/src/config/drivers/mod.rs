@@ -6,8 +6,8 @@
 //! see [`parse_with`](super::parse_with).
 
 mod kind;
+mod link_input;
 mod memory;
-mod told;
 mod udp;
 pub mod xdp;
 
@@ -17,8 +17,8 @@ use std::ops::Deref;
 use serde::{Serialize, Serializer};
 
 pub use self::kind::{CheckedLink, DriverKind, Ends, LinkDriver, OpeningLink, OpeningLinks, settings_of};
+pub use self::link_input::LinkInput;
 pub use self::memory::MemorySettings;
-pub use self::told::Told;
 
 /// What links run on. Two are the same where their names are.
 #[derive(Clone, Copy)]
@@ -115,11 +115,14 @@ mod tests {
     fn costs_of_drivers_have_an_order() {
         for driver in Driver::ALL {
             assert_eq!(
-                Driver::ALL.into_iter().filter(|other| other.dearness() == driver.dearness()).count(),
+                Driver::ALL.into_iter().filter(|other| other.packet_cost() == driver.packet_cost()).count(),
                 1
             );
-            assert!(driver == Driver::BASE || driver.dearness() > Driver::BASE.dearness());
-            assert!(driver.stand_in().is_none_or(|other| other.dearness() > driver.dearness()), "{driver:?}");
+            assert!(driver == Driver::BASE || driver.packet_cost() > Driver::BASE.packet_cost());
+            assert!(
+                driver.stand_in().is_none_or(|other| other.packet_cost() > driver.packet_cost()),
+                "{driver:?}"
+            );
         }
     }
 }
