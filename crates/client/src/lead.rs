@@ -30,7 +30,7 @@ pub struct Lead {
     /// Dropped first: what the receiver holds may be the last that holds the engine. `None`: it leads no more.
     engine: Option<EngineLead>,
     receiver: Receiver,
-    away: Away,
+    away: LeadBudget,
     /// Time at which the thread went back to the application.
     left_at: Instant,
 }
@@ -40,7 +40,7 @@ type EngineLead = punctual_engine::Lead<OutboxReader, InboxWriter>;
 /// How long the application may have the engine's thread: what admission reckons with, the declared time for each
 /// message, B at once and one each I.
 #[derive(Debug)]
-struct Away {
+struct LeadBudget {
     declared: Nanos,
     contract: Contract,
     trust: Trust,
@@ -51,7 +51,7 @@ struct Away {
     overruns: u64,
 }
 
-impl Away {
+impl LeadBudget {
     const fn new(declared: Nanos, contract: Contract, at: Instant) -> Self {
         let trust = Trust::new(declared);
         Self { declared, contract, trust, spent: Nanos::ZERO, earned_at: at, overruns: 0 }
@@ -91,7 +91,7 @@ impl Lead {
         };
         let engine = Some(embedded.lead()?);
         let left_at = now();
-        Ok(Self { engine, receiver, away: Away::new(declared, contract, left_at), left_at })
+        Ok(Self { engine, receiver, away: LeadBudget::new(declared, contract, left_at), left_at })
     }
 
     /// Hands `read` the next message where it is; does the engine's work until there is one.
@@ -215,10 +215,10 @@ mod tests {
     const INTERVAL: Nanos = Nanos(100_000);
 
     /// Two at once, and one each interval.
-    fn away() -> Away {
+    fn away() -> LeadBudget {
         let rate = Rate::every(INTERVAL).expect("not zero");
         let contract = Contract::new(64, rate, 2, Nanos::from_millis(5)).expect("in range");
-        Away::new(DECLARED, contract, Instant::ZERO)
+        LeadBudget::new(DECLARED, contract, Instant::ZERO)
     }
 
     #[test]

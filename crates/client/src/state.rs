@@ -49,7 +49,7 @@ impl From<ChannelStatus> for ChannelState {
 }
 
 /// What was said last, and after how many changes.
-struct Said {
+struct LastStatus {
     changes: u64,
     status: ChannelStatus,
 }
@@ -58,7 +58,7 @@ struct Said {
 pub(crate) struct Evidence {
     counters: CountersReader,
     /// The last status that was asked for; `None` before the first question.
-    said: Mutex<Option<Box<Said>>>,
+    said: Mutex<Option<Box<LastStatus>>>,
 }
 
 impl Evidence {
@@ -93,7 +93,7 @@ impl Evidence {
         }
         // Nobody waits for an answer with the lock: the thread that is to give it may want this state, too.
         let status = ask(shared, channel)?;
-        *lock(&self.said) = Some(Box::new(Said { changes, status: status.clone() }));
+        *lock(&self.said) = Some(Box::new(LastStatus { changes, status: status.clone() }));
         Ok(status)
     }
 }

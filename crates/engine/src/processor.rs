@@ -18,9 +18,9 @@ pub(crate) mod lead;
 mod links;
 mod meter;
 mod port;
-mod sentry;
 mod share;
 mod spin;
+mod standstill_timer;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -44,9 +44,9 @@ use self::handles::CloseOnDrop;
 use self::links::RECEIVE_BATCH;
 use self::meter::Meter;
 use self::port::DrivenLink;
-use self::sentry::Sentry;
 use self::share::Share;
 use self::spin::{Spin, Waited};
+use self::standstill_timer::StandstillTimer;
 use self::waiting::{BACKGROUND, COMMANDS};
 use crate::command::Answer;
 use crate::config::EngineConfig;
@@ -91,7 +91,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
 /// Times at which the processor looks, and at which it sleeps.
 struct Pace {
     spin: Spin,
-    sentry: Sentry,
+    standstill: StandstillTimer,
     /// When the turn that is next has begun, where what was found while waiting is part of it.
     turn_begun: Option<Instant>,
 }
@@ -99,7 +99,7 @@ struct Pace {
 /// The thread that drives the processor, and the next one to do so.
 struct Leading<O: Outbox, I: Inbox> {
     /// The thread that leads next.
-    successor: Option<lead::Successor<O, I>>,
+    successor: Option<lead::LeadAnswer<O, I>>,
     /// An application's thread drives, not the engine's own.
     is_led: bool,
 }
@@ -207,7 +207,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             meter: Meter::default(),
             events: VecDeque::new(),
             orders: Orders { are_waiting: true, background: Background { may_wait: true, put_off: 0 } },
-            pace: Pace { spin, sentry: Sentry::default(), turn_begun: None },
+            pace: Pace { spin, standstill: StandstillTimer::default(), turn_begun: None },
             share,
             lead: Leading { successor: None, is_led: false },
             stop: Stop { grace, at: None },
@@ -249,7 +249,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// ring. What is done after the last reading of a turn with messages is the next turn's, which begins at that time, or a
     /// look at the next timers.
     fn turn(&mut self, at: Instant) -> Turn {
-        if let Some(late) = self.pace.sentry.look(at, self.node.has_sources()) {
+        if let Some(late) = self.pace.standstill.look(at, self.node.has_sources()) {
             self.node.record_standstill(late, at);
         }
         self.ports.iter_mut().for_each(|port| port.end_rest(at));
@@ -278,7 +278,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let told = self.hand_out_events() | self.have_decided();
         progress |= told;
         if progress {
-            self.pace.sentry.work();
+            self.pace.standstill.work();
         }
         // Neither is any message's: commands and timers in a turn without one, and what is told of channels.
         let is_untimed = told || (flushed == read_at && !completed_first);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use punctual_engine::WORK_SLICE;
 use punctual_engine::profile::{
-    Around, Machine, MeasureError, Plan, Profile, ProfileError, Rings, costs_with_margin, measure,
+    Machine, MeasureError, OtherCosts, Plan, Profile, ProfileError, Rings, costs_with_margin, measure,
     profile_of, quantum_that_fits, too_short,
 };
 use punctual_ipc::api::ProfileStatus;
@@ -103,7 +103,7 @@ fn as_configured(config: &mut HostConfig, settings: &ProfileSettings) -> Profile
         (false, true) => "a best-effort host",
         (false, false) => "profile_measure = false",
     };
-    let warnings = fit_units(config, Around::default());
+    let warnings = fit_units(config, OtherCosts::default());
     ProfileStatus {
         summary: format!("processor costs as configured, not measured ({why})"),
         quantum_packets: config.node.cpu.quantum_packets,
@@ -137,7 +137,7 @@ fn apply(
         Some(_) => CostSource::Foreign { margin },
     };
     config.node.cpu.costs_from = costs_from;
-    let mut warnings = fit_units(config, Around::of(profile));
+    let mut warnings = fit_units(config, OtherCosts::of(profile));
     let cpu = &config.node.cpu;
     warnings.extend(interference_warning(cpu.interference, &cpu.costs, profile));
     let percent = f64::from(margin.0) / 1e4;
@@ -159,7 +159,7 @@ fn apply(
 }
 
 /// Decides the quantum where the configuration does not, and tells what of it is too short for its units.
-fn fit_units(config: &mut HostConfig, around: Around) -> Vec<String> {
+fn fit_units(config: &mut HostConfig, around: OtherCosts) -> Vec<String> {
     let NodeConfig { cpu, fragment_bytes, links, .. } = &mut config.node;
     let fitting = || quantum_that_fits(cpu, *fragment_bytes, links, around);
     cpu.quantum_packets = config.quantum.unwrap_or_else(fitting);

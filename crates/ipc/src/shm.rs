@@ -15,10 +15,10 @@
 //! Nobody ever gets a `&[u8]` over bytes that the other process may be writing: payload goes in and out by raw
 //! copies, positions and lengths through atomics.
 
+mod file_watcher;
 mod mapping;
 #[cfg(test)]
 mod tests;
-mod vigil;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,8 +27,8 @@ use std::{io, ptr};
 use punctual_trial::{Defence, holds};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
+pub use self::file_watcher::{FileWatcher, Watched};
 use self::mapping::Mapping;
-pub use self::vigil::{Vigil, Watched};
 
 /// Largest region, in bytes: one ring may not take more.
 pub const REGION_BYTES_MAX: u64 = 4 << 30;

@@ -16,8 +16,8 @@
 //!   It asks the user's [`Ringer`] to; it rings itself only where program and engine are one process, or the program is
 //!   trusted with the daemon ([`RingPath::Direct`]).
 
+mod bell_list;
 mod flag;
-mod line;
 mod ringer;
 
 use std::io;
@@ -29,9 +29,9 @@ use punctual_trial::{Defence, holds};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
+use self::bell_list::BellNode;
 pub use self::flag::{Answered, arm};
-use self::line::BellNode;
-pub use self::ringer::{Bells, Rank, Remains, Ringer};
+pub use self::ringer::{Bells, Rank, RingMemory, Ringer};
 
 /// Tells one thread of this process that something needs to be looked at. Clones ring the same bell.
 #[derive(Clone, Debug)]

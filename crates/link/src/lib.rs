@@ -12,10 +12,10 @@ pub mod kernel;
 pub mod memory;
 pub mod pool;
 mod ring;
-mod rung;
 mod stream;
 mod sync;
 pub mod udp;
+mod wake_flag;
 pub mod xdp;
 
 use std::os::fd::BorrowedFd;

@@ -16,7 +16,7 @@ const READINGS: usize = 3;
 const BRACKET_NS: u64 = 1_000;
 
 /// How long a sleeper stays deaf to Ctrl-C.
-const DEAF: Nanos = Nanos::from_millis(50);
+const SLEEP_MAX: Nanos = Nanos::from_millis(50);
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 pub fn monotonic_ns() -> u64 {
@@ -67,7 +67,7 @@ pub fn wait_until(at: Instant) -> Result<(), Interrupted> {
         if current >= at {
             return Ok(());
         }
-        sleep_until(at.min(current + DEAF));
+        sleep_until(at.min(current + SLEEP_MAX));
     }
 }
 

@@ -8,7 +8,7 @@ use punctual_analysis::{Contract, Instant, Nanos, Policing};
 use punctual_proto::memory::MessageInfo;
 
 use crate::memory::Content;
-use crate::silence::{Said, Silence};
+use crate::silence::{SentMessage, Silence};
 use crate::time::{HostClock, SimTime};
 
 /// Part of the interval by which a logical arrival may come closer to the one before: what makes up for lateness.
@@ -257,9 +257,9 @@ impl Ledger {
         })
     }
 
-    fn said(&self, message: &Message) -> Said {
+    fn said(&self, message: &Message) -> SentMessage {
         let Message { sent, promised, delivered, .. } = *message;
-        Said { sent, promised, delivered, touched: under_way(message, &self.faults) }
+        SentMessage { sent, promised, delivered, touched: under_way(message, &self.faults) }
     }
 
     fn forfeited(&self, message: &Message) -> bool {

@@ -51,7 +51,7 @@ pub struct Outcome {
     /// Shapers of kernel traffic that have changed their rates.
     pub shaped: u64,
     /// What was told of how late messages were.
-    pub told: ToldCounts,
+    pub told: TimelinessCounts,
     /// Largest latency of a conforming message in percent of its channel's deadline.
     pub tightness_percent: u64,
     /// Virtual time that passed.
@@ -72,7 +72,7 @@ pub struct Outcome {
 
 /// What was told of messages and stages, beside the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToldCounts {
+pub struct TimelinessCounts {
     /// Messages whose lateness was compared with the truth.
     pub compared: u64,
     /// Those of which nothing was told, since no clock was known.
@@ -91,7 +91,7 @@ pub struct ToldCounts {
     pub misnamed: u64,
 }
 
-impl AddAssign for ToldCounts {
+impl AddAssign for TimelinessCounts {
     fn add_assign(&mut self, more: Self) {
         let Self { compared, unmeasured, late, late_told, surely_late, breaches, named, misnamed } = more;
         self.compared += compared;
@@ -144,7 +144,7 @@ pub struct Report {
     pub expired: u64,
     /// Sums.
     #[serde(default)]
-    pub told: ToldCounts,
+    pub told: TimelinessCounts,
     /// Largest.
     pub tightness_percent: u64,
     /// All that were kept.

@@ -9,7 +9,7 @@ use punctual_link::kernel::Device;
 use punctual_proto::config::LinkConfig;
 
 use super::Finding;
-use super::daemon::KnownLink;
+use super::daemon::DaemonLink;
 use crate::link_rate;
 
 const CHECK: &str = "link rate";
@@ -18,7 +18,7 @@ const CHECK: &str = "link rate";
 pub fn check(
     link: &LinkConfig,
     driver: &dyn LinkDriver,
-    known: Option<&KnownLink>,
+    known: Option<&DaemonLink>,
     serving: bool,
 ) -> Vec<Finding> {
     if !driver.driver().has_wire() || driver.is_loopback() {
@@ -51,7 +51,7 @@ fn missing(device: &str) -> Finding {
     Finding::problem(CHECK, format!("there is no interface {device} in this network namespace"), fix)
 }
 
-fn judge(link: &LinkConfig, nominal: Option<BitRate>, known: Option<&KnownLink>, serving: bool) -> Finding {
+fn judge(link: &LinkConfig, nominal: Option<BitRate>, known: Option<&DaemonLink>, serving: bool) -> Finding {
     let mbit = |rate: BitRate| format!("{:.1} Mbit/s", rate.0 as f64 / 1e6);
     let name = &link.name;
     let configured = match link.rate_auto {
@@ -98,14 +98,14 @@ mod tests {
         LinkConfig::new("to-b", NodeId(2), BitRate(95_000_000))
     }
 
-    fn measured(rate: u64, at_least: bool) -> KnownLink {
+    fn measured(rate: u64, at_least: bool) -> DaemonLink {
         let found = MeasuredRate { rate: BitRate(rate), error: Ppm(10_000), at_least, at: Instant(0) };
         let LinkConfig { rate, rate_error: error, .. } = link();
         known(RateStatus { rate, error, measured: Some(found), ..RateStatus::default() })
     }
 
-    fn known(rate: RateStatus) -> KnownLink {
-        KnownLink { rate, alive: true, ..KnownLink::default() }
+    fn known(rate: RateStatus) -> DaemonLink {
+        DaemonLink { rate, alive: true, ..DaemonLink::default() }
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
         // Nobody measures with a neighbour that is down.
         for link in [auto, link()] {
             let down =
-                KnownLink { rate: RateStatus { auto: link.rate_auto, ..status }, ..KnownLink::default() };
+                DaemonLink { rate: RateStatus { auto: link.rate_auto, ..status }, ..DaemonLink::default() };
             let finding = judge(&link, None, Some(&down), true);
             assert!(finding.fix.starts_with("bring the neighbour up, which is down"), "{finding:?}");
         }

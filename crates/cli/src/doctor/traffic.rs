@@ -10,7 +10,7 @@ use punctual_link::kernel::TrafficSample;
 use punctual_proto::config::LinkConfig;
 
 use super::Finding;
-use super::daemon::KnownLink;
+use super::daemon::DaemonLink;
 
 const CHECK: &str = "kernel traffic";
 /// How long a device is listened to.
@@ -23,7 +23,7 @@ const QUIET_BPS: u64 = 64_000;
 pub fn check<'a>(
     config: &HostConfig,
     serving: bool,
-    known: impl Fn(&str) -> Option<&'a KnownLink>,
+    known: impl Fn(&str) -> Option<&'a DaemonLink>,
 ) -> Vec<Finding> {
     let drivers = config.drivers.iter().map(|driver| &**driver);
     let links = config.node.links.iter().zip(drivers).zip(&config.other_traffic);
@@ -47,7 +47,7 @@ fn judge(
     driver: &dyn LinkDriver,
     other_traffic: OtherTraffic,
     serving: bool,
-    known: Option<&KnownLink>,
+    known: Option<&DaemonLink>,
 ) -> Option<Finding> {
     let ok = |what: &str| Some(Finding::ok(CHECK, format!("{name}: {what}")));
     // More than may be is a finding of its own.
@@ -116,10 +116,10 @@ mod tests {
 
     #[test]
     fn a_device_that_others_use_is_not_called_alone() {
-        let known = |foreign_bps, trouble: Option<&str>| KnownLink {
+        let known = |foreign_bps, trouble: Option<&str>| DaemonLink {
             foreign_bps: Some(foreign_bps),
             trouble: trouble.map(str::to_owned),
-            ..KnownLink::default()
+            ..DaemonLink::default()
         };
         let foreign = known(
             93_000_000,

@@ -17,7 +17,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         for port in &mut self.ports {
             let best_effort = self.node.has_best_effort_room(port.id());
             port.receive(best_effort, &mut self.received, RECEIVE_BATCH, self.shared.counters());
-            port.looked(self.received.len(), begun, &self.waiter);
+            port.polled(self.received.len(), begun, &self.waiter);
             if self.received.is_empty() {
                 continue;
             }

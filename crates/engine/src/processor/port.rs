@@ -3,7 +3,7 @@
 //! A link that fails for good is told in the log, counted, and left alone; the node's HELLOs find the neighbour
 //! dead, and the other links work on.
 
-mod rest;
+mod poll_mode;
 
 use std::os::fd::BorrowedFd;
 
@@ -16,7 +16,7 @@ use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_trial::{Defence, holds};
 
-use self::rest::Rest;
+use self::poll_mode::PollMode;
 use super::filters::{driver_filter, path_key, seal_key};
 use crate::memory::HostMemory;
 use crate::statistics::{Counters, LinkReport};
@@ -42,7 +42,7 @@ pub(super) struct DrivenLink {
     queued_since: Option<Instant>,
     /// Wire bytes handed over and not completed.
     outstanding_bytes: u64,
-    rest: Rest,
+    poll_mode: PollMode,
     /// Times at which the driver found no frame, until the last look.
     dry: u64,
     failed: bool,
@@ -69,7 +69,7 @@ impl DrivenLink {
             unfinished: false,
             queued_since: None,
             outstanding_bytes: 0,
-            rest: Rest::default(),
+            poll_mode: PollMode::default(),
             dry: 0,
             failed: false,
         }

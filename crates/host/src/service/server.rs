@@ -225,8 +225,8 @@ impl<H: Host> Server<H> {
             PollFd::from_borrowed_fd(self.service.alarm().as_fd(), PollFlags::IN),
         ];
         let alarmed = set.len();
-        let vigil = self.service.vigil().filter(|_| collect.is_none());
-        set.extend(vigil.map(|vigil| PollFd::from_borrowed_fd(vigil, PollFlags::IN)));
+        let watcher = self.service.watcher().filter(|_| collect.is_none());
+        set.extend(watcher.map(|watcher| PollFd::from_borrowed_fd(watcher, PollFlags::IN)));
         let fixed = set.len();
         for (client, session) in &self.sessions {
             let (interest, wait) = self.interest(*client, session);

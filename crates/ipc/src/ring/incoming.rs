@@ -21,7 +21,7 @@ use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
 use self::entry::{entry_offset, payload_offset, write_entry};
 use super::counters::CountersWriter;
 use super::free_list::FreeList;
-use super::{HEADER_BYTES, Other, Own, RingError, RingHandles, RingShape, Theirs};
+use super::{HEADER_BYTES, Other, Own, ProgramMemory, RingError, RingHandles, RingShape};
 use crate::shm::{Offer, Region};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +53,7 @@ pub fn inbox(
     let (their_bell, bell) = Bell::pair(ring_path)?;
     let shared = Arc::new(SharedInbox {
         region,
-        theirs: Theirs::new(offer),
+        theirs: ProgramMemory::new(offer),
         shape,
         bell,
         free: FreeList::full(shape.slots),
@@ -78,7 +78,7 @@ pub fn inbox(
 #[derive(Debug)]
 struct SharedInbox {
     region: Region,
-    theirs: Theirs,
+    theirs: ProgramMemory,
     shape: RingShape,
     bell: BellHandle,
     free: FreeList,

@@ -18,7 +18,7 @@ use punctual_proto::memory::{MessageRead, Outbox};
 use punctual_trial::{Defence, holds};
 
 use super::counters::{CountersWriter, DAEMON_HEADER_BYTES};
-use super::{HEADER_BYTES, LINE_BYTES, Other, Own, RingError, RingHandles, RingShape, Theirs};
+use super::{HEADER_BYTES, LINE_BYTES, Other, Own, ProgramMemory, RingError, RingHandles, RingShape};
 use crate::shm::{Offer, Region};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -58,7 +58,7 @@ pub fn outbox(
     let freed_at = (0..shape.slots).map(|_| AtomicU64::new(0)).collect();
     let shared = Arc::new(SharedOutbox {
         region,
-        theirs: Theirs::new(offer),
+        theirs: ProgramMemory::new(offer),
         shape,
         bell,
         answered: Answered::default(),
@@ -77,7 +77,7 @@ pub fn outbox(
 #[derive(Debug)]
 struct SharedOutbox {
     region: Region,
-    theirs: Theirs,
+    theirs: ProgramMemory,
     shape: RingShape,
     bell: BellHandle,
     answered: Answered,

@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use rlsf::Tlsf;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
-use super::Noted;
+use super::PendingFree;
 
 /// Lengths of pools, in bytes, are multiples of this.
 pub(super) const UNIT_BYTES: usize = 1 << 20;
@@ -19,8 +19,8 @@ const PAGE_BYTES: usize = 4_096;
 const SLICE_BYTES: usize = 256 << 10;
 /// Bytes that stand before each block.
 const BLOCK_HEADER_BYTES: usize = rlsf::GRANULARITY / 2;
-/// Shortest block: it must take a [`Noted`] when it is given back.
-const BLOCK_BYTES_MIN: usize = size_of::<Noted>();
+/// Shortest block: it must take a [`PendingFree`] when it is given back.
+const BLOCK_BYTES_MIN: usize = size_of::<PendingFree>();
 
 /// Blocks of up to 4 GiB.
 type Blocks = Tlsf<'static, u32, u16, 27, 16>;

@@ -4,10 +4,10 @@
 //! the rest are requests of applications (`open`, `listen`, ...) and getters. `Signalling` decides which
 //! channels exist, and the data plane moves their packets. The two meet in the trait `Resources` and here.
 
-mod accidents;
 mod breaches;
 mod late;
 mod neighbour_clock;
+mod overrun_tolerance;
 mod packet;
 mod plane;
 pub(crate) mod rate;
@@ -23,7 +23,7 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 
 pub use self::stages::{Decided, Decision};
 
-use self::breaches::Looks;
+use self::breaches::BreachWatch;
 use self::neighbour_clock::NeighbourClock;
 use self::plane::{Owner, Plane};
 use self::rate::Rates;
@@ -41,7 +41,7 @@ use crate::times::earliest;
 pub struct Node<M: Memory> {
     signalling: Signals,
     plane: Plane<M>,
-    looks: Looks,
+    looks: BreachWatch,
     rates: Rates,
 }
 
@@ -53,7 +53,7 @@ impl<M: Memory> Node<M> {
     pub fn new(config: NodeConfig, seed: u64, now: Instant) -> Result<Self, NodeConfigError> {
         config.check()?;
         let signalling = Signals::new(Signalling::new(&config, seed, now));
-        let (looks, rates) = (Looks::new(config.links.len()), Rates::new(&config.links));
+        let (looks, rates) = (BreachWatch::new(config.links.len()), Rates::new(&config.links));
         Ok(Self { looks, rates, signalling, plane: Plane::new(config)? })
     }
 

@@ -8,7 +8,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Soft};
 
 use super::channel::{Timer, Way};
-use super::decisions::Then;
+use super::decisions::NextStep;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
@@ -70,11 +70,11 @@ impl Signalling {
             attempt = goes_on;
             let Some(via) = attempt.candidates.pop_front() else { break };
             let create = self.first_create(request, &attempt, via.clone());
-            let then = Then::Try { request: Box::new(request.clone()), attempt, via };
+            let then = NextStep::Try { request: Box::new(request.clone()), attempt, via };
             let Err(refused) = self.ask_stages(id, None, create, then, resources) else {
                 return self.settle(now, resources);
             };
-            let (refusal, Then::Try { attempt: refused, via, .. }) = *refused else { return };
+            let (refusal, NextStep::Try { attempt: refused, via, .. }) = *refused else { return };
             attempt = refused;
             attempt.note(refusal, via);
         }
@@ -179,7 +179,7 @@ impl Signalling {
             return self.answer_refused(link, &create, refusal);
         }
         let id = self.next_channel_id();
-        match self.ask_stages(id, Some(link), create.clone(), Then::PassOn(link), resources) {
+        match self.ask_stages(id, Some(link), create.clone(), NextStep::PassOn(link), resources) {
             Ok(()) => self.settle(now, resources),
             Err(refused) => self.answer_refused(link, &create, refused.0),
         }

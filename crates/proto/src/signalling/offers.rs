@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Instant, Nanos};
 
 use super::channel::Timer;
-use super::decisions::Then;
+use super::decisions::NextStep;
 use super::message::Create;
 use super::resources::Resources;
 use super::states::State;
@@ -108,11 +108,13 @@ impl Signalling {
             let wish = OpenRequest { contract: offering.asked, probe: true, ..request.clone() };
             let create = self.first_create(&wish, &attempt, offering.via.clone());
             let request_again = Box::new(request.clone());
-            let then = Then::Offer { request: request_again, attempt, offering: Box::new(offering) };
+            let then = NextStep::Offer { request: request_again, attempt, offering: Box::new(offering) };
             let Err(refused) = self.ask_stages(id, None, create, then, resources) else {
                 return self.settle(now, resources);
             };
-            let (refusal, Then::Offer { attempt: asked, offering: refused, .. }) = *refused else { return };
+            let (refusal, NextStep::Offer { attempt: asked, offering: refused, .. }) = *refused else {
+                return;
+            };
             (attempt, offering) = (asked, *refused);
             if offering.next(Err(Some(refusal))).is_none() {
                 return self.tell_refused(id, &attempt, offering.told());

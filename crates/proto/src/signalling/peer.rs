@@ -14,7 +14,7 @@ use punctual_trial::{Defence, holds};
 use super::clock::ClockFilter;
 use super::fair::Source;
 use super::message::Message;
-use super::outbox::{Outbox, Unsayable};
+use super::outbox::{CannotEncode, Outbox};
 use super::packet::{Body, Echo, Hello, HelloStep, Key, Packet, VERSION};
 use super::random::SplitMix64;
 use super::stream::{ReceiveStream, SendStream};
@@ -82,7 +82,7 @@ pub struct Peer {
     association: Option<Association>,
     presence: Presence,
     last_heard: Instant,
-    met: Met,
+    met: NeighbourLife,
     send: SendStream,
     retransmits_max: u32,
     /// Messages that have no place in the stream yet.
@@ -92,12 +92,12 @@ pub struct Peer {
     envelope: Envelope,
     hellos: Hellos,
     travel: Travel,
-    told: Told,
+    told: LinkReports,
 }
 
 /// When the neighbour was met, and in which life.
 #[derive(Debug)]
-struct Met {
+struct NeighbourLife {
     /// When it was there first in its present life.
     at: Instant,
     /// True if it was met in another life: its driver's key must be told anew.
@@ -153,7 +153,7 @@ struct Travel {
 
 /// What the two tell each other beside messages.
 #[derive(Debug)]
-struct Told {
+struct LinkReports {
     /// What came in over the link, to be told.
     received_bytes: u64,
     /// What of ours came in there, as it says, and when on its clock.
@@ -175,7 +175,7 @@ impl Peer {
             association: None,
             presence: Presence::Awaited,
             last_heard: now,
-            met: Met { at: now, is_news: false, lives: 0 },
+            met: NeighbourLife { at: now, is_news: false, lives: 0 },
             send: SendStream::new(packet_bytes - SIGNAL_OVERHEAD_BYTES_MAX, config.signalling.retransmit),
             retransmits_max: config.signalling.retransmits_max,
             outbox: Outbox::default(),
@@ -201,7 +201,7 @@ impl Peer {
                 watch: Watch::default(),
                 is_excused: false,
             },
-            told: Told { received_bytes: 0, their_received: None, foreign: None, packets_foreign: 0 },
+            told: LinkReports { received_bytes: 0, their_received: None, foreign: None, packets_foreign: 0 },
         }
     }
 

@@ -11,13 +11,13 @@ use core::ops::Range;
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::decisions::Then;
+use super::decisions::NextStep;
 use super::fair::Source;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::Input;
 use super::transitions::InputDetails;
-use super::{Deciding, Signalling, budget};
+use super::{PendingDecision, Signalling, budget};
 use crate::api::{ChannelRefusal, RefuseCause, StageGrant, UserId};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 
@@ -115,7 +115,13 @@ impl Signalling {
         let (role, fixed) = (local.role, create.arrival_error_fixed);
         let terms = budget::terms(&local.contract, &create.stages, own, role, fixed, create.drift);
         resources.try_final(&local, &terms, limit);
-        self.deciding.insert(Deciding { local, create, refused: None, closed: None, then: Then::Test });
+        self.deciding.insert(PendingDecision {
+            local,
+            create,
+            refused: None,
+            closed: None,
+            then: NextStep::Test,
+        });
         Ok(())
     }
 
@@ -135,7 +141,7 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) {
-        let Some(Deciding { create: mut probe, .. }) = self.deciding.take_test(id) else { return };
+        let Some(PendingDecision { create: mut probe, .. }) = self.deciding.take_test(id) else { return };
         let own = self.own_stages(&probe);
         match answer {
             Ok(grants) if grants.len() == own.len() => {

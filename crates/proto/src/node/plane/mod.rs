@@ -120,7 +120,7 @@ struct Context<M: Memory> {
     messages: Messages<Message<M>>,
     /// Packets of all channels that wait for their handlers; there is room for what admission has reserved.
     waiting: Slab<PacketIn<M::Frame>>,
-    news: News,
+    news: PendingOutput,
 }
 
 /// The links out.
@@ -144,7 +144,7 @@ struct Processor {
 }
 
 /// What somebody outside is to hear of: applications, drivers, signalling, the node.
-struct News {
+struct PendingOutput {
     notices: VecDeque<(ChannelId, Notice)>,
     /// Channels whose applications are to be shown what they have counted when the turn ends.
     touched: Vec<ChannelId>,

@@ -22,7 +22,7 @@ const FORGOTTEN: Nanos = Nanos::from_secs(60);
 
 /// Both ends of a link at one time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct LinkSample {
     /// Handed over here, in bytes of the wire.
     pub sent: u64,
     /// Came in there.
@@ -36,7 +36,7 @@ pub(super) struct Seen {
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DrainWatch {
-    last: Option<Seen>,
+    last: Option<LinkSample>,
     /// What came out in the look before, where more was handed over.
     was_behind: Option<u64>,
     observed: Option<MeasuredRate>,
@@ -50,7 +50,7 @@ impl DrainWatch {
 
     /// Takes what is known now, of a link that is to drain `configured` and whose packets take `packet` bytes of the wire at
     /// most; `drift` between the two clocks.
-    pub fn look(&mut self, seen: Seen, configured: BitRate, packet: u32, drift: Ppm) {
+    pub fn look(&mut self, seen: LinkSample, configured: BitRate, packet: u32, drift: Ppm) {
         let Some(last) = self.last else { return self.last = Some(seen) };
         let span = seen.at.since(last.at);
         if span < RATE_LOOK_MIN && seen.received >= last.received {
@@ -99,7 +99,7 @@ mod tests {
     /// A look each second: (handed over, came out) in each.
     fn after(spans: &[(u64, u64)]) -> Option<MeasuredRate> {
         let mut watch = DrainWatch::default();
-        let mut seen = Seen { sent: 0, received: 0, at: Instant(7), now: Instant(9) };
+        let mut seen = LinkSample { sent: 0, received: 0, at: Instant(7), now: Instant(9) };
         watch.look(seen, CONFIGURED, 1_530, Ppm(200));
         for (sent, received) in spans {
             seen.sent += sent;
@@ -137,7 +137,7 @@ mod tests {
         let mut watch = DrainWatch::default();
         for (received, at) in [(9_000_000, 1), (100, 2), (12_000_000, 3)] {
             let at = Instant(at * 1_000_000_000);
-            watch.look(Seen { sent: 0, received, at, now: at }, CONFIGURED, 1_530, Ppm(0));
+            watch.look(LinkSample { sent: 0, received, at, now: at }, CONFIGURED, 1_530, Ppm(0));
         }
         assert_eq!(watch.observed().map(|seen| seen.rate), Some(BitRate(95_999_200)));
     }
@@ -150,7 +150,7 @@ mod tests {
             for number in 0..=looks {
                 let at = Instant(7) + apart * number;
                 let received = apart.0 * number / 400;
-                let seen = Seen { sent: 2 * received, received, at, now: at };
+                let seen = LinkSample { sent: 2 * received, received, at, now: at };
                 watch.look(seen, CONFIGURED, 1_530, Ppm(0));
             }
             watch.observed().map(|seen| (seen.rate, seen.at_least))

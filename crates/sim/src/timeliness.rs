@@ -10,7 +10,7 @@ const ROUNDING: Nanos = Nanos(100);
 
 /// What is told of one message beside the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ReportedTimeliness {
     /// It was later than its deadline by more than what is stated as the clocks' error.
     pub is_late: bool,
     /// It is told as late, or perhaps late.
@@ -29,9 +29,9 @@ pub fn check(
     due: SimTime,
     now: SimTime,
     clock: &HostClock,
-) -> Result<Told, String> {
+) -> Result<ReportedTimeliness, String> {
     let Some(error) = info.clock_error else {
-        return Ok(Told { unmeasured: true, ..Told::default() });
+        return Ok(ReportedTimeliness { unmeasured: true, ..ReportedTimeliness::default() });
     };
     let logical = clock.read(due - deadline);
     let off = info.logical_arrival.0.abs_diff(logical.0);
@@ -42,7 +42,7 @@ pub fn check(
         ));
     }
     let late = now.since(due);
-    let told = Told {
+    let told = ReportedTimeliness {
         is_late: late > error + ROUNDING,
         tells: matches!(info.timeliness, Timeliness::Late | Timeliness::PerhapsLate),
         tells_surely: info.timeliness == Timeliness::Late,
@@ -70,7 +70,7 @@ mod tests {
 
     const CLOCK: HostClock = HostClock::new(1_000_000, 0);
 
-    fn judge(late: u64, timeliness: Timeliness, off: u64) -> Result<Told, String> {
+    fn judge(late: u64, timeliness: Timeliness, off: u64) -> Result<ReportedTimeliness, String> {
         let (deadline, due) = (Nanos(10_000), SimTime(50_000));
         let info = MessageInfo {
             logical_arrival: Instant(1_040_000 + off),

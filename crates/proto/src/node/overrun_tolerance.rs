@@ -7,7 +7,7 @@
 use punctual_analysis::Nanos;
 
 /// Accidents of the last one to two of these count.
-const SPELL: Nanos = Nanos::from_secs(30);
+const WINDOW: Nanos = Nanos::from_secs(30);
 /// An overrun is grave if it takes this many times more than busy periods are allowed,
 const GRAVE_TIMES: u64 = 10;
 /// and at least so far: idle processors that wake are some 100 us late in 1 of 30 units.
@@ -19,23 +19,23 @@ const GRAVE_TOLERATED: u32 = 100;
 const BEYOND_TOLERATED: Nanos = Nanos::from_millis(600);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Spell {
+struct Window {
     grave: u32,
     beyond: Nanos,
 }
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Accidents {
-    present: Spell,
-    former: Spell,
+pub(super) struct OverrunTolerance {
+    present: Window,
+    former: Window,
     /// Record's time at which the present spell began.
     begun: Nanos,
 }
 
-impl Accidents {
+impl OverrunTolerance {
     pub const NEW: Self = {
-        let none = Spell { grave: 0, beyond: Nanos::ZERO };
+        let none = Window { grave: 0, beyond: Nanos::ZERO };
         Self { present: none, former: none, begun: Nanos::ZERO }
     };
 
@@ -55,11 +55,11 @@ impl Accidents {
     /// The accidents as they count after `elapsed`. What the last spell held counts for one spell more, then
     /// no longer.
     fn at(&self, elapsed: Nanos) -> Self {
-        let spells = (elapsed - self.begun).0 / SPELL.0;
-        let begun = self.begun + SPELL * spells;
+        let spells = (elapsed - self.begun).0 / WINDOW.0;
+        let begun = self.begun + WINDOW * spells;
         match spells {
             0 => *self,
-            1 => Self { present: Spell::default(), former: self.present, begun },
+            1 => Self { present: Window::default(), former: self.present, begun },
             _ => Self { begun, ..Self::NEW },
         }
     }
@@ -71,8 +71,8 @@ mod tests {
 
     const ALLOWED: Nanos = Nanos::from_micros(40);
 
-    fn every(interval: Nanos, count: u64, beyond: impl Fn(u64) -> Nanos) -> Accidents {
-        let mut accidents = Accidents::NEW;
+    fn every(interval: Nanos, count: u64, beyond: impl Fn(u64) -> Nanos) -> OverrunTolerance {
+        let mut accidents = OverrunTolerance::NEW;
         (0..count).for_each(|n| accidents.add(beyond(n), ALLOWED, interval * n));
         accidents
     }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_hundred_grave_ones_are_tolerated() {
         let too_many = |count, beyond, allowed| {
-            let mut accidents = Accidents::NEW;
+            let mut accidents = OverrunTolerance::NEW;
             (0..count).for_each(|_| accidents.add(beyond, allowed, Nanos::ZERO));
             accidents.are_too_many(Nanos::ZERO)
         };
@@ -122,16 +122,16 @@ mod tests {
     /// What came in a spell counts in it and in the next, wherever the record is by then.
     #[test]
     fn accidents_of_two_spells_count() {
-        let mut accidents = Accidents::NEW;
+        let mut accidents = OverrunTolerance::NEW;
         let part = Nanos::from_millis(301);
-        accidents.add(part, part, SPELL - Nanos(1));
-        assert!(!accidents.are_too_many(SPELL));
-        accidents.add(part, part, SPELL);
-        let over = [SPELL, SPELL * 2 - Nanos(1), SPELL * 2].map(|elapsed| accidents.are_too_many(elapsed));
+        accidents.add(part, part, WINDOW - Nanos(1));
+        assert!(!accidents.are_too_many(WINDOW));
+        accidents.add(part, part, WINDOW);
+        let over = [WINDOW, WINDOW * 2 - Nanos(1), WINDOW * 2].map(|elapsed| accidents.are_too_many(elapsed));
         assert_eq!(over, [true, true, false], "the first is forgotten in the third spell");
-        accidents.add(part, part, SPELL * 2 + Nanos(5));
-        assert!(accidents.are_too_many(SPELL * 3 - Nanos(1)) && !accidents.are_too_many(SPELL * 3));
-        accidents.add(part, part, SPELL * 9);
-        assert!(!accidents.are_too_many(SPELL * 9), "nothing is left of what is long ago");
+        accidents.add(part, part, WINDOW * 2 + Nanos(5));
+        assert!(accidents.are_too_many(WINDOW * 3 - Nanos(1)) && !accidents.are_too_many(WINDOW * 3));
+        accidents.add(part, part, WINDOW * 9);
+        assert!(!accidents.are_too_many(WINDOW * 9), "nothing is left of what is long ago");
     }
 }
