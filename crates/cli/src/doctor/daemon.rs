@@ -176,9 +176,9 @@ fn neighbour(link: &LinkStatus) -> Option<Finding> {
     }
 }
 
-/// A link whose device nobody bounds for the kernel's traffic.
+/// A link on whose device nothing bounds the kernel's traffic.
 fn unbounded(link: &LinkStatus) -> Option<Finding> {
-    let found = format!("{}: nobody bounds it: channels across the link are degraded", link.name);
+    let found = format!("{}: nothing bounds it: channels across the link are degraded", link.name);
     let fix = "punctual doctor --config FILE says which keys do that";
     (link.kernel_traffic == KernelTraffic::Unbounded).then(|| Finding::problem("kernel traffic", found, fix))
 }

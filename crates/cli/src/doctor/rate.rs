@@ -138,7 +138,7 @@ mod tests {
         let finding = judge(&auto, None, Some(&known(status)), true);
         assert_eq!(finding.state, State::Note);
         assert!(finding.found.contains("the neighbour does not answer"), "{finding:?}");
-        // Nobody measures with a neighbour that is down.
+        // A link whose neighbour is down cannot be measured.
         for link in [auto, link()] {
             let down =
                 DaemonLink { rate: RateStatus { auto: link.rate_auto, ..status }, ..DaemonLink::default() };

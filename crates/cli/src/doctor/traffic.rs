@@ -1,4 +1,4 @@
-//! What goes out by the links' devices beside Punctual: whether somebody bounds it, and whether a device that is said to be
+//! What goes out by the links' devices beside Punctual: whether somebody bounds it, and whether a device that is configured to be
 //! Punctual's alone is that.
 
 use std::thread::sleep;
@@ -18,7 +18,7 @@ const LISTEN: Duration = Duration::from_millis(500);
 /// More than ARP and the like.
 const QUIET_BPS: u64 = 64_000;
 
-/// A finding for each link with a device; `serving`: a daemon runs, and its own traffic cannot be told from others' here.
+/// A finding for each link with a device; `serving`: a daemon runs, and its own traffic cannot be distinguished from others' here.
 /// `known`: what that daemon knows of a link.
 pub fn check<'a>(
     config: &HostConfig,
@@ -39,7 +39,7 @@ pub fn check<'a>(
 }
 
 fn unbounded(name: &str, fix: String) -> Finding {
-    Finding::problem(CHECK, format!("{name}: nobody bounds it: channels across the link are degraded"), fix)
+    Finding::problem(CHECK, format!("{name}: nothing bounds it: channels across the link are degraded"), fix)
 }
 
 fn judge(
@@ -68,7 +68,7 @@ fn judge(
     }
 }
 
-/// Whether nobody sends by a device that is to be Punctual's alone, while no daemon runs.
+/// Checks, while no daemon runs, that nothing is sent over a device that is to be Punctual's alone.
 fn alone(name: &str, driver: &dyn LinkDriver) -> Finding {
     let heard = driver.way_out().and_then(|device| foreign_bps(device.index).map(|bps| (device.name, bps)));
     match heard {

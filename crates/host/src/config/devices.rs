@@ -80,7 +80,7 @@ impl Devices {
     }
 }
 
-/// The device that a link leaves by; `None` where there is none that could be shared, or nobody knows the way yet: opening
+/// The device that a link leaves by; `None` if there is none that could be shared, or nobody knows the way yet: opening
 /// the link says why.
 fn device_of(link: &dyn LinkDriver) -> Option<Device> {
     if link.is_loopback() {
@@ -252,7 +252,7 @@ impl WatchedDevice {
         CareOptions { whole_rate: self.shaper, ..CareOptions::default() }
     }
 
-    /// Sets the shaper up, where there is to be one.
+    /// Sets the shaper up, if there is to be one.
     fn shape(&mut self) -> Result<(), KernelError> {
         if self.shaper.is_some() {
             self.care = None;

@@ -184,14 +184,14 @@ pub enum ConfigError {
         /// Why none of its links can be opened.
         error: LinkError,
     },
-    /// A driver has opened other links than it was told to.
+    /// A driver has opened a different number of links than it was to open.
     #[error("driver \"{driver}\" has opened {opened} links of {wanted}: that is a mistake in the driver")]
     Opened {
         /// The driver.
         driver: Driver,
         /// Number of links that it opened.
         opened: usize,
-        /// Number of links that it was told to open.
+        /// Number of links that it was to open.
         wanted: usize,
     },
     /// A memory link has no other end here.
@@ -286,7 +286,7 @@ impl Source<'_> {
         {
             return self.error(at, what);
         }
-        let mut what = what;
+        let mut what = mistakes::plain(&what);
         if let Some(key) = self.key_at(at).filter(|key| !what.contains(&format!("`{key}`"))) {
             what = format!("{key}: {what}");
         }
@@ -351,7 +351,7 @@ impl HostConfig {
         self.real_time.class == SchedulingClass::BestEffortHost
     }
 
-    /// Begins a life: what an engine starts with. Counts the boot where there is a file for it.
+    /// Begins a life: what an engine starts with. Counts the boot if there is a file for it.
     ///
     /// # Errors
     /// If the boot count cannot be kept or the system has no random source.

@@ -241,7 +241,7 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (small("", MEMORY, "[[route]]\nvia = [\"c\"]"), 18, "\"c\" is not in the directory"),
         (small("", MEMORY, "[[route]]\nvia = []"), 18, "via is empty"),
         (small("", MEMORY, "[[host]]\nname = \"c\"\nid = 2"), 18, "the id 2 of \"b\""),
-        (small("", MEMORY, "[[host]]\nname = \"b\"\nid = 3"), 18, "stands twice"),
+        (small("", MEMORY, "[[host]]\nname = \"b\"\nid = 3"), 18, "is listed twice"),
         (small("prioritty = 3", MEMORY, ""), 4, "unknown key `prioritty`: did you mean `priority`?"),
         (small("", MEMORY, "neighbor = \"b\""), 18, "unknown key `neighbor`: did you mean `neighbour`?"),
         (
@@ -257,17 +257,17 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (
             small("", MEMORY, "").replace("[[link]]", "[link]"),
             13,
-            "[link] stands for one of several: write [[link]]",
+            "[link]: a file may have several of these: write [[link]]",
         ),
         (
             small("", MEMORY, "[route]\nvia = [\"b\"]"),
             18,
-            "[route] stands for one of several: write [[route]]",
+            "[route]: a file may have several of these: write [[route]]",
         ),
         (
             small("", MEMORY, "").replace("[node]", "[[node]]"),
             1,
-            "[[node]] can stand once only: write [node]",
+            "[[node]]: a file has one of these: write [node]",
         ),
         (
             small("", &udp.replace("10.0.0.1", "eth0"), ""),
@@ -585,7 +585,7 @@ fn what_is_known_of_kernel_traffic_decides_whether_a_link_is_degraded() {
             panic!("one warning: {driver} {keys}")
         };
         assert!(
-            warning.starts_with("link l is degraded: nobody bounds") && warning.contains(fix),
+            warning.starts_with("link l is degraded: nothing bounds") && warning.contains(fix),
             "{warning}"
         );
     }

@@ -186,7 +186,7 @@ impl Host {
 }
 
 /// What is assumed of the links of a host that names no configuration: one, with the packets and the reaction time that
-/// links have unless told otherwise. Its rate is nobody's affair here.
+/// links have unless configured otherwise. Its rate is nobody's affair here.
 fn link_of_nobody() -> LinkConfig {
     LinkConfig::new("", NodeId(0), BitRate(1))
 }
@@ -229,7 +229,7 @@ pub fn hosts(input: PlanInput, folder: &Path) -> Result<Vec<Host>, String> {
     let mut hosts: Vec<Host> = Vec::new();
     for host in &input.host {
         if hosts.iter().any(|known| known.name.as_str() == host.name) {
-            return Err(format!("host \"{}\" stands twice: remove one", host.name));
+            return Err(format!("host \"{}\" is listed twice: remove one", host.name));
         }
         hosts.push(Host::new(host, folder)?);
     }
@@ -237,7 +237,7 @@ pub fn hosts(input: PlanInput, folder: &Path) -> Result<Vec<Host>, String> {
     for flow in &input.flow {
         let name = FlowName::new(&flow.name).map_err(|error| error.to_string())?;
         if names.insert(&flow.name, name).is_some() {
-            return Err(format!("flow \"{}\" stands twice: remove one", flow.name));
+            return Err(format!("flow \"{}\" is listed twice: remove one", flow.name));
         }
         let local = flow.to.as_ref().is_none_or(|to| *to == flow.from);
         let ends = match &flow.to {

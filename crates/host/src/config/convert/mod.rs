@@ -88,6 +88,7 @@ pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Resu
         buffer_bytes_max: buffers(&own),
         wakeup_margin: pick(&own.wakeup_margin, WAKEUP_MARGIN_DEFAULT),
     };
+    node.check().map_err(|error| source.error(at, format!("[node] {error}")))?;
     let daemon = daemon(file.daemon, source)?;
     let epoch_file = own.epoch_file.map(|path| source.resolve(&path));
     let profile = profile(file.processor.get_ref(), source);
@@ -164,7 +165,7 @@ fn directory(tables: &[Spanned<HostTable>], source: &Source<'_>) -> Result<Hosts
                 .error(at, format!("[[host]] \"{name}\" has the id {id} of \"{other}\": choose another")));
         }
         if hosts.insert(name.clone(), NodeId(*id)).is_some() {
-            return Err(source.error(at, format!("[[host]] \"{name}\" stands twice: remove one")));
+            return Err(source.error(at, format!("[[host]] \"{name}\" is listed twice: remove one")));
         }
     }
     Ok(hosts)

@@ -28,12 +28,12 @@ impl<'a> LinkInput<'a> {
         self.source.error(self.at, format!("[[link]] \"{}\": {}", self.table.name, what.into()))
     }
 
-    /// Whether a key stands in the table.
+    /// Whether a key is in the table.
     pub fn has(&self, key: &str) -> bool {
         self.table.keys.iter().any(|given| given == key)
     }
 
-    /// Checks that none of these keys stands in the table.
+    /// Checks that none of these keys is in the table.
     ///
     /// # Errors
     /// The first key that does, with `why` it must not.
@@ -69,7 +69,7 @@ impl<'a> LinkInput<'a> {
         self.table.device.as_deref()
     }
 
-    /// `local` and `peer` with their ports; `None` where an address is missing.
+    /// `local` and `peer` with their ports; `None` if an address is missing.
     pub fn ends(&self) -> Option<Ends> {
         let table = self.table;
         let (local, peer): (IpAddr, IpAddr) = (table.local?, table.peer?);

@@ -25,7 +25,7 @@ pub use self::memory::MemorySettings;
 pub struct Driver(&'static dyn DriverKind);
 
 impl Driver {
-    /// Kernel sockets: on every host, without privileges. The one to take where nothing else is said.
+    /// Kernel sockets: on every host, without privileges. The one to take if nothing else is said.
     pub const UDP: Self = Self(&udp::Udp);
     /// AF_XDP, classified in the adapter's driver.
     pub const XDP: Self = Self(&xdp::Xdp);
@@ -110,7 +110,7 @@ mod tests {
         assert!(Driver::by_name().is_sorted_by_key(|driver| driver.name()));
     }
 
-    /// A host is profiled on the dearest driver that it has; what stands in for another may not be cheaper.
+    /// A host is profiled on the dearest driver that it has; a driver that stands in for another may not be cheaper.
     #[test]
     fn costs_of_drivers_have_an_order() {
         for driver in Driver::ALL {
