@@ -1,6 +1,6 @@
 //! What is known about a channel (CLIPS: rtcGetParameter).
 //!
-//! What it counts is read where the processor writes it, without asking ([`CountersReader`]). What else is said of it (its
+//! What it counts is read where the processor writes it, without asking ([`CountersReader`]). What else is reported of it (its
 //! path, its stages, what degrades it) is asked for once, and again when the processor has said that it is another.
 
 use std::sync::Mutex;
@@ -48,7 +48,7 @@ impl From<ChannelStatus> for ChannelState {
     }
 }
 
-/// What was said last, and after how many changes.
+/// What was reported last, and after how many changes.
 struct LastStatus {
     changes: u64,
     status: ChannelStatus,
@@ -66,7 +66,7 @@ impl Evidence {
         Self { counters, said: Mutex::new(None) }
     }
 
-    /// The state of `channel`. Asks only where something was said of it since it was asked for last, or never.
+    /// The state of `channel`. Asks only where something was reported of it since it was asked for last, or never.
     pub(crate) fn state(&self, shared: &SharedConnection, channel: ChannelId) -> Result<ChannelState, Error> {
         let mut status = self.said(shared, channel)?;
         // An engine that this thread drives does not end its turn meanwhile.

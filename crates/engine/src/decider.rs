@@ -2,7 +2,7 @@
 //! channels, and no packet may wait for it (docs/adr/0035).
 //!
 //! The processor gives a [`Decision`] away and gets it back as a command. It never waits for the thread: it only tries the
-//! lock of the desk, and wakes the thread without a look at whether it sleeps. At most one decision is on the way.
+//! lock of the desk, and wakes the thread without a check whether it sleeps. At most one decision is on the way.
 //!
 //! If the thread panics, the policies are gone: no channel could be opened, relaxed or released any more, and
 //! nobody would notice. Therefore the processor is told, and ends as it does when any other part of it has
@@ -17,7 +17,7 @@ use punctual_proto::node::Decision;
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::realtime::{self, SchedulingClass};
 
-/// Place where a decision waits for the thread.
+/// Slot in which one decision waits for the thread.
 #[derive(Debug)]
 struct DecisionSlot<D> {
     decision: Option<D>,
@@ -35,7 +35,7 @@ pub(crate) struct Decider<D = Decision> {
 
 impl<D: Send + 'static> Decider<D> {
     /// Starts the thread; `decide` is called on it with each decision, and ends it where that says so by `false`; `failed`
-    /// where it panics. Where the processor has a real-time class, it goes before other ordinary threads.
+    /// where it panics. If the processor has a real-time class, it goes before other ordinary threads.
     ///
     /// # Errors
     /// If no thread is to be had, or if its nice value or its filter of system calls is refused.

@@ -57,12 +57,12 @@ use crate::memory::HostMemory;
 
 pub(crate) use self::commands::Mailboxes;
 
-/// Protocol work without a look at the descriptors; a look is a system call.
+/// Protocol work without a check of the descriptors; a check is a system call.
 pub const WORK_SLICE: Nanos = Nanos::from_micros(50);
 /// How long after its grace a stopping node may still be driven. Whatever its channels would need, it stops by then.
 const STOP_MARGIN: Nanos = Nanos::from_millis(100);
 /// Messages that one turn takes out of all rings that have rung; when they are taken, [`RING_MESSAGES_BEHIND`] of each other:
-/// some tens of microseconds for all that one look tells of (ADR 0047).
+/// some tens of microseconds for all that one check tells of (ADR 0047).
 const RUNG_MESSAGES: u32 = 128;
 
 /// See the module.
@@ -245,7 +245,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         Step::Goes(at)
     }
 
-    /// Begins at `at`. The clock is read anew only where something was done: a reading costs as much as a look at a
+    /// Begins at `at`. The clock is read anew only where something was done: a reading costs as much as a check of a
     /// ring. What is done after the last reading of a turn with messages is the next turn's, which begins at that time, or a
     /// look at the next timers.
     fn turn(&mut self, at: Instant) -> Turn {
@@ -263,7 +263,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if self.node.is_looking() {
             self.tell_foreign_traffic();
         }
-        // Does nothing where nothing is due; asking for the earliest time of all costs more.
+        // Does nothing if nothing is due; asking for the earliest time of all costs more.
         self.tell_shaped(at);
         self.node.handle_timeout(at);
         self.shape();

@@ -1,4 +1,4 @@
-//! What a host that starts runs on: the configured profile, a short one of its own, or the costs as written.
+//! Decides the costs that a starting host counts with: from the configured profile, from a short measurement, or as configured.
 
 use std::path::Path;
 

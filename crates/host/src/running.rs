@@ -74,7 +74,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Loads the profile, or measures a short one where there is none.
+    /// Loads the profile, or measures a short one if there is none.
     ///
     /// # Errors
     /// See [`HostError`].

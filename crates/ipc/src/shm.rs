@@ -3,7 +3,7 @@
 //! Whoever writes a file maps it first and then seals it ([`SEALS`]): from then on nobody, through any descriptor or older
 //! mapping, can cut it, make a hole in it or map it for writing. The reader maps it for reading only. So no access of
 //! either side can fault because of what the other does to the file. A ring takes two files, one for each writer; the
-//! daemon makes both, for closing a descriptor that came from elsewhere may wait for whoever stands behind it:
+//! daemon makes both, for closing a descriptor that came from elsewhere may wait for whoever is behind it:
 //! - [`Region::create`]: the daemon's own, sealed before it leaves the process;
 //! - [`Offer`]: the one that the application writes and seals ([`Region::take`]). The daemon looks at the seals and maps it
 //!   ([`Offer::accept`]) before any thread reads it.

@@ -1,7 +1,7 @@
 //! Wake-ups between two processes that share a ring.
 //!
 //! A side that finds nothing to do takes a *ticket* (it counts one further in its own memory), looks once more, and only
-//! then sleeps. The other side publishes, then looks at the ticket, and makes a system call only where it is one that it
+//! then sleeps. The other side publishes, then looks at the ticket, and makes a system call only if it is one that it
 //! has not answered. Why no wake-up is lost: publishing, taking a ticket and looking at either are sequentially consistent,
 //! so of "I have published" and "I am about to sleep" one comes first. If the ticket does, the waker finds it; if the
 //! publication does, the sleeper sees it (`fuzz/models` tries every order of both). Each word has one writer, so that

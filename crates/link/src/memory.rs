@@ -76,7 +76,7 @@ impl Wake {
     /// Wakes the other end; call it after publishing.
     fn ring(&self) {
         if self.rung.raise() {
-            // The counter cannot reach its limit: it grows by one for each look of the owner.
+            // The counter cannot reach its limit: it grows by one for each check of the owner.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
     }

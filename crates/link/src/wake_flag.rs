@@ -1,13 +1,13 @@
-//! Whether somebody was told already: a busy receiver costs its sender no system call.
+//! True if the receiver was already woken: then its sender makes no system call.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// Up from the first ring until its owner is about to look.
+/// Set by the first sender that wakes the owner; cleared when the owner is about to poll.
 #[derive(Debug, Default)]
 pub(crate) struct WakeFlag(AtomicBool);
 
 impl WakeFlag {
-    /// Whether the owner must be told; call it after publishing.
+    /// True if the caller must wake the owner. Call it after publishing.
     pub(crate) fn raise(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }

@@ -103,7 +103,7 @@ pub struct Judgement {
     pub index: u64,
     /// From the logical arrival, in true time.
     pub latency: Nanos,
-    /// When it was due, where it was promised.
+    /// When it was due, if it was promised.
     pub due: Option<SimTime>,
     /// Its logical arrival is what its send times say: nothing has delayed it at its source.
     pub is_known: bool,
@@ -172,7 +172,7 @@ impl Ledger {
         self.messages.get(usize::try_from(index.checked_sub(self.first)?).ok()?)
     }
 
-    /// Forgets messages that were due so long ago that nothing can be said of them any more; those that were lost.
+    /// Forgets messages that were due so long ago that nothing can be reported of them any more; those that were lost.
     pub fn settle(&mut self, now: SimTime) -> Vec<(u64, SimTime)> {
         let settled = self.messages.iter().take_while(|message| message.due + SETTLED < now).count();
         if settled == 0 {

@@ -62,9 +62,9 @@ pub struct Outcome {
     pub violations_total: u64,
     /// BLAKE3 of the event log: the same seed and options give the same digest.
     pub digest: [u8; 32],
-    /// The timeline, where it was asked for.
+    /// The timeline, if it was asked for.
     pub trace: Timeline,
-    /// Memory in use, where that was asked for.
+    /// Memory in use, if that was asked for.
     pub memory: Vec<Reading>,
     /// Links that were measured.
     pub measured: u64,
@@ -79,9 +79,9 @@ pub struct TimelinessCounts {
     pub unmeasured: u64,
     /// Those that were late by more than the error that was stated.
     pub late: u64,
-    /// Those of them that were told as late or perhaps late.
+    /// Those of them that were reported as late or perhaps late.
     pub late_told: u64,
-    /// Messages that were told as surely late.
+    /// Messages that were reported as surely late.
     pub surely_late: u64,
     /// Runs in which a broken stage made messages late.
     pub breaches: u64,

@@ -8,14 +8,14 @@ use crate::time::{HostClock, SimTime};
 /// Readings of clocks are whole nanoseconds, and latencies do not go below zero.
 const ROUNDING: Nanos = Nanos(100);
 
-/// What is told of one message beside the truth.
+/// What is reported about one message, and the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportedTimeliness {
     /// It was later than its deadline by more than what is stated as the clocks' error.
     pub is_late: bool,
-    /// It is told as late, or perhaps late.
+    /// It is reported as late, or perhaps late.
     pub tells: bool,
-    /// It is told as surely late.
+    /// It is reported as surely late.
     pub tells_surely: bool,
     /// Nothing is told, since no clock is known.
     pub unmeasured: bool,
@@ -37,7 +37,7 @@ pub fn check(
     let off = info.logical_arrival.0.abs_diff(logical.0);
     if off > error.0 + ROUNDING.0 {
         return Err(format!(
-            "message {}: its logical arrival is told off by {off} ns, stated are {error}",
+            "message {}: its logical arrival is reported off by {off} ns, stated are {error}",
             info.number
         ));
     }
@@ -49,14 +49,14 @@ pub fn check(
         unmeasured: false,
     };
     if told.is_late && !told.tells {
-        return Err(format!("message {} is late by {late} and told as in time (+-{error})", info.number));
+        return Err(format!("message {} is late by {late} and reported as in time (+-{error})", info.number));
     }
     if told.tells_surely && late == Nanos::ZERO {
-        return Err(format!("message {} is in time and told as surely late (+-{error})", info.number));
+        return Err(format!("message {} is in time and reported as surely late (+-{error})", info.number));
     }
     if late > error * 2 + ROUNDING && !told.tells_surely {
         return Err(format!(
-            "message {} is late by {late} and not told as surely late (+-{error})",
+            "message {} is late by {late} and not reported as surely late (+-{error})",
             info.number
         ));
     }

@@ -127,7 +127,7 @@ impl Effort {
     }
 }
 
-/// The busy period of `tasks` after `blocking`; `None` where it never ends.
+/// The busy period of `tasks` after `blocking`; `None` if it never ends.
 fn busy_period(tasks: &[Task], blocking: Nanos, effort: &mut Effort) -> Result<Option<Nanos>, TooLong> {
     const WHOLE: u128 = 1_000_000_000_000_000_000;
     let share = |task: &Task| u128::from(task.cost.0) * WHOLE / u128::from(task.period.0);

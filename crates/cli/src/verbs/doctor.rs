@@ -1,4 +1,4 @@
-//! `punctual doctor`: is this host fit for guarantees, and what to do where it is not.
+//! `punctual doctor`: is this host fit for guarantees, and what to do if it is not.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::doctor::{Finding, Report, State, configuration, leftovers, system};
 use crate::host::Host;
 use crate::output::{Outcome, Output};
 
-/// Where the configuration is unless told otherwise.
+/// Where the configuration is unless configured otherwise.
 const CONFIG_DEFAULT: &str = "/etc/punctual.toml";
 
 /// Check whether this host and its configuration can give guarantees. Each finding comes with its fix.

@@ -28,13 +28,13 @@ use punctual_trial::{Defence, holds};
 
 use super::waiting::CHANNELS;
 
-/// Interval between two looks at a ring without a payer whose application rings too often. It is part of the
+/// Interval between two checks of a ring without a payer whose application rings too often. It is part of the
 /// processor's release latency.
 pub(super) const SPACING: Nanos = Nanos::from_micros(100);
 /// Interval between two rings of all users together that no contract allows: some 3 % of a CPU, which is
 /// interference.
 const ALL_SPACING: Nanos = Nanos::from_micros(250);
-/// Rings of all users together that are heard at once and that no contract allows; one of each user where there are more.
+/// Rings of all users together that are heard at once and that no contract allows; one of each user if there are more.
 const AT_ONCE: u32 = 32;
 
 /// Doorbells that are muted for want of a share are heard again together, at multiples of this span: to wake

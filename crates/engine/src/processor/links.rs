@@ -94,7 +94,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    /// What kernel traffic is held to now, where that was changed.
+    /// What kernel traffic is held to now, if that was changed.
     pub(super) fn tell_shaped(&mut self, at: Instant) {
         if !self.node.follows() {
             return;

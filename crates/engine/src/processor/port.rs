@@ -1,6 +1,6 @@
 //! A link as the processor drives it: what is ready, what is queued, what is outstanding.
 //!
-//! A link that fails for good is told in the log, counted, and left alone; the node's HELLOs find the neighbour
+//! A link that fails for good is reported in the log, counted, and left alone; the node's HELLOs find the neighbour
 //! dead, and the other links work on.
 
 mod poll_mode;
@@ -43,7 +43,7 @@ pub(super) struct DrivenLink {
     /// Wire bytes handed over and not completed.
     outstanding_bytes: u64,
     poll_mode: PollMode,
-    /// Times at which the driver found no frame, until the last look.
+    /// Times at which the driver found no frame, until the last check.
     dry: u64,
     failed: bool,
 }
@@ -117,7 +117,7 @@ impl DrivenLink {
         }
     }
 
-    /// Judges a look that brought less than it might have: whether it was the pool that had nothing left.
+    /// Judges a check that brought less than it might have: whether it was the pool that had nothing left.
     fn what_is_left(&mut self, counters: &Counters) -> Input {
         let dry = self.driver.statistics().pool_dry;
         if std::mem::replace(&mut self.dry, dry) == dry {
@@ -127,7 +127,7 @@ impl DrivenLink {
         Input::Dry
     }
 
-    /// Tells the driver about a channel. Where it cannot be told, its packets would not be let in: the path that is to
+    /// Tells the driver about a channel. If it cannot be told, its packets would not be let in: the path that is to
     /// be aborted comes back; everything else goes on.
     pub fn filter(&mut self, change: FilterChange, counters: &Counters) -> Option<PathId> {
         let done = match change {
@@ -190,7 +190,7 @@ impl DrivenLink {
         any
     }
 
-    /// A buffer to fill; makes room once where there is none.
+    /// A buffer to fill; makes room once if there is none.
     fn buffer(&mut self, counters: &Counters) -> Option<&mut [u8]> {
         if self.driver.transmit_buffer().is_none() {
             self.flush(counters);
@@ -265,7 +265,7 @@ impl DrivenLink {
         self.driver.spins()
     }
 
-    /// What others put on the link's device lately, in bits of the wire a second, where that is measured.
+    /// What others put on the link's device lately, in bits of the wire a second, if that is measured.
     pub fn foreign_bps(&self) -> Option<u64> {
         self.driver.foreign_bps()
     }

@@ -1,15 +1,15 @@
-//! A timer that shows when the processor stands still.
+//! A timer that detects when the processor stands still.
 //!
-//! Where a channel starts nothing else does: its messages are seen when the processor looks, and other timers are rare. So
-//! while channels start here there is one that is due each few milliseconds, more rarely while nothing happens. A host
-//! without such channels has none and sleeps on.
+//! On a host where channels start, nothing else detects that: the processor sees messages when it polls, and other timers are rare.
+//! So while channels start here, this timer is due every few milliseconds (less often while nothing happens). A host without such
+//! channels has no timer and sleeps on.
 
 use punctual_proto::{Instant, Nanos};
 
-/// Span between two looks while there is work. A standstill of this length is always seen, and a shorter one
+/// Span between two checks while there is work. A standstill of this length is always seen, and a shorter one
 /// by chance; what delays messages is a standstill that happens again and again.
 const SPAN: Nanos = Nanos::from_millis(7);
-/// Span between two looks while there is no work: some sixty wake-ups a second. A prime number of
+/// Span between two checks while there is no work: some sixty wake-ups a second. A prime number of
 /// milliseconds keeps step with nothing.
 const SPAN_QUIET: Nanos = Nanos::from_millis(17);
 
@@ -47,7 +47,7 @@ impl StandstillTimer {
         late
     }
 
-    /// Sets the next time for a caller who has already said how late the look is.
+    /// Sets the next time for a caller who has already said how late the check is.
     pub fn seen(&mut self, at: Instant) {
         if self.due.is_some_and(|due| due <= at) {
             self.set(at);

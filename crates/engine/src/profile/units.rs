@@ -12,7 +12,7 @@ use crate::processor::WORK_SLICE;
 /// somebody more urgent costs at most 1.8 % (`punctual bench harts-preemption`).
 pub const QUANTUM_MAX: u32 = 8;
 
-/// What was measured of the time around a unit; zero where nothing was.
+/// Measured costs beside a unit; zero if not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OtherCosts {
     /// A turn of the processor without its units.
@@ -45,7 +45,7 @@ pub fn quantum_that_fits(
     (2..=QUANTUM_MAX).rev().find(fits).unwrap_or(1)
 }
 
-/// Where the configuration promises to be faster than its units, and what was measured around them, let it be.
+/// If the configuration promises to be faster than its units, and what was measured around them, let it be.
 pub fn too_short(
     cpu: &CpuConfig,
     fragment_bytes: u32,

@@ -10,7 +10,7 @@ use super::{Host, HostGone, Service};
 const CHANNELS_MAX: u32 = 256;
 
 impl<H: Host> Service<H> {
-    /// Compares all counts; `None` where this host has too many channels (`channels`).
+    /// Compares all counts; `None` if this host has too many channels (`channels`).
     pub(super) fn books(&self, channels: u32) -> Result<Option<Books>, HostGone> {
         if channels > CHANNELS_MAX {
             return Ok(None);

@@ -1,9 +1,8 @@
-//! What clients that are gone leave behind, ended a slice at a time.
+//! Cleans up after programs that are gone, one slice at a time.
 //!
-//! Each end of a channel is work for the processor, behind messages: a client with a thousand of them would keep the
-//! service waiting for as long. So one slice is ended in a turn of the service, of one account after the other, and all
-//! others' requests go between. The account's own requests wait until all of it is ended: a program that is started again
-//! finds its names and its places free.
+//! The processor ends each end of a channel, after messages. A client with a thousand of them would keep the service waiting. So the
+//! service ends one slice in a turn, for one account after the other, and serves requests of others in between. Requests of the same
+//! account wait until all is ended: a program that starts again then finds its names and places free.
 
 use std::collections::VecDeque;
 
@@ -27,7 +26,7 @@ pub(super) enum Abandoned {
     Requested(u64),
 }
 
-/// What is left, by account, in the order in which accounts are served.
+/// What is to be ended, by account, in the order in which accounts are served.
 #[derive(Debug, Default)]
 pub(super) struct Cleanup(VecDeque<(UserId, VecDeque<Abandoned>)>);
 

@@ -81,7 +81,7 @@ impl Files {
         Ok(())
     }
 
-    /// What of a ring counts until this process has let go of it: all of it where nobody else can hold any.
+    /// What of a ring counts until this process has let go of it: all of it if nobody else can hold any.
     pub(super) fn own(&self, needs: &Needs) -> Held {
         if self.watcher.is_some() { needs.own } else { needs.all() }
     }
@@ -137,7 +137,7 @@ impl<H: Host> Service<H> {
     /// Files of rings that nobody holds any more are given back.
     ///
     /// # Errors
-    /// Where the kernel does not tell, as without a descriptor left: they count until a later call.
+    /// If the kernel does not tell, as without a descriptor left: they count until a later call.
     pub fn collect_gone(&mut self) -> io::Result<()> {
         let mut gone = Vec::new();
         let told = self.files.take_gone(FileWatcher::left, &mut gone);

@@ -32,7 +32,7 @@ pub(super) struct NewRing<E> {
     pub held: Held,
 }
 
-/// An answer with its descriptors; `None` where it comes later.
+/// An answer with its descriptors; `None` if it comes later.
 pub(super) type Outcome = Result<Option<(Answer, Vec<OwnedFd>)>, ApiError>;
 
 impl From<HostGone> for ApiError {

@@ -1,4 +1,4 @@
-//! What each user gets of one turn of the service.
+//! How much of one turn of the service each user may take.
 
 use std::collections::HashMap;
 

@@ -3,7 +3,7 @@
 //! Channels that wait have places of their own beside the quota of channels, which is charged at consent.
 //! Therefore whoever asks takes nothing from whoever is asked. If no place of a listener's user is free, the
 //! one who has the most gives way to the one who has less: hosts share evenly, and the users of a host share
-//! what that host has. What is said about a user is the word of the user's host.
+//! what that host has. What is reported about a user is the word of the user's host.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -46,7 +46,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Where nothing bounds channels, as in a program that embeds its host, nothing bounds those that wait.
+    /// If nothing bounds channels, as in a program that embeds its host, nothing bounds those that wait.
     pub(super) fn new(quotas: &Quotas) -> Self {
         let places = if quotas.channels == u64::MAX { usize::MAX } else { PLACES };
         Self { places, owners: HashMap::new() }

@@ -1,7 +1,7 @@
-//! Tells when nobody holds a memory file any more.
+//! Detects when no process holds a memory file any more.
 //!
 //! A file's memory is the system's again when its last holder is gone: a descriptor, a mapping, or a message on its way with
-//! one, in any process. Who holds one cannot be asked: seals forbid to take the memory back, and a lease does not see
+//! one, in any process. The holders cannot be listed: seals forbid to take the memory back, and a lease does not see
 //! descriptors that only name a file (`O_PATH`). But when the last holder of a file without a name is gone the kernel takes
 //! its watches away, and says so ([ADR 0046](../../../../docs/adr/0046-what-was-given-away-counts-until-nobody-has-it.md)).
 //!

@@ -30,7 +30,7 @@ const SHARE: i64 = 20;
 /// Longest time in the real-time class that a user may take at once, in nanoseconds.
 const BURST_NS: i64 = 500_000;
 /// Ringing that took no longer, in nanoseconds, counts as that: the thread's CPU time, which takes a system call, is asked
-/// for only where it took longer (and may have waited for somebody).
+/// for only if it took longer (and may have waited for somebody).
 const QUICK_NS: u64 = 20_000;
 /// What is made good beyond what was spent, in nanoseconds, doubled each time up to [`STRIKES_MAX`] times.
 const PENALTY_NS: i64 = 50_000_000;
@@ -39,12 +39,12 @@ const STRIKES_MAX: u32 = 6;
 const REST_MAX: Duration = Duration::from_secs(1);
 /// Who has kept to its share for so long, in nanoseconds, begins anew.
 const FORGIVEN_NS: u64 = 300_000_000_000;
-/// A ringer that waits for so long, in nanoseconds, goes where there is room, for [`ROAM_NS`].
+/// A ringer that waits for so long, in nanoseconds, goes if there is room, for [`ROAM_NS`].
 const LAG_NS: u64 = 100_000;
 const ROAM_NS: u64 = 10_000_000;
 /// Value for no CPU.
 const NOWHERE: u32 = u32::MAX;
-/// Interval between two looks at a ring of which the engine still holds a part.
+/// Interval between two checks of a ring of which the engine still holds a part.
 const RELEASE_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Bytes of the ringer's stack, which is locked memory.
 const STACK_BYTES: usize = 128 * 1024;
@@ -217,7 +217,7 @@ impl Place {
         }
     }
 
-    /// Away from the CPU of whoever wakes it, where there is another.
+    /// Away from the CPU of whoever wakes it, if there is another.
     fn avoid(&mut self, on: u32) {
         let Some(all) = &self.all else { return };
         if self.not_on == on || on as usize >= CpuSet::MAX_CPU {

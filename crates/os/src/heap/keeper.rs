@@ -18,7 +18,7 @@ const URGENT_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the keeper's stack: it keeps no table and calls nothing deep.
 const STACK_BYTES: usize = 64 << 10;
 
-/// What is asked for, brought, and given back. Nobody waits here but where it says so.
+/// Requests for memory, memory that was brought, and memory that is given back. Waits only where the comments say so.
 pub(super) struct KeeperQueue {
     /// For each kind of pool: bytes that are wanted, and in `block` the length of a block that must fit. 0:
     /// nothing is wanted.
@@ -50,7 +50,7 @@ impl KeeperQueue {
         }
     }
 
-    /// Starts the thread. Where the processor has a real-time class, it goes right behind that, but for what takes long.
+    /// Starts the thread. If the processor has a real-time class, it goes right behind that, but for what takes long.
     pub fn open(&'static self, class: SchedulingClass, forbidden: Forbidden) -> io::Result<()> {
         self.closes.store(false, Ordering::Release);
         let (started, starting) = std::sync::mpsc::sync_channel(1);

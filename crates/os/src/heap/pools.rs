@@ -107,7 +107,7 @@ impl Pools {
         None
     }
 
-    /// What is there does not suffice: everything that came back first, then a new pool. `None` where memory runs out.
+    /// What is there does not suffice: everything that came back first, then a new pool. `None` if memory runs out.
     #[cold]
     fn insist(&mut self, heap: &Heap, kind: Kind, layout: Layout) -> Option<NonNull<u8>> {
         self.settle(heap, usize::MAX);

@@ -57,7 +57,7 @@ struct LinkBreach {
     received: Flow,
 }
 
-/// Bytes on the wire between two looks.
+/// Bytes on the wire between two checks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     since: Instant,
@@ -71,7 +71,7 @@ impl Flow {
     /// Takes a count that only grows.
     fn look(&mut self, bytes: u64, now: Instant) {
         let span = now.since(self.since);
-        // The first look after a rest says nothing of now.
+        // The first check after a rest says nothing of now.
         if span > LATE_ARRIVALS_INTERVAL * 2 {
             (self.since, self.bytes) = (now, bytes);
         } else if span >= WATCH_SLOT * 2 {

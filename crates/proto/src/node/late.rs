@@ -1,5 +1,5 @@
 //! Tells of a stage that was late at once, though one lateness breaks nothing (ADR 0026): this host's own stages, and its
-//! neighbours' links towards it. What is told here decides nothing.
+//! neighbours' links towards it. What is reported here decides nothing.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ pub(super) const fn watches(links: usize) -> usize {
 pub(super) struct LastReport {
     /// Time since which something has been late in every last second.
     since: Option<Instant>,
-    /// When it was said last, and how late it was then.
+    /// When it was reported last, and how late it was then.
     last: Option<(Instant, Nanos)>,
 }
 

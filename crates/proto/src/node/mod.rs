@@ -158,7 +158,7 @@ impl<M: Memory> Node<M> {
     /// More urgent is what is within its budget. Signalling has one packet an interval of `packets_per_second`; what exceeds
     /// that is behind best effort until the next interval (else a flood of it would starve best effort), so this is true while
     /// it waits. As of the last `begin_work`: a budget that the clock has refilled since shows with the next one, which serves
-    /// that signal before all best effort, taken or not. Where this is true too early, best effort waits here, not in the ring.
+    /// that signal before all best effort, taken or not. If this is true too early, best effort waits here, not in the ring.
     pub fn has_best_effort_room(&self, link: LinkId) -> bool {
         self.plane.takes_best_effort(link)
     }
@@ -187,7 +187,7 @@ impl<M: Memory> Node<M> {
     }
 
     /// The unit of `handler` that was finished last took `took`, all that was done for it counted, where admission
-    /// assumes `declared`: recorded for `status`, told where it is too often too long; what was not taken does not
+    /// assumes `declared`: recorded for `status`, told if it is too often too long; what was not taken does not
     /// count against `cpu_share_max`.
     pub fn record_unit(&mut self, handler: u32, kind: WorkKind, took: Nanos, declared: Nanos, now: Instant) {
         if kind != WorkKind::Signalling {

@@ -1,20 +1,19 @@
-//! Overruns of one path in the latest time: whether they are the platform's accidents or more than that (ADR 0024).
+//! Decides whether the latest overruns of one path are accidents of the platform, or more than that (ADR 0024).
 //!
-//! A platform takes the processor away for some milliseconds a few times in ten seconds, whatever is to be done then. So
-//! accidents are counted against time, and not against units: a share of units says nothing where units are many. Time is
-//! what the record has seen, work and idle spans together.
+//! A platform takes the processor away for some milliseconds a few times in ten seconds, whatever work there is. So overruns are counted
+//! per time, not per unit: with many units, their share means nothing. Time is what the record has seen, work and idle spans together.
 
 use punctual_analysis::Nanos;
 
-/// Accidents of the last one to two of these count.
+/// Overruns of the last one to two of these count.
 const WINDOW: Nanos = Nanos::from_secs(30);
 /// An overrun is grave if it takes this many times more than busy periods are allowed,
 const GRAVE_TIMES: u64 = 10;
 /// and at least so far: idle processors that wake are some 100 us late in 1 of 30 units.
 const GRAVE_MIN: Nanos = Nanos::from_micros(500);
-/// Most grave ones in one to two spells. A platform has 10 to 30 in a minute.
+/// Most grave ones in one to two windows. A platform has 10 to 30 in a minute.
 const GRAVE_TOLERATED: u32 = 100;
-/// The most that all overruns of one to two spells may take beyond what is allowed: 1 % of two. A platform takes 0.2 to
+/// The most that all overruns of one to two windows may take beyond what is allowed: 1 % of two. A platform takes 0.2 to
 /// 0.7 % in holes.
 const BEYOND_TOLERATED: Nanos = Nanos::from_millis(600);
 
@@ -29,7 +28,7 @@ struct Window {
 pub(super) struct OverrunTolerance {
     present: Window,
     former: Window,
-    /// Record's time at which the present spell began.
+    /// Record's time at which the present window began.
     begun: Nanos,
 }
 

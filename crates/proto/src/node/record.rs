@@ -183,7 +183,7 @@ impl BusyPeriod {
     /// `allowed`: what it may take beyond its units' costs.
     fn judge(&mut self, index: usize, took: Nanos, assumed: Nanos, allowed: Nanos) -> UnitVerdict {
         self.excess = match KINDS[index] {
-            // It runs where nothing guaranteed waits, so for them it is idle time, and its end may block them.
+            // It runs if nothing guaranteed waits, so for them it is idle time, and its end may block them.
             WorkKind::BestEffort => (self.excess - took).max(took - assumed),
             _ => (self.excess + took) - assumed,
         };

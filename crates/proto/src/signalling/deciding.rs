@@ -232,7 +232,7 @@ impl Signalling {
         }
     }
 
-    /// An application closes what waits here, which ends when the stages have answered; `false` where nothing does.
+    /// An application closes what waits here, which ends when the stages have answered; `false` if nothing does.
     pub(super) fn close_deciding(&mut self, id: ChannelId, reason: CloseReason) -> bool {
         let Some(PendingDecision { closed, then, .. }) = self.deciding.begun_here(id) else { return false };
         if closed.is_some() {

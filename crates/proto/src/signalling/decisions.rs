@@ -13,7 +13,7 @@ use super::{Attempt, Channel, PendingDecision};
 use crate::api::{OpenRequest, StageGrant};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 
-/// What goes on when the stages have answered.
+/// What to do when the stages have answered.
 #[derive(Debug)]
 pub enum NextStep {
     /// CREATE along a candidate route of a channel that starts here.
@@ -55,7 +55,7 @@ impl Decisions {
         self.by_path.remove(&deciding.local.path);
         Some(deciding)
     }
-    /// A probe whose stages have said the rest; `None` where it is not waited for any more.
+    /// A probe whose stages have said the rest; `None` if it is not waited for any more.
     pub fn take_test(&mut self, id: ChannelId) -> Option<PendingDecision> {
         let is_test = self.waiting.get(&id).is_some_and(|deciding| matches!(deciding.then, NextStep::Test));
         if is_test { self.remove(id) } else { None }

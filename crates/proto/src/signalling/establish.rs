@@ -54,7 +54,7 @@ impl Signalling {
         Ok(id)
     }
 
-    /// Sends CREATE along the first candidate that has room here; where none is left, the best refusal counts.
+    /// Sends CREATE along the first candidate that has room here; if none is left, the best refusal counts.
     pub(super) fn try_routes(
         &mut self,
         id: ChannelId,

@@ -101,7 +101,7 @@ fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowded;
 
-/// Places of a table, by the number under which each stands there.
+/// Places of a table, by the number under which each is there.
 #[derive(Debug, Default)]
 pub struct Places {
     counts: Counts,

@@ -19,11 +19,11 @@ pub struct Losses {
     channels: BTreeMap<PathId, ChannelLosses>,
 }
 
-/// What hosts have said about one channel.
+/// What hosts have reported about one channel.
 #[derive(Debug)]
 struct ChannelLosses {
     hosts: Vec<(NodeId, Passed)>,
-    /// The sink's last word, which has come before those between have let go.
+    /// The sink's final report, if it came before the hosts between have let go.
     word: Option<Receipt>,
 }
 

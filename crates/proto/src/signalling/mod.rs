@@ -216,7 +216,7 @@ struct Setup {
     listener: Option<ListenerId>,
     /// Local stages as last granted.
     stages: Vec<StageGrant>,
-    /// Where they stand among all of the route's.
+    /// Where they are among all of the route's.
     own: Range<usize>,
     /// All of the route's as far as it is known: until CREATE takes them on, or ACCEPT back.
     all_stages: Vec<StageGrant>,

@@ -36,7 +36,7 @@ pub struct Offering {
     /// The best that was said yes to, and by which stages.
     found: Option<(Contract, Vec<StageGrant>)>,
     left: u8,
-    /// Time at which the application is told at the latest.
+    /// Time at which the application is notified at the latest.
     until: Instant,
 }
 

@@ -1,8 +1,8 @@
-//! What is said to a neighbour and has no place in the stream yet: what keeps channels alive goes first, the rest has its
+//! What is to be sent to a neighbour and has no place in the stream yet: what keeps channels alive goes first, the rest has its
 //! share of the link by kind, and answers and asks have turns by who asked (ADR 0038).
 //!
 //! Owned by [`Peer`](super::peer::Peer), which takes as much as the link sends soon. Per channel the order is kept: nothing
-//! of a channel overtakes what was said of it before, but where a DESTROY meets its CREATE still here, both are gone, and no
+//! of a channel overtakes what was sent about it before, but where a DESTROY meets its CREATE still here, both are gone, and no
 //! REFRESH names a channel whose CREATE is here.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -58,7 +58,7 @@ impl Shares {
 /// A message that waits for its turn.
 #[derive(Debug)]
 struct QueuedMessage {
-    /// The channel that it speaks of.
+    /// The channel that it is about.
     path: Option<PathId>,
     bytes: Vec<u8>,
 }
@@ -185,7 +185,7 @@ impl Outbox {
         path.map(|path| self.asked.insert(path, place));
         Ok(())
     }
-    /// Takes back the CREATE of a channel; `false` where it does not wait here.
+    /// Takes back the CREATE of a channel; `false` if it does not wait here.
     pub fn withdraw(&mut self, path: PathId) -> bool {
         let place = self.asked.get(&path).copied();
         place.is_some_and(|place| self.take_ask(place).is_some())

@@ -125,7 +125,7 @@ impl Signalling {
         Ok(())
     }
 
-    /// Where this node's stages stand among all of a route's.
+    /// Where this node's stages are among all of a route's.
     fn own_stages(&self, create: &Create) -> Range<usize> {
         let is_own = |stage: &StageGrant| stage.node == self.config.id;
         let start = create.stages.iter().position(is_own).unwrap_or(create.stages.len());

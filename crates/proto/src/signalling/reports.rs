@@ -17,7 +17,7 @@ pub struct HeardReport {
     heard: Instant,
 }
 
-/// What was known of a stage, and what is now.
+/// What was known of a stage before, and what is known now.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
     pub before: Option<Breach>,

@@ -225,7 +225,7 @@ impl Signalling {
         Ok(())
     }
 
-    /// Where all places are taken, the last request of the user who has the most gives way.
+    /// If all places are taken, the last request of the user who has the most gives way.
     fn make_room_to_send(&mut self, user: UserId) -> Result<(), RequestError> {
         let source = Source { node: NodeId(0), user };
         let gives =

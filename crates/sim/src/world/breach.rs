@@ -113,7 +113,7 @@ impl World {
         let Some(host) = called(stage) else { return false };
         let lease = self.scenario.hosts[host].config.signalling.lease;
         let towards = towards.and_then(called);
-        // Who is late by a clock that was moved by less than its error is said to be late.
+        // Who is late by a clock that was moved by less than its error is reported to be late.
         let misread = |host: &usize| {
             let until = self.hosts[*host].clock_odd_until;
             until > SimTime(0) && self.now <= until + lease + REPORTED_WITHIN

@@ -10,7 +10,7 @@ use super::{Act, Event, World};
 use crate::scenario::{DEADLINE_MAX, host_of};
 use crate::time::SimTime;
 
-/// Between two looks.
+/// Between two checks.
 const CHECK_INTERVAL: Nanos = Nanos::from_millis(150);
 
 /// Since when each host holds a path that its source does not know.
@@ -75,7 +75,7 @@ impl World {
     }
 
     /// A lease from the last refresh, which may have been under way for as long as a stream retransmits, and what the
-    /// last packet may take; seen up to a look late.
+    /// last packet may take; seen up to a check late.
     fn orphan_time(&self) -> Nanos {
         let signalling = &self.scenario.hosts[0].config.signalling;
         let under_way = if self.touches.is_empty() { Nanos::ZERO } else { signalling.hello_interval * 6 };

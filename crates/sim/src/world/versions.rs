@@ -15,7 +15,7 @@ use crate::time::SimTime;
 
 /// Turns a version into another one, and back.
 const FOREIGN: u8 = 0x40;
-/// Between two looks.
+/// Between two checks.
 const CHECK_INTERVAL: Nanos = Nanos::from_millis(100);
 /// Channels that are asked for across a host of another version.
 const ASKED: usize = 3;
@@ -152,7 +152,7 @@ impl World {
         })
     }
 
-    /// Nobody is left to guess why there is no channel across versions, and nobody is told so where there are none.
+    /// Nobody is left to guess why there is no channel across versions, and nobody is told so if there are none.
     pub(super) fn check_refused_across(&mut self, number: usize, cause: &RefuseCause) {
         let (from, to) = (self.channels[number].plan.from, self.channels[number].plan.to);
         let asked = self.channels[number].asked_at;

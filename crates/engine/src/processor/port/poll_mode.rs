@@ -1,10 +1,9 @@
-//! PollMode from wake-ups for best effort: while it comes in crowds, its ring is looked at by the clock.
+//! Interrupt mitigation for best effort: while it arrives in bursts, its ring is polled by the clock.
 //!
-//! A packet that finds its receiver asleep wakes it, at the sender's expense and ours: without rest, waking took a
-//! third of what a stream of 64 B messages cost the sender's kernel, and the receiver woke for one or two packets each
-//! time. So a look that finds a crowd turns the descriptor of best effort off for [`POLL_INTERVAL`] (interrupt mitigation, Mogul
-//! and Ramakrishnan 1997), and the first look by the clock that finds none turns it on again. Other descriptors, of
-//! streams that something is promised to, stay as they are; a packet of best effort is seen at most [`POLL_INTERVAL`] later.
+//! A packet that finds its receiver asleep wakes it. Both sides pay for that: without mitigation, waking took a third of what a stream
+//! of 64 B messages cost the sender's kernel, and the receiver woke for one or two packets each time. So a poll that finds a burst turns
+//! the descriptor of best effort off for [`POLL_INTERVAL`] (Mogul and Ramakrishnan 1997). The first timed poll that finds no burst turns
+//! it on again. Descriptors of guaranteed streams stay on. A packet of best effort is seen at most [`POLL_INTERVAL`] later.
 
 use std::io;
 
@@ -13,10 +12,10 @@ use punctual_proto::{Instant, Nanos};
 
 use super::DrivenLink;
 
-/// Interval between two looks at a ring that nobody reports. Each look may wake the application too, so a
+/// Interval between two checks of a ring that nobody reports. Each check may wake the application too, so a
 /// shorter rest costs more of both. A packet of best effort is late by this much at most.
 const POLL_INTERVAL: Nanos = Nanos::from_micros(100);
-/// Packets in one look that make a crowd. A request and its answer are no crowd: they never wait.
+/// Packets in one poll that count as a burst. A request and its answer are fewer: they never wait.
 const BURST_PACKETS: usize = 8;
 
 /// Whether, and until when, the descriptor of best effort is off.
@@ -24,7 +23,7 @@ const BURST_PACKETS: usize = 8;
 pub(super) struct PollMode(Option<Instant>);
 
 impl PollMode {
-    /// Notes a look at `at` that brought `packets`. `mute` and `hear` turn the descriptor off and on, and say
+    /// Notes a check at `at` that brought `packets`. `mute` and `hear` turn the descriptor off and on, and say
     /// whether they could.
     fn polled(
         &mut self,
@@ -49,7 +48,7 @@ impl PollMode {
 }
 
 impl DrivenLink {
-    /// A look at `at` brought `packets` in.
+    /// A check at `at` brought `packets` in.
     pub fn polled(&mut self, packets: usize, at: Instant, waiter: &Waiter) {
         let mut rest = self.poll_mode;
         rest.polled(packets, at, || self.mute(waiter), || self.hear(waiter));
@@ -79,7 +78,7 @@ impl DrivenLink {
         self.poll_mode.0
     }
 
-    /// The time for a look may have come.
+    /// The time for a check may have come.
     pub fn end_rest(&mut self, at: Instant) {
         if self.poll_mode.is_over(at) {
             self.readable();

@@ -16,7 +16,7 @@ use super::super::descriptors_in_flight::Departed;
 use super::super::turn_budget::{TIME_MAX, TurnBudget};
 use super::{ClientId, Host, Server, Session, since};
 
-/// Interval between two looks at descriptors that were on their way to programs.
+/// Interval between two checks of descriptors that were on their way to programs.
 const LOOK: Duration = Duration::from_millis(100);
 /// Connections that were cut and are looked at then.
 const DEPARTED_LOOKS: usize = 64;

@@ -28,7 +28,7 @@ pub(in crate::node) struct LinkReservation {
 pub(in crate::node) struct SoftTerms {
     /// Packets with less slack than that have expired: none where late ones are delivered too.
     pub slack_ns_min: i64,
-    /// Frames that it keeps of the pool of the link that it comes in on; none where it has its own.
+    /// Frames that it keeps of the pool of the link that it comes in on; none if it has its own.
     pub pooled: Option<u32>,
 }
 

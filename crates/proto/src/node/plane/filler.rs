@@ -218,7 +218,7 @@ impl<M: Memory> Plane<M> {
         Some(len)
     }
 
-    /// Takes a packet that fills the link in from its neighbour; `false` where it is none.
+    /// Takes a packet that fills the link in from its neighbour; `false` if it is none.
     pub fn take_filler(&mut self, link: LinkId, header: &Header, received: Instant) -> bool {
         let is_filler = header.path.channel == CHANNEL && header.destination == self.config.id;
         let line = &mut self.context.links.lines[usize::from(link.0)];

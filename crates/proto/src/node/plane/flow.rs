@@ -68,7 +68,7 @@ impl<M: Memory> Plane<M> {
         self.best_effort.bound.insert(channel, hash);
     }
 
-    /// Closes a flow or a bound port; `false` where it is neither.
+    /// Closes a flow or a bound port; `false` if it is neither.
     pub fn close_best_effort(&mut self, channel: ChannelId) -> bool {
         if let Some(flow) = self.best_effort.flows.remove(&channel) {
             self.context.processor.remove_handler(flow.handler);

@@ -143,12 +143,12 @@ struct Processor {
     promises: Promises,
 }
 
-/// What somebody outside is to hear of: applications, drivers, signalling, the node.
+/// Output that waits for others: applications, drivers, signalling, the node.
 struct PendingOutput {
     notices: VecDeque<(ChannelId, Notice)>,
     /// Channels whose applications are to be shown what they have counted when the turn ends.
     touched: Vec<ChannelId>,
-    /// Changes that drivers have not been told yet.
+    /// Changes that drivers do not have yet.
     filters: VecDeque<(LinkId, FilterChange)>,
     /// Closing sources that have sent everything, and channels that pass or end here of which nothing more comes.
     drained: VecDeque<ChannelId>,

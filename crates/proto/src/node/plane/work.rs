@@ -65,7 +65,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The effects of a unit; `None` where it is signalling's, which the node does.
+    /// The effects of a unit; `None` if it is signalling's, which the node does.
     pub fn finish(&mut self, work: &Work, now: Instant) -> Option<Owner> {
         let handler = HandlerId(work.handler);
         let owner = self.context.processor.owner(handler)?;

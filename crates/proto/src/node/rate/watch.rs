@@ -1,6 +1,6 @@
 //! What a link is seen to drain while it is used: what its neighbour says that came in, beside what was handed over.
 //!
-//! Where more was handed over than came out, and it was so in the look before, too, and about as much came out then,
+//! Where more was handed over than came out, and it was so in the check before, too, and about as much came out then,
 //! packets waited below the driver all the time: what came out is what the link drains. Else it drains that much at
 //! least. Looks happen when a HELLO comes, which says the count: nobody is woken, and no packet is touched for it.
 
@@ -13,7 +13,7 @@ use crate::limits::{RATE_LOOK_MAX, RATE_LOOK_MIN};
 const MISSING_PART: u64 = 10;
 /// Less than this part of the rate says nothing of what the link could drain.
 const FILLED_PART: u64 = 2;
-/// Divisor of a rate: two looks agree on what a link drains if they differ by this part at most.
+/// Divisor of a rate: two checks agree on what a link drains if they differ by this part at most.
 const AGREED_PART: u64 = 10;
 /// A link that carries more than this part beyond what it was seen to drain drains more now.
 const SURPASSED_PART: u64 = 20;
@@ -37,7 +37,7 @@ pub(super) struct LinkSample {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DrainWatch {
     last: Option<LinkSample>,
-    /// What came out in the look before, where more was handed over.
+    /// What came out in the check before, where more was handed over.
     was_behind: Option<u64>,
     observed: Option<MeasuredRate>,
 }
@@ -68,7 +68,7 @@ impl DrainWatch {
         let is_behind =
             gone > came.saturating_add(came / MISSING_PART) && came > u64::from(packet) * MISSING_PART;
         self.was_behind = is_behind.then_some(rate);
-        // Where the two differ, the link was changed, or was idle for a part of one.
+        // If the two differ, the link was changed, or was idle for a part of one.
         let agrees = was_behind.is_some_and(|before| before.abs_diff(rate) <= before.min(rate) / AGREED_PART);
         let at_least = !(is_behind && agrees);
         if at_least && rate < configured.0 / FILLED_PART {
@@ -96,7 +96,7 @@ mod tests {
 
     const CONFIGURED: BitRate = BitRate(95_000_000);
 
-    /// A look each second: (handed over, came out) in each.
+    /// A check each second: (handed over, came out) in each.
     fn after(spans: &[(u64, u64)]) -> Option<MeasuredRate> {
         let mut watch = DrainWatch::default();
         let mut seen = LinkSample { sent: 0, received: 0, at: Instant(7), now: Instant(9) };
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn looks_that_follow_too_soon_or_too_late_say_nothing() {
-        // Twice what comes out is handed over, all the time: two looks in a row say so.
+        // Twice what comes out is handed over, all the time: two checks in a row say so.
         let after = |apart: Nanos, looks: u64| {
             let mut watch = DrainWatch::default();
             for number in 0..=looks {

@@ -275,7 +275,7 @@ impl Stages {
         self.links[usize::from(link.0)].rate_unknown = why;
     }
 
-    /// A link that nobody uses is as `config` says from now on; `false`, with nothing changed, where it cannot carry its own
+    /// A link that nobody uses is as `config` says from now on; `false`, with nothing changed, if it cannot carry its own
     /// signalling then.
     pub fn set_link(&mut self, link: LinkId, config: &config::LinkConfig, node: &NodeConfig) -> bool {
         let changed = signal_contract(node)
@@ -394,7 +394,7 @@ impl Stages {
     }
 }
 
-/// What the implicit signalling of all links asks of the processor; `None` where there is no link.
+/// What the implicit signalling of all links asks of the processor; `None` if there is no link.
 fn signalling_of_cpu(config: &NodeConfig, cpu: &Cpu, signal: &Contract) -> Option<Demand> {
     let costs = PathCosts::one_by_one(Nanos::ZERO, config.cpu.costs.receive_packet, Nanos::ZERO);
     let bytes = SIGNAL_BYTES_MAX as u32;
@@ -423,7 +423,7 @@ fn link_admission(
     let bytes = link.signal_bytes_max();
     let of_link = Contract { message_bytes_max: bytes, ..*signal };
     let signal_demand = model.demand(&of_link, bytes, release_latency, Nanos::ZERO);
-    // Where the kernel's share follows, the shortest bound says how much it may have.
+    // If the kernel's share follows, the shortest bound says how much it may have.
     let periods = if link.follows() { SIGNAL_PERIODS_BESIDE_KERNEL } else { 1 };
     let name = format!("link {}", link.name);
     let signal_bound = hold_signalling(policy.as_mut(), &signal_demand, periods, &name)?;

@@ -241,7 +241,7 @@ impl Policies {
         made_of
     }
 
-    /// Holds what was offered; nothing is held where that fails.
+    /// Holds what was offered; nothing is held if that fails.
     fn take(&mut self, channel: ChannelId, offered: &Offered) -> Result<(), RefusedBy> {
         let key = StageKey(channel.0);
         if let Some((link, stage, ..)) = &offered.link {

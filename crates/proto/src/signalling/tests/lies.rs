@@ -1,4 +1,4 @@
-//! Words that are wrong. Each is counted where it is heard, and a channel that it is about, or that others have, lives on.
+//! Words that are wrong. Each is counted if it is heard, and a channel that it is about, or that others have, lives on.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
