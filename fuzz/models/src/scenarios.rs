@@ -13,12 +13,12 @@ use crate::pool::Pool;
 use crate::ring::outgoing::PushError;
 use crate::ring::sequence::{self, Writer};
 use crate::ring::{InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingShape, inbox, outbox};
-use crate::wake_flag::WakeFlag;
 use crate::shm::{Region, View};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wake::bell_list::{BellList, BellNode};
 use crate::wake::{Alarm, Doorbell, RingPath, Shared, Signal, signal_of};
+use crate::wake_flag::WakeFlag;
 
 /// Every order in which one thread is taken the processor away at most `preemptions` times where it could go on;
 /// none: every order.
