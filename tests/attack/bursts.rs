@@ -20,11 +20,11 @@ const USERS: u32 = 12;
 const CHANNELS: usize = 6;
 const BURST: u32 = 65_536;
 const BYTES: u32 = 8;
-/// Of one look at the channel that nobody may disturb.
+/// Of one check of the channel that nobody may disturb.
 const SPAN: Duration = Duration::from_secs(1);
 /// Until all have opened, at most.
 const OPENING: Duration = Duration::from_secs(120);
-/// Between two looks whether that is so.
+/// Between two checks whether that is so.
 const LOOK: Duration = Duration::from_millis(100);
 /// What the users' channels take, and what is ready beside them.
 const BOUNDS: Bounds = Bounds { grown_kib_max: 2 << 20, ..Bounds::DEFAULT };
@@ -62,7 +62,7 @@ fn opened_at_once(world: &mut World, connections: &[Endsystem]) -> (Harm, usize)
         let users: Vec<_> = connections.iter().map(begin).collect();
         together.wait();
         let mut harm = world.observe(SPAN, &before);
-        // The last look is after the last open.
+        // The last check is after the last open.
         let mut is_over = false;
         while !is_over {
             is_over = users.iter().all(|user| user.is_finished());

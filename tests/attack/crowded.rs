@@ -73,7 +73,7 @@ fn open_beside_a_crowd(without: &'static str) -> f64 {
     let open = |_| {
         let begun = Instant::now();
         let opened = source.open("measured@b", contract(10, 1, 2_000));
-        // Where the crowd has every place it comes to nothing, which is the longest.
+        // If the crowd has every place, it comes to nothing, which is the longest.
         if opened.is_ok() { begun.elapsed() } else { REFUSED }
     };
     let mut took: Vec<Duration> = (0..OPENS).map(open).collect();

@@ -187,7 +187,7 @@ pub fn listen(name: &str) -> (Endsystem, Listener) {
     (sink, listener)
 }
 
-/// The channel that an answer of `bytes` is about, where it has opened one.
+/// The channel that an answer of `bytes` is about, if it has opened one.
 pub fn opened(bytes: &[u8]) -> Option<ChannelId> {
     match serde_json::from_slice(bytes).ok()? {
         FromDaemon::Answer {

@@ -41,11 +41,11 @@ pub enum Losses {
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub losses: Losses,
-    /// `None` where a longer turn is documented.
+    /// `None` if a longer turn is documented.
     pub turn_slack: Option<Duration>,
     /// By which any daemon may grow beyond the control.
     pub grown_kib_max: u64,
-    /// What the attack may add to what any processor takes of a CPU; `None` where that is documented elsewhere.
+    /// What the attack may add to what any processor takes of a CPU; `None` if that is documented elsewhere.
     pub processor_share_max: Option<f64>,
 }
 

@@ -150,7 +150,7 @@ fn small_flow() -> Packet {
     Packet::new(&Call { id: 7, request }, Vec::new()).expect("short")
 }
 
-/// A connection that has flows opened, reads nothing, and is cut for nonsense; `None` where its user's quota has no room for
+/// A connection that has flows opened, reads nothing, and is cut for nonsense; `None` if its user's quota has no room for
 /// another connection.
 fn cut_unread(world: &World) -> Option<Raw> {
     let path = world.daemons[SOURCE].socket.clone();

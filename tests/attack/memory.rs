@@ -88,7 +88,7 @@ impl Flow {
 /// Everything that is known to take a page away from somebody else, once. How much of it was allowed.
 fn take_pages_away(file: &OwnedFd, base: *mut libc::c_void, len: usize) -> usize {
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    // Whole again, where it had a hole.
+    // Whole again, if it had a hole.
     let _ = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len as u64);
     let advise = |advice, len| {
         // SAFETY: the range is mapped, and nobody relies on what is in it.
@@ -168,7 +168,7 @@ fn open_anew(field: &Field) {
             assert!(own || proc::open(&path, OFlags::RDONLY).is_ok(), "it may be opened anew");
             let modes = [OFlags::RDWR, OFlags::RDWR | OFlags::TRUNC, OFlags::WRONLY | OFlags::TRUNC];
             for mode in modes {
-                // Where a file must not be opened for writing at all, there is nothing to do.
+                // If a file must not be opened for writing at all, there is nothing to do.
                 let Ok(anew) = proc::open(&path, mode) else { continue };
                 let base = map(&anew, bytes, ProtFlags::READ | ProtFlags::WRITE);
                 assert!(own || base.is_err(), "mapped for writing");

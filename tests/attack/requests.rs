@@ -213,7 +213,7 @@ fn storm_of_connections(field: &Field) {
     threads(4, move |number| {
         let field = Field { own, page: None };
         let Ok(line) = field.connect() else { return };
-        // Some greet, some ask, and none waits for what is said to it.
+        // Some greet, some ask, and none waits for an answer.
         if number % 2 == 0 {
             let _ = send(&line, &hello());
             let _ = send(&line, &request(Request::Status));

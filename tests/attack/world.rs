@@ -28,7 +28,7 @@ const TAIL: Duration = Duration::from_millis(80);
 const ENDED_MAX: Duration = Duration::from_secs(5);
 const KILLED_MAX: Duration = Duration::from_secs(2);
 
-/// Where hosts stand in the network, and their names: the channel goes from the source through the relay to the sink.
+/// Where hosts are in the network, and their names: the channel goes from the source through the relay to the sink.
 pub const SOURCE: usize = 0;
 pub const RELAY: usize = 1;
 pub const SINK: usize = 2;

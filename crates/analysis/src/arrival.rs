@@ -135,7 +135,7 @@ impl LogicalArrivals {
 struct Chain {
     /// c: I' after the largest e accepted before the current message; 0 before there is one.
     earliest: Instant,
-    /// Largest e accepted of the current message: e never falls within a message. 0 where none is.
+    /// Largest e accepted of the current message: e never falls within a message. 0 if none is.
     effective: Instant,
 }
 

@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// What is negligible is not looked for to the last digit, but never said to be negligible where it is not.
+    /// What is negligible is not looked for to the last digit, but never said to be negligible if it is not.
     #[test]
     fn the_search_ends_at_what_is_negligible() {
         let kinds = [Variables { count: 40.0, most: 1.0, mean_share: 0.1 }];

@@ -19,7 +19,7 @@ const WHOLE: u128 = 1_000_000;
 const FRACTION_BITS: u32 = 32;
 /// Four classes of d - r in each power of two.
 const SPANS: usize = 256;
-/// Shares are told to the kernel in steps of a per mille.
+/// Shares are reported to the kernel in steps of a per mille.
 const STEP: u32 = 1_000;
 
 /// Constants of a link whose kernel traffic follows admission.
@@ -76,7 +76,7 @@ impl Load {
         self.spans[usize::from(part.span)] -= 1;
     }
 
-    /// The largest share of the kernel at which all bounds hold; `None` where the test finds none from
+    /// The largest share of the kernel at which all bounds hold; `None` if the test finds none from
     /// `sharing.least` on.
     pub fn share_max(&self, sharing: &Sharing) -> Option<Ppm> {
         let used = WHOLE - u128::from(sharing.least.0.min(999_999));
@@ -181,7 +181,7 @@ mod tests {
             prop_assert_eq!(late.share_max(&SHARING), at_once.share_max(&SHARING));
         }
 
-        /// Where the test says yes the demand of every time is served: channels at their worst, kernel and blocking first.
+        /// If the test says yes, the demand of every time is served: channels at their worst, kernel and blocking first.
         #[test]
         fn what_it_opens_serves_all_demand(
             channels in prop::collection::vec((1_u64..20_000, 20_000_u64..4_000_000, 0_u64..95, 5_u64..300), 1..12),

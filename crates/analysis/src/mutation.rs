@@ -49,11 +49,11 @@ pub enum Mutation {
     SignallingAsBestEffort,
     /// A hop moves a logical arrival to its clock and does not say what that may be wrong by.
     OffsetErrorLeftOut,
-    /// A sink tells lateness by slack, which ends where a packet is handed to the driver.
+    /// A sink reports lateness by slack, which ends where a packet is handed to the driver.
     LatenessBySlack,
     /// A HELLO does not say that it waits for the adapter.
     HelloWithoutDeparture,
-    /// A host that knows that its stage is broken tells nobody.
+    /// A host that knows that its stage is broken does not report it.
     BreachNotAnnounced,
     /// A host that knows that a link to it is broken leaves it to that link's owner to tell those beyond.
     ReceiverSilent,
@@ -81,7 +81,7 @@ pub enum Mutation {
     BucketWithoutArrivalError,
     /// Only those channels of a link are refreshed that the first message names.
     OneRefreshOnly,
-    /// A forwarder's driver is told of the buffers of the bounds only, not of the message that completes late.
+    /// A forwarder's driver gets the buffers of the bounds only, without the message that completes late.
     FilterWithoutCompleting,
 }
 

@@ -40,7 +40,7 @@ impl<K: Ord, V> Ordered<K, V> {
         self.blocks.iter().flatten()
     }
 
-    /// The entries behind `key`, in the order of their keys; all where that is `None`. Finding the first takes O(log n).
+    /// The entries behind `key`, in the order of their keys; all if that is `None`. Finding the first takes O(log n).
     pub fn after<'a>(&'a self, key: Option<&K>) -> impl Iterator<Item = &'a (K, V)> + use<'a, K, V> {
         let (block, skipped) = key.map_or((0, 0), |key| match self.find(key) {
             (block, Ok(place)) => (block, place + 1),

@@ -25,7 +25,7 @@ pub fn end_to_end(stages: &[PathStage], rho: Ppm) -> Nanos {
 }
 
 /// What of `deadline` is left over after the stages' smallest bounds, ready to be added to bounds (rho taken
-/// off); `None` where they do not fit.
+/// off); `None` if they do not fit.
 pub fn leftover(stages: &[PathStage], rho: Ppm, deadline: Nanos) -> Option<Nanos> {
     let left = deadline.checked_sub(end_to_end(stages, rho))?;
     let spendable = u128::from(left.0) * 1_000_000 / (1_000_000 + u128::from(rho.0));
@@ -44,7 +44,7 @@ pub fn leftover_shares(leftover: Nanos, weights: &[u64]) -> Vec<Nanos> {
     weights.iter().map(share).collect()
 }
 
-/// h(k) of every stage for the bounds given: the sum of the bounds before it, or zero where it is regulated.
+/// h(k) of every stage for the bounds given: the sum of the bounds before it, or zero if it is regulated.
 ///
 /// The source regulates: h(1) = 0.
 pub fn horizons(mode: Horizon, bounds: &[Nanos]) -> Vec<Nanos> {

@@ -167,16 +167,16 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
     /// The refusal of a newcomer whose bound would break the bound of another channel.
     fn relax(&mut self, key: StageKey, bound: Nanos) -> Result<(), Refusal>;
 
-    /// Gives back what `key` holds; `false` where it held nothing.
+    /// Gives back what `key` holds; `false` if it held nothing.
     fn release(&mut self, key: StageKey) -> bool;
 
     /// The bound that `key` holds.
     fn bound(&self, key: StageKey) -> Option<Nanos>;
 
-    /// What the bound that `offer` would give is made of; `None` where it would refuse.
+    /// What the bound that `offer` would give is made of; `None` if it would refuse.
     fn explain(&mut self, demand: &Demand, bound_limit: Nanos) -> Option<Explanation>;
 
-    /// Run-time rank under fixed priorities, 0 the most urgent; `None` where the order is another or `key`
+    /// Run-time rank under fixed priorities, 0 the most urgent; `None` if the order is another or `key`
     /// holds nothing.
     fn rank(&self, _key: StageKey) -> Option<usize> {
         None

@@ -59,7 +59,7 @@ impl Sharing {
     }
 
     fn weight(self, stage: &ShareStage) -> u128 {
-        /// Share that counts as left where nothing is left: a hundredth.
+        /// Share that counts as left if nothing is left: a hundredth.
         const LEFT_MIN_PPM: u128 = 10_000;
         // No weight times a leftover overflows.
         let cost = u128::from(stage.cost.0.clamp(1, SPAN_MAX.0));

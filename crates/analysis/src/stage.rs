@@ -41,7 +41,7 @@ pub enum Blocking {
 }
 
 impl Blocking {
-    /// Blocking when `unit` is the largest among the less urgent channels (zero where there is none).
+    /// Blocking when `unit` is the largest among the less urgent channels (zero if there is none).
     pub fn by(&self, unit: Nanos) -> Nanos {
         match *self {
             Self::LargestUnit { best_effort } => best_effort.max(unit),
@@ -214,7 +214,7 @@ pub struct PathCosts {
     pub message: Nanos,
     /// The first packet of a run; each packet where runs are not certain.
     pub packet: Nanos,
-    /// Each later packet of a run; counts as `packet` where it is larger.
+    /// Each later packet of a run; counts as `packet` if it is larger.
     pub packet_later: Nanos,
     /// Each begun KiB of payload that is copied.
     pub kib: Nanos,

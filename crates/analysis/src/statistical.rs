@@ -24,7 +24,7 @@ pub const MEAN_OVER_DEFAULT: Nanos = Nanos::from_secs(1);
 pub struct Ppb(NonZeroU32);
 
 impl Ppb {
-    /// `parts` of a thousand million; `None` where that is nothing.
+    /// `parts` of a thousand million; `None` if that is nothing.
     pub const fn new(parts: u32) -> Option<Self> {
         match NonZeroU32::new(parts) {
             Some(parts) => Some(Self(parts)),

@@ -235,7 +235,7 @@ fn wait_max(trace: &Trace, bytes: u32, interval: Nanos) -> Nanos {
     worst
 }
 
-/// The smallest burst under which nothing is delayed by policing; `None` where it would be too large.
+/// The smallest burst under which nothing is delayed by policing; `None` if it would be too large.
 fn burst_for(trace: &Trace, bytes: u32, interval: Nanos) -> Option<u32> {
     let ahead = wait_max(trace, bytes, interval).div_ceil(interval).saturating_add(1);
     u32::try_from(ahead).ok().filter(|&burst| burst <= BURST_MESSAGES_MAX)

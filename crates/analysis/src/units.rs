@@ -123,7 +123,7 @@ impl Instant {
     /// The clock's origin.
     pub const ZERO: Self = Self(0);
 
-    /// The span since `earlier`, zero where it lies in the future.
+    /// The span since `earlier`, zero if it lies in the future.
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }

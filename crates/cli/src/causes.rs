@@ -1,4 +1,4 @@
-//! Causes in JSON, told alike: beside each `cause`, which is a word or an object with numbers, its word and its text.
+//! Causes in JSON in one form. A `cause` is a word or an object with numbers; its word and its text are added beside it.
 
 use punctual::Cause;
 use serde_json::Value;

@@ -4,11 +4,11 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use punctual_host::config::Driver;
 
 /// What `--help` says of a driver; `None`: it is not to be chosen here.
-type Told = fn(Driver) -> Option<PossibleValue>;
+type Describe = fn(Driver) -> Option<PossibleValue>;
 
 /// Takes the name of a driver that is to be chosen.
-pub fn parser(told: Told) -> impl TypedValueParser<Value = Driver> {
-    let values: Vec<PossibleValue> = Driver::by_name().into_iter().filter_map(told).collect();
+pub fn parser(describe: Describe) -> impl TypedValueParser<Value = Driver> {
+    let values: Vec<PossibleValue> = Driver::by_name().into_iter().filter_map(describe).collect();
     PossibleValuesParser::new(values)
         .try_map(|name| Driver::named(&name).ok_or_else(|| format!("there is no driver \"{name}\"")))
 }

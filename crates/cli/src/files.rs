@@ -1,4 +1,4 @@
-//! What verbs make of a file, from its text: the way in for whoever has the text and no file.
+//! What verbs make of a file, from its text: for callers that have the text and no file.
 
 use std::path::Path;
 

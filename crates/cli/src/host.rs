@@ -14,7 +14,7 @@ use punctual_proto::ids::NodeId;
 use crate::output::Usage;
 use crate::values;
 
-/// What to do where a neighbour's packets fail authentication.
+/// What to do if a neighbour's packets fail authentication.
 pub const AUTHENTICATION_FIX: &str = "compare [signalling] key and the ids of [[host]] on both hosts";
 
 /// Which daemon.
@@ -39,8 +39,8 @@ impl Host {
     }
 }
 
-/// One line about a channel that was not opened; with the fix where it is on the receiver's side, or where this host, which
-/// is `endsystem`, knows why nobody answers.
+/// One line about a channel that was not opened. Adds the fix if the receiver's side can fix it, or if this host (`endsystem`)
+/// knows why there is no answer.
 pub fn not_opened(endsystem: &Endsystem, error: &OpenError) -> String {
     match error {
         OpenError::Refused {
@@ -90,7 +90,7 @@ pub fn ended(reason: Option<CloseReason>) -> String {
     format!("{}: {fix}", reason_text(reason))
 }
 
-/// That a promise is none, and because of which hosts; nothing where there are none.
+/// Says that nothing is guaranteed, and because of which hosts; empty if there are none.
 pub fn degraded(hosts: &[String]) -> String {
     if hosts.is_empty() {
         return String::new();
@@ -170,12 +170,10 @@ pub enum PolicingName {
     Demote,
 }
 
-/// How many messages were late, and of how many that is not sure, for people.
+/// For people: how many messages were late, and how many perhaps.
 pub fn lateness(late: u64, perhaps_late: u64, unmeasured: u64) -> String {
     let mut text = format!("{late} late");
-    for (count, which) in
-        [(perhaps_late, "perhaps late"), (unmeasured, "of which nobody knows when they were due")]
-    {
+    for (count, which) in [(perhaps_late, "perhaps late"), (unmeasured, "of unknown timeliness")] {
         if count > 0 {
             text += &format!(", {count} {which}");
         }
@@ -187,7 +185,7 @@ impl Traffic {
     /// The contract.
     ///
     /// # Errors
-    /// Wrong usage where a value is out of range.
+    /// Wrong usage if a value is out of range.
     pub fn contract(&self) -> anyhow::Result<Contract> {
         let contract = Contract {
             message_bytes_max: self.size,

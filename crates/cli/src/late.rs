@@ -7,7 +7,7 @@ pub fn is_best_effort_host(status: &HostStatus) -> bool {
     status.engine.best_effort_host
 }
 
-/// What this host has counted of a broken stage since its start, where it is the one that counts: its own processor, and links
+/// What this host has counted of a broken stage since its start, if it is the one that counts: its own processor, and links
 /// that come in here.
 pub fn counted_late(node: &NodeStatus, stage: &BrokenStage) -> String {
     let late = match &stage.towards {
@@ -26,7 +26,7 @@ pub fn counted_late(node: &NodeStatus, stage: &BrokenStage) -> String {
     }
 }
 
-/// That too many wake-ups come later than admission counts with, where that is so.
+/// A warning if too many wake-ups come later than admission assumes.
 pub fn late_wakes(wakes: &WakeRecord) -> Option<String> {
     let WakeRecord { recent, recent_late, release_latency, late_max, .. } = wakes;
     wakes.at_risk.then(|| {
@@ -37,7 +37,7 @@ pub fn late_wakes(wakes: &WakeRecord) -> Option<String> {
     })
 }
 
-/// What came in over a link later than it may: signalling, which nobody can forge, and packets of channels.
+/// What came in over a link too late: signalling, which cannot be forged, and packets of channels.
 pub fn late_over(link: &LinkStatus) -> Lateness {
     let (signals, packets) = (link.late_signals, link.late_packets);
     Lateness { times: signals.times + packets.times, by_max: signals.by_max.max(packets.by_max) }

@@ -76,6 +76,11 @@ impl Verb {
     }
 }
 
+/// Names of all verbs, in the order of the help text.
+pub fn verb_names() -> Vec<String> {
+    Cli::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect()
+}
+
 /// The verb on the command line, for a mistake to point to its help.
 fn asked_verb() -> Option<String> {
     let cli = Cli::command();

@@ -22,7 +22,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// `Done` where `ok`, else `Refused`.
+    /// `Done` if `ok`, else `Refused`.
     pub fn from_ok(ok: bool) -> Self {
         if ok { Self::Done } else { Self::Refused }
     }
@@ -114,7 +114,7 @@ impl Output {
         let printed = if self.json { serde_json::to_string_pretty(value)? } else { shown(value) };
         self.write(&printed)
     }
-    /// The same for what programs exchange, whose keys do not say their units: as JSON each stands there twice.
+    /// The same for what programs exchange, whose keys do not say their units: as JSON each is there twice.
     ///
     /// # Errors
     /// If standard output cannot be written.

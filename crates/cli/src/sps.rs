@@ -12,7 +12,7 @@ const EXTENDED_SAR: u32 = 255;
 /// Largest `num_ref_frames_in_pic_order_cnt_cycle`.
 const REFERENCES_MAX: u32 = 255;
 
-/// The time between frames; `None` where the stream does not say it.
+/// The time between frames; `None` if the stream does not say it.
 pub fn frame_interval(stream: &[u8]) -> Option<Nanos> {
     let header = stream.windows(4).position(|at| at[..3] == [0, 0, 1] && at[3] & 0x1f == SPS)? + 4;
     let rest = &stream[header..];
@@ -166,7 +166,7 @@ impl Bits<'_> {
 mod tests {
     use super::*;
 
-    /// Bits as they stand in a table of the standard.
+    /// Bits as they are in a table of the standard.
     fn packed(bits: &str) -> Vec<u8> {
         let bits: Vec<u8> = bits.bytes().filter(|bit| *bit != b' ').map(|bit| bit - b'0').collect();
         let byte = |bits: &[u8]| (0..8).fold(0, |byte, at| byte << 1 | bits.get(at).copied().unwrap_or(0));

@@ -19,7 +19,7 @@ pub struct StageSeen {
     pub cause_kind: String,
     /// The same for people.
     pub cause_text: String,
-    /// In the second before it was told first.
+    /// In the second before it was reported first.
     pub late_at_first: Lateness,
     /// It keeps its promise again.
     pub healed: bool,
@@ -88,7 +88,7 @@ fn note(seen: &Mutex<Vec<StageSeen>>, event: &ChannelEvent) -> Option<StageSeen>
     }
 }
 
-/// One line on standard error; none where it cannot be written as JSON.
+/// One line on standard error; none if it cannot be written as JSON.
 fn line(channel: &str, stage: &StageSeen, output: Output) -> Option<String> {
     if output.json {
         let key = if stage.healed { "healed" } else { "degraded" };
@@ -107,7 +107,7 @@ fn line(channel: &str, stage: &StageSeen, output: Output) -> Option<String> {
     })
 }
 
-/// What a summary says of them; nothing where there were none.
+/// What a summary says of them; nothing if there were none.
 pub fn summary(seen: &[StageSeen]) -> String {
     let told = |StageSeen { stage, cause_text, healed, .. }: &StageSeen| {
         format!("{stage} {cause_text}{}", if *healed { " (healed since)" } else { "" })

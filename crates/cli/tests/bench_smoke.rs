@@ -1,11 +1,14 @@
 //! Every experiment runs to its end and leaves the report that scripts rely on. What it finds is not judged here: the
-//! runs are as short as they can be.
+//! runs are as short as they can be. The shape of each report is recorded in `shapes/experiments.txt`.
+
+mod shapes;
 
 use std::path::Path;
 use std::process::Command;
 
 use punctual_experiments::testbed::Privilege;
 use serde_json::Value;
+use shapes::{Cases, Shape, compare};
 
 /// What every report has.
 const KEYS: [&str; 7] = ["experiment", "paper", "quick", "holes", "points", "checks", "plot"];
@@ -25,17 +28,17 @@ fn bench(words: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// What is wrong with a run of `name`.
-fn fault(name: &str, directory: &Path) -> Option<String> {
+/// The shape of the report of a run of `name`.
+///
+/// # Errors
+/// What is wrong with the run.
+fn run(name: &str, directory: &Path) -> Result<Shape, String> {
     let directory = directory.to_str().expect("a path of letters");
     let (status, printed, complained) = bench(&[name, "--smoke", "--directory", directory]);
     if !matches!(status, Some(0 | 1 | 3)) || printed.is_empty() {
-        return Some(format!("status {status:?}: {complained}"));
+        return Err(format!("status {status:?}: {complained}"));
     }
-    let report: Value = match serde_json::from_str(&printed) {
-        Ok(report) => report,
-        Err(error) => return Some(format!("no JSON: {error}")),
-    };
+    let report: Value = serde_json::from_str(&printed).map_err(|error| format!("no JSON: {error}"))?;
     let missing: Vec<&str> = KEYS.into_iter().filter(|key| report.get(key).is_none()).collect();
     let full = |key: &str| report[key].as_array().is_some_and(|list| !list.is_empty());
     let check = |one: &Value| {
@@ -48,7 +51,10 @@ fn fault(name: &str, directory: &Path) -> Option<String> {
     let drawn = report["plot"].as_str().is_some_and(|path| Path::new(path).is_file());
     let whole = missing.is_empty() && full("points") && full("checks") && checks && drawn;
     let named = report["experiment"] == name && report["quick"] == true;
-    (!whole || !named).then(|| format!("keys missing: {missing:?}, plot {drawn}: {printed}"))
+    if whole && named {
+        return Ok(Shape::of(&report));
+    }
+    Err(format!("keys missing: {missing:?}, plot {drawn}: {printed}"))
 }
 
 #[test]
@@ -69,17 +75,21 @@ fn every_experiment_ends_with_a_report() {
     assert_eq!(status, Some(0), "{complained}");
     let all: Vec<Value> = serde_json::from_str(&listed).expect("a list");
     let directory = std::env::temp_dir().join(format!("punctual-bench-smoke-{}", std::process::id()));
-    let mut faults = Vec::new();
+    let (mut faults, mut shapes) = (Vec::new(), Cases::new());
     for name in all.iter().map(|one| one["name"].as_str().expect("a name")) {
         let begun = std::time::Instant::now();
-        let fault = fault(name, &directory);
+        let ran = run(name, &directory);
         println!(
             "{name}: {:.1} s{}",
             begun.elapsed().as_secs_f64(),
-            if fault.is_some() { ", failed" } else { "" }
+            if ran.is_err() { ", failed" } else { "" }
         );
-        faults.extend(fault.map(|why| format!("{name}: {why}")));
+        match ran {
+            Ok(shape) => shapes.push((name.to_owned(), shape)),
+            Err(why) => faults.push(format!("{name}: {why}")),
+        }
     }
     std::fs::remove_dir_all(&directory).expect("what was written goes");
+    faults.extend(compare("experiments", &shapes));
     assert!(all.len() > 20 && faults.is_empty(), "{} experiments; {}", all.len(), faults.join("\n"));
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use punctual::config::drivers::{DriverKind, LinkDriver, OpeningLink, OpeningLinks, Told};
+use punctual::config::drivers::{DriverKind, LinkDriver, LinkInput, OpeningLink, OpeningLinks};
 use punctual::config::{ConfigError, Driver, parse_with};
 use punctual::{Consent, Contract, Endsystem, HostConfig, Nanos, Rate};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
@@ -49,10 +49,10 @@ impl DriverKind for RoomKind {
         &["room"]
     }
 
-    fn read(&self, told: &Told<'_>) -> Result<Box<dyn LinkDriver>, ConfigError> {
-        let room: Room = told.own()?;
+    fn read(&self, input: &LinkInput<'_>) -> Result<Box<dyn LinkDriver>, ConfigError> {
+        let room: Room = input.own()?;
         if room.room.is_empty() {
-            return Err(told.refuse("room is empty: give the name that the neighbour gives"));
+            return Err(input.refuse("room is empty: give the name that the neighbour gives"));
         }
         Ok(Box::new(room))
     }
@@ -66,7 +66,7 @@ impl DriverKind for RoomKind {
         opening.links.into_iter().filter_map(enter).collect()
     }
 
-    fn dearness(&self) -> u8 {
+    fn packet_cost(&self) -> u8 {
         1
     }
 }

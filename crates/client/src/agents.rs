@@ -66,7 +66,7 @@ fn incoming(
         Consent::Accept => None,
         Consent::AcceptWithStall(stall) => Some(stall),
     };
-    // Where it fails, the daemon has told the other side; the listener goes on.
+    // If it fails, the daemon has told the other side; the listener goes on.
     if let Ok(ring) = consent(shared, channel, stall) {
         let handler_time = queue.handler_time;
         consented.insert(channel, (queue, Accepted { channel, ring, request, handler_time }));

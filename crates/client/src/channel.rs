@@ -36,7 +36,7 @@ impl Opened {
         Self::from_answer(shared, answer, descriptors)
     }
 
-    /// Attaches to the ring; closes the channel where that fails.
+    /// Attaches to the ring; closes the channel if that fails.
     pub(crate) fn from_answer(
         shared: &SharedConnection,
         answer: Answer,
@@ -133,12 +133,12 @@ impl Channel {
     /// Queues a message if there is room.
     ///
     /// # Errors
-    /// [`SendError::WouldBlock`] where there is none; the descriptor becomes readable when there is.
+    /// [`SendError::WouldBlock`] if there is none; the descriptor becomes readable when there is.
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.ring.push(&[IoSlice::new(message)]).map(|_| ()).map_err(|error| self.explain(error))
     }
 
-    /// Queues a message on the engine's own thread, as sent `at`; `true` where the engine must look at the queue.
+    /// Queues a message on the engine's own thread, as sent `at`; `true` if the engine must look at the queue.
     pub(crate) fn send_beside(
         &mut self,
         message: &[u8],
@@ -167,10 +167,10 @@ impl Channel {
         self.ring.fill(fill).map(|_| ()).map_err(|error| self.explain(error))
     }
 
-    /// Waits until the link has sent everything that is queued; `false` where `timeout` came first.
+    /// Waits until the link has sent everything that is queued; `false` if `timeout` came first.
     ///
     /// # Errors
-    /// [`SendError::Closed`] where the channel ended before.
+    /// [`SendError::Closed`] if the channel ended before.
     pub fn flush(&mut self, timeout: Duration) -> Result<bool, SendError> {
         let Some(last) = self.ring.last_position() else { return Ok(true) };
         match self.wait_sent(last, Instant::now().checked_add(timeout)) {
@@ -212,7 +212,7 @@ impl Channel {
 
     /// Ends the channel and waits for its end: what is queued is sent, the receiver's host takes what is under way and
     /// says what its application was given. Bounded by what the ring takes at the contract's rate, D and some seconds,
-    /// whatever happens on the way; `None` where `timeout` came first. A best-effort flow ends at once, and nobody knows
+    /// whatever happens on the way; `None` if `timeout` came first. A best-effort flow ends at once, and nobody knows
     /// what arrived.
     ///
     /// # Errors
@@ -243,7 +243,7 @@ impl Channel {
         self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
-    /// Looks at the clock for the timeout only where it has to wait.
+    /// Looks at the clock for the timeout only if it has to wait.
     fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<u64, SendError> {
         let mut until = None;
         loop {

@@ -32,7 +32,7 @@ pub(crate) enum Waiter {
     Caller(SyncSender<Reply>),
     /// A thread that takes a name: the listener is known before the answer is.
     Listen(SyncSender<Reply>, Arc<ListenerQueue>),
-    /// Nobody any more: what was opened is to be closed.
+    /// No caller any more: what was opened is to be closed.
     Nobody,
 }
 
@@ -113,7 +113,7 @@ impl SharedConnection {
         request: Request,
         waiter: impl FnOnce(SyncSender<Reply>) -> Waiter,
     ) -> Result<Reply, Error> {
-        // Nothing is asked for that nobody can wait for.
+        // A call that no thread can wait for is not made.
         may_wait()?;
         let (sender, receiver) = mpsc::sync_channel(1);
         self.send(request, waiter(sender))?;
@@ -150,7 +150,7 @@ impl SharedConnection {
         self.gone.load(Ordering::SeqCst).then(|| self.end())
     }
 
-    /// Sends a request whose answer nobody waits for.
+    /// Sends a request without waiting for the answer.
     pub(crate) fn tell(&self, request: Request) {
         // Where the daemon is gone there is nobody left to tell.
         let _ = self.send(request, Waiter::Nobody);
@@ -173,7 +173,7 @@ impl SharedConnection {
         Ok(id)
     }
 
-    /// Nobody waits for this call any more. `false` where the answer is there already.
+    /// No thread waits for this call any more. `false` if the answer is there already.
     pub(crate) fn abandon(&self, id: u64) -> bool {
         match lock(&self.waiters).get_mut(&id) {
             Some(waiter) => {
@@ -217,7 +217,7 @@ impl SharedConnection {
             *lock(&self.farewell) = Some(error.clone());
             return;
         }
-        // Known before anybody can be told of its end.
+        // Known before a program can be notified of its end.
         if let Some(channel) = opened {
             self.events_of(channel);
         }

@@ -17,7 +17,7 @@ use crate::error::{ConnectError, Error, OpenError};
 use crate::listener::{Agent, Consent, IncomingRequest, Listener, ListenerQueue};
 use crate::receiver::Receiver;
 
-/// Names the daemon's socket where it is not the default one.
+/// Names the daemon's socket if it is not the default one.
 pub const SOCKET_VARIABLE: &str = "PUNCTUAL_SOCKET";
 /// Bytes that the ring of a best-effort flow holds at least.
 const BEST_EFFORT_RING_BYTES: u32 = 1 << 20;
@@ -132,7 +132,7 @@ impl Endsystem {
     /// other side needs an agent for this ([`Listener::on_request`]).
     ///
     /// # Errors
-    /// [`OpenError::Refused`] where the source or the network said no.
+    /// [`OpenError::Refused`] if the source or the network said no.
     pub fn request(&self, source: &str, contract: Contract) -> Result<Receiver, OpenError> {
         static ASKED: AtomicU64 = AtomicU64::new(0);
         let source = source.parse::<Address>()?;
@@ -195,7 +195,7 @@ impl Endsystem {
     }
 
     /// Measures what a link of this host drains towards its neighbour, and says what is known then. Takes half a second,
-    /// longer where it is done again for a better figure. Harms no channel: while one uses the link it is refused, and who
+    /// longer if it is done again for a better figure. Harms no channel: while one uses the link it is refused, and who
     /// opens one meanwhile waits.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use thiserror::Error;
 /// Why there is no endsystem.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// Nobody listens at the socket.
+    /// No daemon listens at the socket.
     #[error("no daemon at {}: {cause}; start punctuald, or set PUNCTUAL_SOCKET to its socket", path.display())]
     NoDaemon {
         /// The socket.
@@ -53,7 +53,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// What is wrong where the socket at `path` cannot be connected to.
+    /// Why the socket at `path` cannot be connected to.
     pub(crate) fn dialling(path: &Path, cause: io::Error) -> Self {
         let path = path.into();
         match cause.kind() {
@@ -87,7 +87,7 @@ pub enum Error {
     /// The request could not be sent.
     #[error("cannot send the request: {0}")]
     Socket(io::Error),
-    /// A handler is to run on the engine's thread, and nobody has said how long it may take.
+    /// A handler is to run on the engine's thread, and the listener has not declared how long it may take.
     #[error("a handler in an embedded endsystem needs a declared time: listen with listen_direct")]
     HandlerTime,
     /// Only an embedded engine can be led by an application's thread.
@@ -175,7 +175,7 @@ impl OpenError {
     }
 }
 
-/// First what was asked for and what all of the route needs, where the deadline is why; then the hop, and the offer.
+/// First, if the deadline is the reason: what was asked for and what the whole route needs. Then the hop, and the offer.
 fn describe(refusal: &ChannelRefusal, wanted: &Contract) -> String {
     let by = format!("{}by {refusal}", too_little_time(refusal, wanted));
     match &refusal.offer {
@@ -197,7 +197,7 @@ fn describe(refusal: &ChannelRefusal, wanted: &Contract) -> String {
     }
 }
 
-/// A hop knows what is left for it of the deadline, and who asked knows the deadline only: it is said first. A blank where
+/// A hop knows what is left for it of the deadline, and who asked knows the deadline only: it is reported first. A blank where
 /// time is not why.
 fn too_little_time(refusal: &ChannelRefusal, wanted: &Contract) -> String {
     let wants_time = match &refusal.cause {

@@ -1,4 +1,4 @@
-//! What a channel's application is told beside its messages.
+//! What a channel's application is notified of beside its messages.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -40,7 +40,7 @@ pub enum ChannelEvent {
 /// How a channel ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Why; `None` where the daemon is gone, or has not said.
+    /// Why; `None` if the daemon is gone, or has not said.
     pub reason: Option<CloseReason>,
     /// At the source: what the receiver has of the channel, by the word of its host. `None` if that could not
     /// be learnt.
@@ -63,7 +63,7 @@ pub(crate) struct ChannelEvents {
     changed: Condvar,
 }
 
-/// Waits for what a channel's application is told, on another thread than the channel's own: what it gives,
+/// Waits for the notices of a channel's application, on another thread than the channel's own: what it gives,
 /// [`Channel::events`](crate::Channel::events) does not. Ends when the channel has ended or was dropped, and all is given.
 pub struct ChannelWatch {
     events: Arc<ChannelEvents>,
@@ -106,7 +106,7 @@ impl ChannelEvents {
         self.changed.notify_all();
     }
 
-    /// The application has let the channel go: what happens to it from now on concerns nobody here.
+    /// The application has let the channel go: what happens to it from now on concerns no program here.
     pub(crate) fn leave(&self) {
         lock(&self.state).closed.get_or_insert_default();
         self.changed.notify_all();
@@ -150,7 +150,7 @@ impl ChannelEvents {
         self.ending(REASON_WITHIN).and_then(|ending| ending.reason)
     }
 
-    /// How it ended; `None` where it has not `within` that time.
+    /// How it ended; `None` if it has not `within` that time.
     pub(crate) fn ending(&self, within: Duration) -> Option<Ending> {
         let unknown = |state: &mut State| state.closed.is_none();
         let waited = self.changed.wait_timeout_while(lock(&self.state), within, unknown);

@@ -26,7 +26,7 @@ pub struct OneWayLatency {
 }
 
 impl OneWayLatency {
-    /// The latency of a message; `None` where nobody knows the clocks of all hosts on the way, and of best effort, whose
+    /// The latency of a message; `None` if the clock of a host on the way is unknown, and of best effort, whose
     /// source tells its own time.
     pub fn of(info: &MessageInfo) -> Option<Self> {
         let measured = info.delivered.since(info.logical_arrival);

@@ -22,7 +22,7 @@ use crate::trust::Trust;
 
 /// The calling thread as the engine's own, from [`Receiver::lead`] to the drop or [`Lead::end`]. It runs in the engine's
 /// class and on its CPU meanwhile. Calls that wait in another way ([`Endsystem::open`], `listen`, `accept`, `close`,
-/// `state` where it has to ask, and on other channels a `send` that finds no room and a `recv` that finds nothing) fail with
+/// `state` if it has to ask, and on other channels a `send` that finds no room and a `recv` that finds nothing) fail with
 /// [`Error::OnProcessor`](crate::Error::OnProcessor): the thread would wait for itself.
 ///
 /// [`Endsystem::open`]: crate::Endsystem::open
@@ -30,17 +30,17 @@ pub struct Lead {
     /// Dropped first: what the receiver holds may be the last that holds the engine. `None`: it leads no more.
     engine: Option<EngineLead>,
     receiver: Receiver,
-    away: Away,
+    away: LeadBudget,
     /// Time at which the thread went back to the application.
     left_at: Instant,
 }
 
 type EngineLead = punctual_engine::Lead<OutboxReader, InboxWriter>;
 
-/// How long the application may have the engine's thread: what admission reckons with, the declared time for each
-/// message, B at once and one each I.
+/// How long the application may keep the thread of the engine: the declared time for each message, as admission counts it (B at
+/// once and one each I).
 #[derive(Debug)]
-struct Away {
+struct LeadBudget {
     declared: Nanos,
     contract: Contract,
     trust: Trust,
@@ -51,7 +51,7 @@ struct Away {
     overruns: u64,
 }
 
-impl Away {
+impl LeadBudget {
     const fn new(declared: Nanos, contract: Contract, at: Instant) -> Self {
         let trust = Trust::new(declared);
         Self { declared, contract, trust, spent: Nanos::ZERO, earned_at: at, overruns: 0 }
@@ -91,7 +91,7 @@ impl Lead {
         };
         let engine = Some(embedded.lead()?);
         let left_at = now();
-        Ok(Self { engine, receiver, away: Away::new(declared, contract, left_at), left_at })
+        Ok(Self { engine, receiver, away: LeadBudget::new(declared, contract, left_at), left_at })
     }
 
     /// Hands `read` the next message where it is; does the engine's work until there is one.
@@ -130,7 +130,7 @@ impl Lead {
         let mut sent = channel.send_beside(message, self.left_at);
         if matches!(sent, Err(SendError::WouldBlock)) {
             let until = self.until(channel.timeout());
-            // Where the engine stops meanwhile the queue is closed, which the second try tells.
+            // If the engine stops meanwhile, the queue is closed, which the second try tells.
             let is_over = || channel.has_room() || channel.is_closed();
             drive(&mut self.engine, &mut self.left_at, until, is_over);
             sent = channel.send_beside(message, self.left_at);
@@ -153,7 +153,7 @@ impl Lead {
         std::thread::sleep(Duration::from_nanos(until.since(now()).0));
     }
 
-    /// Whether it leads still: not any more where it stayed away too long too often, or the engine has stopped.
+    /// Whether it leads still: not any more if it stayed away too long too often, or the engine has stopped.
     pub const fn is_leading(&self) -> bool {
         self.engine.is_some()
     }
@@ -215,10 +215,10 @@ mod tests {
     const INTERVAL: Nanos = Nanos(100_000);
 
     /// Two at once, and one each interval.
-    fn away() -> Away {
+    fn away() -> LeadBudget {
         let rate = Rate::every(INTERVAL).expect("not zero");
         let contract = Contract::new(64, rate, 2, Nanos::from_millis(5)).expect("in range");
-        Away::new(DECLARED, contract, Instant::ZERO)
+        LeadBudget::new(DECLARED, contract, Instant::ZERO)
     }
 
     #[test]

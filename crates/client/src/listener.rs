@@ -115,7 +115,7 @@ impl ListenerQueue {
         self.changed.notify_all();
     }
 
-    /// Lets whoever waits look again.
+    /// Wakes the waiting threads, which then check again.
     pub(crate) fn poke(&self) {
         drop(lock(&self.waiting));
         self.changed.notify_all();
@@ -178,7 +178,7 @@ impl Listener {
     /// The next channel that was opened to it (rtcAcceptConnection); waits for one.
     ///
     /// # Errors
-    /// [`Error::Disconnected`] where the daemon is gone.
+    /// [`Error::Disconnected`] if the daemon is gone.
     pub fn accept(&self) -> Result<Receiver, Error> {
         loop {
             if let Some(accepted) = self.queue.wait(None, |waiting| waiting.accepted.pop_front())? {
@@ -195,7 +195,7 @@ impl Listener {
         self.accept_timeout(Duration::ZERO)
     }
 
-    /// The next channel that was opened to it; `None` where none came in time.
+    /// The next channel that was opened to it; `None` if none came in time.
     ///
     /// # Errors
     /// See [`Listener::accept`].

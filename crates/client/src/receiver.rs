@@ -102,7 +102,7 @@ impl Receiver {
     /// Copies the next message into `buffer` if one waits.
     ///
     /// # Errors
-    /// [`RecvError::WouldBlock`] where none does; the descriptor becomes readable when one comes.
+    /// [`RecvError::WouldBlock`] if none does; the descriptor becomes readable when one comes.
     pub fn try_recv(&mut self, buffer: &mut [u8]) -> Result<MessageInfo, RecvError> {
         let buffer_bytes = buffer.len();
         let mut too_long = None;
@@ -149,15 +149,15 @@ impl Receiver {
 
     /// Has `handler` called for each message from now on, with those that wait first.
     ///
-    /// In an embedded endsystem it runs on the engine's own thread right at the delivery: nobody is woken and nothing
+    /// In an embedded endsystem it runs on the engine's own thread right at the delivery: no thread is woken and nothing
     /// is copied, and what it sends with [`Reply::send`] leaves without another thread. In return it must neither
     /// wait nor allocate, and must keep to the time that its listener declared
     /// ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)): everybody's bounds at this host rest on
-    /// that. One that overruns it is counted, and demoted where that is no accident: from then on it runs on a thread
-    /// of its own, as it does from the start where the engine is in another process.
+    /// that. One that overruns it is counted, and demoted if that is no accident: from then on it runs on a thread
+    /// of its own, as it does from the start if the engine is in another process.
     ///
     /// # Errors
-    /// [`Error::HandlerTime`] in an embedded endsystem whose listener declared none; else where the system
+    /// [`Error::HandlerTime`] in an embedded endsystem whose listener declared none; else if the system
     /// refuses a thread or the engine is gone.
     pub fn on_message(
         self,
@@ -169,11 +169,11 @@ impl Receiver {
     /// Co-schedules the calling thread, the one that takes this channel's messages: it runs in `SCHED_FIFO` at the
     /// priority that this host maps the channel's class and period to ([processor.priorities] of its configuration,
     /// below the engine's own), until the channel ends at this end. Returns the priority: the highest of the thread's
-    /// channels where it serves several. Threads that it starts are ordinary ones.
+    /// channels if it serves several. Threads that it starts are ordinary ones.
     ///
     /// # Errors
     /// If the host does not allow it, is a best-effort host, or has no right to ([`ApiError::CoSchedule`], with the
-    /// fix); for best effort, which has no priority; where the channel has ended or the daemon is gone.
+    /// fix); for best effort, which has no priority; if the channel has ended or the daemon is gone.
     ///
     /// [`ApiError::CoSchedule`]: crate::ApiError::CoSchedule
     pub fn co_schedule(&self) -> Result<u8, Error> {
@@ -186,7 +186,7 @@ impl Receiver {
 
     /// Makes the protocol's handler and this receiver alternate one to one (RTU 3): from now on a message
     /// becomes visible only when the one before is taken. Complete messages wait in the buffers reserved for
-    /// them, at nobody's cost; messages beyond those are overruns as ever. Bounds are kept up to that
+    /// them, at no cost to others; messages beyond those are overruns as ever. Bounds are kept up to that
     /// waiting. This is for a guaranteed channel only.
     ///
     /// # Errors
@@ -272,8 +272,8 @@ impl Receiver {
     /// channel brings and what it sends then passes no other thread of this host.
     ///
     /// # Errors
-    /// [`Error::NotEmbedded`]; [`Error::HandlerTime`] where the listener declared no time (that of a handler: what
-    /// the thread may do between two waits); [`Error::Lead`] where the thread does not get the engine's class or CPU.
+    /// [`Error::NotEmbedded`]; [`Error::HandlerTime`] if the listener declared no time (that of a handler: what
+    /// the thread may do between two waits); [`Error::Lead`] if the thread does not get the engine's class or CPU.
     pub fn lead(self) -> Result<Lead, Error> {
         Lead::start(self)
     }

@@ -1,6 +1,6 @@
 //! What is known about a channel (CLIPS: rtcGetParameter).
 //!
-//! What it counts is read where the processor writes it, without asking ([`CountersReader`]). What else is said of it (its
+//! What it counts is read where the processor writes it, without asking ([`CountersReader`]). What else is reported of it (its
 //! path, its stages, what degrades it) is asked for once, and again when the processor has said that it is another.
 
 use std::sync::Mutex;
@@ -48,8 +48,8 @@ impl From<ChannelStatus> for ChannelState {
     }
 }
 
-/// What was said last, and after how many changes.
-struct Said {
+/// What was reported last, and after how many changes.
+struct LastStatus {
     changes: u64,
     status: ChannelStatus,
 }
@@ -58,7 +58,7 @@ struct Said {
 pub(crate) struct Evidence {
     counters: CountersReader,
     /// The last status that was asked for; `None` before the first question.
-    said: Mutex<Option<Box<Said>>>,
+    said: Mutex<Option<Box<LastStatus>>>,
 }
 
 impl Evidence {
@@ -66,7 +66,7 @@ impl Evidence {
         Self { counters, said: Mutex::new(None) }
     }
 
-    /// The state of `channel`. Asks only where something was said of it since it was asked for last, or never.
+    /// The state of `channel`. Asks only where something was reported of it since it was asked for last, or never.
     pub(crate) fn state(&self, shared: &SharedConnection, channel: ChannelId) -> Result<ChannelState, Error> {
         let mut status = self.said(shared, channel)?;
         // An engine that this thread drives does not end its turn meanwhile.
@@ -93,7 +93,7 @@ impl Evidence {
         }
         // Nobody waits for an answer with the lock: the thread that is to give it may want this state, too.
         let status = ask(shared, channel)?;
-        *lock(&self.said) = Some(Box::new(Said { changes, status: status.clone() }));
+        *lock(&self.said) = Some(Box::new(LastStatus { changes, status: status.clone() }));
         Ok(status)
     }
 }

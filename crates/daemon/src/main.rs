@@ -76,7 +76,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 /// One line on standard error, and where JSON is wanted, one on standard output.
 fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
-    // Neither is an error where nobody can be told: on a full disk, or of a reader that has gone.
+    // Neither is an error if nobody can be told: on a full disk, or of a reader that has gone.
     let _ = writeln!(std::io::stderr(), "punctuald: {line}");
     if wants_json {
         let error = serde_json::json!({ "error": punctual::failure(line, code) });

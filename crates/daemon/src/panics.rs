@@ -20,7 +20,7 @@ pub fn end_on_panic(stop: OwnedFd) {
     panic::set_hook(Box::new(move |info| {
         told(info);
         let _ = FAILED.set(std::thread::current().name().unwrap_or("without a name").to_owned());
-        // Where nobody reads, the daemon is ending.
+        // If nobody reads, the daemon is ending.
         let _ = rustix::io::write(&stop, &1_u64.to_ne_bytes());
     }));
 }

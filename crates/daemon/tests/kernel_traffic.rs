@@ -183,7 +183,7 @@ fn a_device_that_is_not_punctuals_alone_is_told_and_what_nobody_bounds_is_degrad
     // Said at the start, where it is so.
     let warned = [0, 1].map(|end| {
         let said = std::fs::read_to_string(log_of(&folder, end)).expect("a log");
-        said.matches("is degraded: nobody bounds the kernel's traffic beside it").count()
+        said.matches("is degraded: nothing bounds the kernel's traffic on its device").count()
     });
     assert_eq!(warned, [0, 1]);
 

@@ -94,7 +94,7 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     let said = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success() && said.lines().count() == 1, "{said}");
     assert!(
-        said.starts_with("punctuald: warning: link m is degraded: nobody bounds the kernel's traffic"),
+        said.starts_with("punctuald: warning: link m is degraded: nothing bounds the kernel's traffic"),
         "{said}"
     );
     assert!(said.contains("kernel_traffic = \"shaped\""), "{said}");

@@ -41,7 +41,7 @@ impl<P> CommandQueue<P> {
         Ok(())
     }
 
-    /// The next command; `None` where there is none, or where another thread is just adding one and will ring.
+    /// The next command; `None` if there is none, or where another thread is just adding one and will ring.
     pub fn try_pop(&self) -> Option<Command<P>> {
         match self.waiting.try_lock() {
             Ok(mut waiting) => waiting.as_mut()?.pop_front(),

@@ -2,7 +2,7 @@
 //! channels, and no packet may wait for it (docs/adr/0035).
 //!
 //! The processor gives a [`Decision`] away and gets it back as a command. It never waits for the thread: it only tries the
-//! lock of the desk, and wakes the thread without a look at whether it sleeps. At most one decision is on the way.
+//! lock of the desk, and wakes the thread without a check whether it sleeps. At most one decision is on the way.
 //!
 //! If the thread panics, the policies are gone: no channel could be opened, relaxed or released any more, and
 //! nobody would notice. Therefore the processor is told, and ends as it does when any other part of it has
@@ -17,9 +17,9 @@ use punctual_proto::node::Decision;
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::realtime::{self, SchedulingClass};
 
-/// Place where a decision waits for the thread.
+/// Slot in which one decision waits for the thread.
 #[derive(Debug)]
-struct Desk<D> {
+struct DecisionSlot<D> {
     decision: Option<D>,
     is_closed: bool,
 }
@@ -27,15 +27,15 @@ struct Desk<D> {
 /// The processor's side. Dropped, it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Decider<D = Decision> {
-    desk: Arc<Mutex<Desk<D>>>,
+    slot: Arc<Mutex<DecisionSlot<D>>>,
     thread: Thread,
-    /// What could not be laid on the desk yet.
+    /// What could not be laid into the slot yet.
     waiting: Option<D>,
 }
 
 impl<D: Send + 'static> Decider<D> {
     /// Starts the thread; `decide` is called on it with each decision, and ends it where that says so by `false`; `failed`
-    /// where it panics. Where the processor has a real-time class, it goes before other ordinary threads.
+    /// where it panics. If the processor has a real-time class, it goes before other ordinary threads.
     ///
     /// # Errors
     /// If no thread is to be had, or if its nice value or its filter of system calls is refused.
@@ -45,8 +45,8 @@ impl<D: Send + 'static> Decider<D> {
         decide: impl Fn(D) -> bool + Send + 'static,
         failed: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
-        let desk = Arc::new(Mutex::new(Desk { decision: None, is_closed: false }));
-        let theirs = Arc::clone(&desk);
+        let slot = Arc::new(Mutex::new(DecisionSlot { decision: None, is_closed: false }));
+        let theirs = Arc::clone(&slot);
         let (started, starting) = std::sync::mpsc::sync_channel(1);
         let thread = thread::Builder::new().name("punctual-admit".into()).spawn(move || {
             let prepared = realtime::go_before_ordinary_threads(class)
@@ -60,26 +60,26 @@ impl<D: Send + 'static> Decider<D> {
             }
         })?;
         starting.recv().map_err(io::Error::other)??;
-        Ok(Self { desk, thread: thread.thread().clone(), waiting: None })
+        Ok(Self { slot, thread: thread.thread().clone(), waiting: None })
     }
 
-    /// Has a decision made, or the one that could not be laid on the desk before.
+    /// Has a decision made, or the one that could not be laid into the slot before.
     pub fn put(&mut self, decision: Option<D>) {
         let Some(decision) = decision.or_else(|| self.waiting.take()) else { return };
-        let mut desk = match self.desk.try_lock() {
-            Ok(desk) => desk,
+        let mut slot = match self.slot.try_lock() {
+            Ok(slot) => slot,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 self.waiting = Some(decision);
                 return;
             }
         };
-        desk.decision = Some(decision);
-        drop(desk);
+        slot.decision = Some(decision);
+        drop(slot);
         self.thread.unpark();
     }
 
-    /// Whether something must be laid on the desk again: the thread was just looking at that.
+    /// Whether something must be laid into the slot again: the thread was just looking at that.
     pub const fn must_retry(&self) -> bool {
         self.waiting.is_some()
     }
@@ -87,13 +87,13 @@ impl<D: Send + 'static> Decider<D> {
 
 impl<D> Drop for Decider<D> {
     fn drop(&mut self) {
-        lock(&self.desk).is_closed = true;
+        lock(&self.slot).is_closed = true;
         self.thread.unpark();
     }
 }
 
-fn lock<D>(desk: &Mutex<Desk<D>>) -> MutexGuard<'_, Desk<D>> {
-    desk.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<D>(slot: &Mutex<DecisionSlot<D>>) -> MutexGuard<'_, DecisionSlot<D>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tells that the thread unwinds.
@@ -107,11 +107,11 @@ impl<F: Fn()> Drop for Guard<F> {
     }
 }
 
-fn decide_until_closed<D>(desk: &Mutex<Desk<D>>, decide: &impl Fn(D) -> bool) {
+fn decide_until_closed<D>(slot: &Mutex<DecisionSlot<D>>, decide: &impl Fn(D) -> bool) {
     loop {
-        let Desk { decision, is_closed } = {
-            let mut desk = lock(desk);
-            Desk { decision: desk.decision.take(), is_closed: desk.is_closed }
+        let DecisionSlot { decision, is_closed } = {
+            let mut slot = lock(slot);
+            DecisionSlot { decision: slot.decision.take(), is_closed: slot.is_closed }
         };
         match decision {
             Some(decision) => {

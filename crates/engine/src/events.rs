@@ -33,7 +33,7 @@ impl Events {
         Ok(Self { shared: Arc::new(SharedQueue { queue, doorbell: Doorbell::new()? }) })
     }
 
-    /// The next event, `None` where there is none yet.
+    /// The next event, `None` if there is none yet.
     ///
     /// # Errors
     /// `EngineGone` once the engine has stopped and every event was read.
@@ -49,7 +49,7 @@ impl Events {
         Ok(event)
     }
 
-    /// Moves `from` over; `false` where that has to be tried again in a moment.
+    /// Moves `from` over; `false` if that has to be tried again in a moment.
     pub(crate) fn try_put(&self, from: &mut VecDeque<Event>) -> bool {
         if from.is_empty() {
             return true;

@@ -94,7 +94,7 @@ impl Engine {
     }
 }
 
-/// What was decided goes back to the processor; `false` where that is gone.
+/// What was decided goes back to the processor; `false` if that is gone.
 fn give_back<O, I>(shared: &Weak<Mailboxes<O, I>>, decided: Decided) -> bool
 where
     O: Outbox + 'static,
@@ -116,7 +116,7 @@ where
     tracing::error!(
         "the thread that decides on admission has failed (a bug: report the lines above): the engine stops"
     );
-    // Where the processor is gone, nobody needs to be told.
+    // If the processor is gone, nobody needs to be told.
     let Some(shared) = shared.upgrade() else { return };
     let _ = shared.commands().push(Box::new(|processor, now| processor.shut_down(now)));
 }
@@ -161,7 +161,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// calls of the node, and short.
     ///
     /// # Errors
-    /// [`CallError::Gone`] where the engine has stopped, or stops before the answer; [`CallError::OnProcessor`] from
+    /// [`CallError::Gone`] if the engine has stopped, or stops before the answer; [`CallError::OnProcessor`] from
     /// within another request, a handler, or on a thread that leads.
     pub fn call<R, F>(&self, request: F) -> Result<R, CallError>
     where
@@ -239,7 +239,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// twice is allowed.
     ///
     /// # Errors
-    /// [`CallError::Gone`] where the processor had failed before; [`CallError::OnProcessor`], with nothing done, where
+    /// [`CallError::Gone`] if the processor had failed before; [`CallError::OnProcessor`], with nothing done, where
     /// the calling thread is what would have to end.
     pub fn stop(&self) -> Result<(), CallError> {
         may_wait()?;

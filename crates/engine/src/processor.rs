@@ -18,9 +18,9 @@ pub(crate) mod lead;
 mod links;
 mod meter;
 mod port;
-mod sentry;
 mod share;
 mod spin;
+mod standstill_timer;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -44,9 +44,9 @@ use self::handles::CloseOnDrop;
 use self::links::RECEIVE_BATCH;
 use self::meter::Meter;
 use self::port::DrivenLink;
-use self::sentry::Sentry;
 use self::share::Share;
 use self::spin::{Spin, Waited};
+use self::standstill_timer::StandstillTimer;
 use self::waiting::{BACKGROUND, COMMANDS};
 use crate::command::Answer;
 use crate::config::EngineConfig;
@@ -57,12 +57,12 @@ use crate::memory::HostMemory;
 
 pub(crate) use self::commands::Mailboxes;
 
-/// Protocol work without a look at the descriptors; a look is a system call.
+/// Protocol work without a check of the descriptors; a check is a system call.
 pub const WORK_SLICE: Nanos = Nanos::from_micros(50);
 /// How long after its grace a stopping node may still be driven. Whatever its channels would need, it stops by then.
 const STOP_MARGIN: Nanos = Nanos::from_millis(100);
 /// Messages that one turn takes out of all rings that have rung; when they are taken, [`RING_MESSAGES_BEHIND`] of each other:
-/// some tens of microseconds for all that one look tells of (ADR 0047).
+/// some tens of microseconds for all that one check tells of (ADR 0047).
 const RUNG_MESSAGES: u32 = 128;
 
 /// See the module.
@@ -91,7 +91,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
 /// Times at which the processor looks, and at which it sleeps.
 struct Pace {
     spin: Spin,
-    sentry: Sentry,
+    standstill: StandstillTimer,
     /// When the turn that is next has begun, where what was found while waiting is part of it.
     turn_begun: Option<Instant>,
 }
@@ -99,7 +99,7 @@ struct Pace {
 /// The thread that drives the processor, and the next one to do so.
 struct Leading<O: Outbox, I: Inbox> {
     /// The thread that leads next.
-    successor: Option<lead::Successor<O, I>>,
+    successor: Option<lead::LeadAnswer<O, I>>,
     /// An application's thread drives, not the engine's own.
     is_led: bool,
 }
@@ -207,7 +207,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             meter: Meter::default(),
             events: VecDeque::new(),
             orders: Orders { are_waiting: true, background: Background { may_wait: true, put_off: 0 } },
-            pace: Pace { spin, sentry: Sentry::default(), turn_begun: None },
+            pace: Pace { spin, standstill: StandstillTimer::default(), turn_begun: None },
             share,
             lead: Leading { successor: None, is_led: false },
             stop: Stop { grace, at: None },
@@ -245,11 +245,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         Step::Goes(at)
     }
 
-    /// Begins at `at`. The clock is read anew only where something was done: a reading costs as much as a look at a
+    /// Begins at `at`. The clock is read anew only where something was done: a reading costs as much as a check of a
     /// ring. What is done after the last reading of a turn with messages is the next turn's, which begins at that time, or a
     /// look at the next timers.
     fn turn(&mut self, at: Instant) -> Turn {
-        if let Some(late) = self.pace.sentry.look(at, self.node.has_sources()) {
+        if let Some(late) = self.pace.standstill.look(at, self.node.has_sources()) {
             self.node.record_standstill(late, at);
         }
         self.ports.iter_mut().for_each(|port| port.end_rest(at));
@@ -263,7 +263,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if self.node.is_looking() {
             self.tell_foreign_traffic();
         }
-        // Does nothing where nothing is due; asking for the earliest time of all costs more.
+        // Does nothing if nothing is due; asking for the earliest time of all costs more.
         self.tell_shaped(at);
         self.node.handle_timeout(at);
         self.shape();
@@ -278,7 +278,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let told = self.hand_out_events() | self.have_decided();
         progress |= told;
         if progress {
-            self.pace.sentry.work();
+            self.pace.standstill.work();
         }
         // Neither is any message's: commands and timers in a turn without one, and what is told of channels.
         let is_untimed = told || (flushed == read_at && !completed_first);

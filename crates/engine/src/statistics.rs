@@ -49,7 +49,7 @@ pub struct EngineStatistics {
     pub links_failed: u64,
     /// Channels that a driver could not be told about, or not told to forget.
     pub filters_failed: u64,
-    /// Runtime of the processor in each of its periods, in ns, where it is scheduled by deadline; else 0.
+    /// Runtime of the processor in each of its periods, in ns, if it is scheduled by deadline; else 0.
     pub runtime_ns: u64,
     /// Times at which the kernel gave it no larger one: channels were refused or closed for it.
     pub runtimes_refused: u64,

@@ -32,7 +32,7 @@ impl EmbeddedHost {
         let stop = Alarm::new()?;
         let stopping = stop.clone();
         let thread = std::thread::Builder::new().name("punctual-api".into()).spawn(move || {
-            // Where the engine fails, its clients see their connection end.
+            // If the engine fails, its clients see their connection end.
             let _ = server.run(stopping.as_fd());
         })?;
         Ok((Self { engine, stop, thread: Some(thread) }, ours))

@@ -27,7 +27,7 @@ pub struct Finding {
     pub state: State,
     /// What was found.
     pub found: String,
-    /// What to do; empty where there is nothing to do.
+    /// What to do; empty if there is nothing to do.
     pub fix: String,
 }
 

@@ -4,20 +4,20 @@
 //! engine of this process. `punctuald` adds a socket that programs connect to; an embedding program has an [`EmbeddedHost`],
 //! whose one connection is its own.
 
+mod calibration;
 pub mod config;
 mod embedded;
 pub mod finding;
 mod journal;
-mod plate;
+mod nominal_rate;
 pub mod priorities;
-mod ranks;
-pub mod rings;
+pub mod profile_rings;
+mod ringer_rank;
 mod running;
 pub mod service;
-mod settle;
 
+pub use calibration::{CalibrationError, calibrate};
 pub use config::{GivenCosts, Mismatch, ProfileSettings};
 pub use embedded::EmbeddedHost;
-pub use plate::name_plate;
+pub use nominal_rate::nominal_rate;
 pub use running::{EngineHost, HostError, Prepared, quotas};
-pub use settle::{SettleError, settle};

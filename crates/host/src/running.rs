@@ -24,14 +24,14 @@ use punctual_proto::node::Node;
 use punctual_proto::{Contract, Instant, Nanos};
 use thiserror::Error;
 
+use crate::calibration::{CalibrationError, calibrate};
 use crate::config::{ConfigError, DaemonConfig, HostConfig};
 use crate::priorities::Priorities;
 use crate::service::{Host, HostGone};
-use crate::settle::{SettleError, settle};
 
 use crate::journal::{Journal, Line};
-use crate::ranks::RingerRank;
-use crate::rings::SharedRings;
+use crate::profile_rings::SharedRings;
+use crate::ringer_rank::RingerRank;
 
 /// A host that did not start.
 #[derive(Debug, Error)]
@@ -44,7 +44,7 @@ pub enum HostError {
     Engine(#[from] EngineError),
     /// What protocol work costs here cannot be said.
     #[error(transparent)]
-    Profile(#[from] SettleError),
+    Profile(#[from] CalibrationError),
     /// The system.
     #[error("cannot start the host's API: {0}")]
     System(io::Error),
@@ -74,13 +74,13 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Loads the profile, or measures a short one where there is none.
+    /// Loads the profile, or measures a short one if there is none.
     ///
     /// # Errors
     /// See [`HostError`].
     pub fn new(config: &HostConfig) -> Result<Self, HostError> {
         let mut config = config.clone();
-        let profile = settle(&mut config, &SharedRings)?;
+        let profile = calibrate(&mut config, &SharedRings)?;
         Ok(Self { config, profile })
     }
 

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use punctual_engine::profile::{PathSamples, profile_of};
+use punctual_host::calibrate;
 use punctual_host::config::drivers::{
-    CheckedLink, DriverKind, Ends, LinkDriver, OpeningLinks, Told, settings_of,
+    CheckedLink, DriverKind, Ends, LinkDriver, LinkInput, OpeningLinks, settings_of,
 };
-use punctual_host::config::{Beside, ConfigError, Driver, HostConfig, parse_with};
+use punctual_host::config::{ConfigError, Driver, HostConfig, OtherTraffic, parse_with};
 use punctual_host::finding::Finding;
-use punctual_host::rings::SharedRings;
-use punctual_host::settle;
+use punctual_host::profile_rings::SharedRings;
 use punctual_link::Link;
 use rustix::thread::CapabilitySet;
 
@@ -47,14 +47,14 @@ impl DriverKind for TunnelKind {
         &["queue", "kernel_rate"]
     }
 
-    fn read(&self, told: &Told<'_>) -> Result<Box<dyn LinkDriver>, ConfigError> {
-        let (Some(ends), Some(device)) = (told.ends(), told.device()) else {
-            return Err(told.refuse("driver \"tunnel\" needs device, local and peer"));
+    fn read(&self, input: &LinkInput<'_>) -> Result<Box<dyn LinkDriver>, ConfigError> {
+        let (Some(ends), Some(device)) = (input.ends(), input.device()) else {
+            return Err(input.refuse("driver \"tunnel\" needs device, local and peer"));
         };
         Ok(Box::new(Tunnel { ends, device: device.to_owned(), siblings: 0 }))
     }
 
-    fn acquaint(&self, links: &mut [Box<dyn LinkDriver>]) {
+    fn complete(&self, links: &mut [Box<dyn LinkDriver>]) {
         let siblings = settings_of::<Tunnel>(links.iter().map(|link| &**link)).len();
         let tunnels = links.iter_mut().filter_map(|link| link.settings_mut::<Tunnel>());
         tunnels.for_each(|tunnel| tunnel.siblings = siblings);
@@ -65,7 +65,7 @@ impl DriverKind for TunnelKind {
         Ok(Vec::new())
     }
 
-    fn dearness(&self) -> u8 {
+    fn packet_cost(&self) -> u8 {
         u8::MAX
     }
 
@@ -114,14 +114,14 @@ const SOCKETS: &str = "driver = \"udp\"\nlocal = \"10.0.1.1\"\npeer = \"10.0.1.2
 fn the_rules_of_links_hold_for_it() {
     let host = read("", &[ONE, OTHER]).expect("two tunnels");
     assert_eq!(settings_of::<Tunnel>(host.drivers.iter().map(|link| &**link))[1].siblings, 2);
-    assert_eq!(host.beside, [Beside::Unknown; 2]);
+    assert_eq!(host.other_traffic, [OtherTraffic::Unknown; 2]);
     assert!(
         host.warnings()[0].contains("kernel_rate = \"10%\" has the daemon bound it"),
         "{:?}",
         host.warnings()
     );
     let shaped = read("", &[&format!("{ONE}\nkernel_rate = \"10%\"")]).expect("a key that it claims");
-    assert_eq!(shaped.beside, [Beside::Shaped]);
+    assert_eq!(shaped.other_traffic, [OtherTraffic::Shaped]);
     let refused = |links: &[&str]| read("", links).expect_err("a mistake");
     let second = OTHER.replace("t1", "t0");
     assert!(refused(&[ONE, &second]).contains("has driver \"tunnel\" on device t0 already"));
@@ -161,7 +161,7 @@ fn a_host_goes_by_a_profile_of_its_dearest_driver() {
         profile.save(&path).expect("a file");
         let mut host =
             read(&format!("profile = {path:?}"), &[SOCKETS, &ONE.replace("0.0.", "0.2.")]).expect("a host");
-        settle(&mut host, &SharedRings).map(|settled| settled.summary).map_err(|error| error.to_string())
+        calibrate(&mut host, &SharedRings).map(|settled| settled.summary).map_err(|error| error.to_string())
     };
     let own = settled(TUNNEL).expect("measured on the dearest");
     assert!(own.contains("the profile of a test"), "{own}");

@@ -3,7 +3,7 @@
 //! Whoever writes a file maps it first and then seals it ([`SEALS`]): from then on nobody, through any descriptor or older
 //! mapping, can cut it, make a hole in it or map it for writing. The reader maps it for reading only. So no access of
 //! either side can fault because of what the other does to the file. A ring takes two files, one for each writer; the
-//! daemon makes both, for closing a descriptor that came from elsewhere may wait for whoever stands behind it:
+//! daemon makes both, for closing a descriptor that came from elsewhere may wait for whoever is behind it:
 //! - [`Region::create`]: the daemon's own, sealed before it leaves the process;
 //! - [`Offer`]: the one that the application writes and seals ([`Region::take`]). The daemon looks at the seals and maps it
 //!   ([`Offer::accept`]) before any thread reads it.
@@ -15,10 +15,10 @@
 //! Nobody ever gets a `&[u8]` over bytes that the other process may be writing: payload goes in and out by raw
 //! copies, positions and lengths through atomics.
 
+mod file_watcher;
 mod mapping;
 #[cfg(test)]
 mod tests;
-mod vigil;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,8 +27,8 @@ use std::{io, ptr};
 use punctual_trial::{Defence, holds};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
+pub use self::file_watcher::{FileWatcher, Watched};
 use self::mapping::Mapping;
-pub use self::vigil::{Vigil, Watched};
 
 /// Largest region, in bytes: one ring may not take more.
 pub const REGION_BYTES_MAX: u64 = 4 << 30;

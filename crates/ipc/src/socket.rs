@@ -61,7 +61,7 @@ impl Packet {
 pub struct Peer {
     /// The user's id.
     pub user: u32,
-    /// The process that connected, where it is in a PID namespace that is seen from here.
+    /// The process that connected, if it is in a PID namespace that is seen from here.
     pub process: Option<Pid>,
     /// Stands for that very process, whoever gets its number later; `None` before Linux 6.5.
     pub pidfd: Option<OwnedFd>,
@@ -98,7 +98,7 @@ fn peer_pidfd(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
 
 /// Forbids whoever connects to `socket` to send descriptors with its packets: the last close of one that comes from a
 /// stranger may wait for him (a pipe that he keeps busy, a file system of his own). Before anybody connects; connections
-/// inherit it. `false` where the kernel knows no such thing (before Linux 6.16).
+/// inherit it. `false` if the kernel knows no such thing (before Linux 6.16).
 ///
 /// # Errors
 /// If the system refuses it for another reason.
@@ -156,7 +156,7 @@ pub fn too_many_on_their_way(error: &io::Error) -> bool {
 /// Sends a packet, with `DONTWAIT` where the socket is not to block.
 ///
 /// # Errors
-/// `WouldBlock` where the socket is full, or what the system says; never raises `SIGPIPE`.
+/// `WouldBlock` if the socket is full, or what the system says; never raises `SIGPIPE`.
 pub fn send(socket: impl AsFd, packet: &Packet, flags: SendFlags) -> io::Result<()> {
     let descriptors: Vec<BorrowedFd<'_>> = packet.descriptors.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -200,7 +200,7 @@ pub fn receive_bare(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> i
 /// Receives a packet; `None` at the end of the connection.
 ///
 /// # Errors
-/// `InvalidData` where it is longer than [`PACKET_BYTES_MAX`], `WouldBlock` where none waits, or what the
+/// `InvalidData` if it is longer than [`PACKET_BYTES_MAX`], `WouldBlock` if none waits, or what the
 /// system says.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Option<Packet>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -208,7 +208,7 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Re
     let got = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut control, flags | RecvFlags::CMSG_CLOEXEC)
         {
-            // The other end hung up with something of ours unread. It is said once; what it sent before comes after it.
+            // The other end hung up with something of ours unread. It is reported once; what it sent before comes after it.
             Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
             result => break result?,
         }

@@ -6,10 +6,10 @@ pub use std::sync::{Arc, atomic};
 
 /// Looks that are made at once.
 const SPINS: u32 = 64;
-/// Sleep between two looks after these.
+/// Sleep between two checks after these.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// Waits between two looks at what another thread is about to do; `looks` is the number of looks so far.
+/// Waits between two checks of what another thread is about to do; `looks` is the number of looks so far.
 pub fn pause(looks: u32) {
     if looks < SPINS { std::hint::spin_loop() } else { std::thread::sleep(PAUSE) }
 }

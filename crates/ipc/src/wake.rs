@@ -1,7 +1,7 @@
 //! Wake-ups between two processes that share a ring.
 //!
 //! A side that finds nothing to do takes a *ticket* (it counts one further in its own memory), looks once more, and only
-//! then sleeps. The other side publishes, then looks at the ticket, and makes a system call only where it is one that it
+//! then sleeps. The other side publishes, then looks at the ticket, and makes a system call only if it is one that it
 //! has not answered. Why no wake-up is lost: publishing, taking a ticket and looking at either are sequentially consistent,
 //! so of "I have published" and "I am about to sleep" one comes first. If the ticket does, the waker finds it; if the
 //! publication does, the sleeper sees it (`fuzz/models` tries every order of both). Each word has one writer, so that
@@ -16,8 +16,8 @@
 //!   It asks the user's [`Ringer`] to; it rings itself only where program and engine are one process, or the program is
 //!   trusted with the daemon ([`RingPath::Direct`]).
 
+mod bell_list;
 mod flag;
-mod line;
 mod ringer;
 
 use std::io;
@@ -29,9 +29,9 @@ use punctual_trial::{Defence, holds};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
+use self::bell_list::BellNode;
 pub use self::flag::{Answered, arm};
-use self::line::BellNode;
-pub use self::ringer::{Bells, Rank, Remains, Ringer};
+pub use self::ringer::{Bells, Rank, RingMemory, Ringer};
 
 /// Tells one thread of this process that something needs to be looked at. Clones ring the same bell.
 #[derive(Clone, Debug)]

@@ -12,10 +12,10 @@ pub mod kernel;
 pub mod memory;
 pub mod pool;
 mod ring;
-mod rung;
 mod stream;
 mod sync;
 pub mod udp;
+mod wake_flag;
 pub mod xdp;
 
 use std::os::fd::BorrowedFd;
@@ -97,7 +97,7 @@ pub enum LinkError {
     /// The operating system refused.
     #[error("{what}: {error}")]
     Os {
-        /// What was tried, with the fix where there is one.
+        /// What was tried, with the fix if there is one.
         what: String,
         /// Answer of the operating system.
         error: std::io::Error,
@@ -208,7 +208,7 @@ pub trait Link: Send {
     /// edge may stand for many packets, so receive until less than `max` comes.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// The one of them that tells of best effort and of nothing else, where there is one: while best effort comes in
+    /// The one of them that tells of best effort and of nothing else, if there is one: while best effort comes in
     /// crowds, its ring may be looked at by the clock instead.
     fn best_effort_descriptor(&self) -> Option<BorrowedFd<'_>> {
         None

@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::pool::Pool;
 use crate::ring::{Consumer, Producer, ring};
-use crate::rung::Rung;
+use crate::wake_flag::WakeFlag;
 use crate::{Link, LinkError, LinkStatistics, Port, Received};
 
 /// Options of a pair of memory links.
@@ -63,20 +63,20 @@ impl<T> Ends<T> {
 /// An eventfd that is written once until its owner looks again: a busy receiver costs the sender no system call.
 struct Wake {
     event: OwnedFd,
-    rung: Rung,
+    rung: WakeFlag,
 }
 
 impl Wake {
     fn new() -> Result<Arc<Self>, LinkError> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| LinkError::Os { what: "eventfd".into(), error: error.into() })?;
-        Ok(Arc::new(Self { event, rung: Rung::default() }))
+        Ok(Arc::new(Self { event, rung: WakeFlag::default() }))
     }
 
     /// Wakes the other end; call it after publishing.
     fn ring(&self) {
         if self.rung.raise() {
-            // The counter cannot reach its limit: it grows by one for each look of the owner.
+            // The counter cannot reach its limit: it grows by one for each check of the owner.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
     }

@@ -230,7 +230,7 @@ impl Frame {
         self.len = 0;
     }
 
-    /// `headroom` bytes in front of the packet and the packet behind them; `None` where there are not as many.
+    /// `headroom` bytes in front of the packet and the packet behind them; `None` if there are not as many.
     pub(crate) fn with_headroom(&mut self, headroom: usize) -> Option<&mut [u8]> {
         let start = (self.offset as usize).checked_sub(headroom)?;
         let end = (self.offset + self.len) as usize;

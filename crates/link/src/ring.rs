@@ -48,7 +48,7 @@ pub fn ring(slots: usize, slot_bytes: usize) -> (Producer, Consumer) {
 }
 
 impl Producer {
-    /// Copies a packet of at most the slot's size into the next slot; `false` where the ring is full.
+    /// Copies a packet of at most the slot's size into the next slot; `false` if the ring is full.
     pub fn stage(&mut self, packet: &[u8]) -> bool {
         let slots = &self.shared.slots;
         let at = self.published.wrapping_add(self.staged);

@@ -1,4 +1,4 @@
-//! Every driver passes the same suite; what only sockets can do stands below it.
+//! Every driver passes the same suite; what only sockets can do is below it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};

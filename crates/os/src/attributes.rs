@@ -113,7 +113,7 @@ pub fn restore(thread: u32, before: Attributes) -> io::Result<()> {
 ///
 /// # Errors
 /// What the kernel says: `EPERM` without the right, `EBUSY` where the CPUs have no such share left, `EINVAL` for what
-/// does not exist, `ESRCH` where there is no such thread.
+/// does not exist, `ESRCH` if there is no such thread.
 pub fn set_attributes(thread: u32, wanted: Attributes) -> io::Result<()> {
     let raw = wanted.raw();
     // SAFETY: the structure is ours and only read.

@@ -16,7 +16,7 @@ const READINGS: usize = 3;
 const BRACKET_NS: u64 = 1_000;
 
 /// How long a sleeper stays deaf to Ctrl-C.
-const DEAF: Nanos = Nanos::from_millis(50);
+const SLEEP_MAX: Nanos = Nanos::from_millis(50);
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 pub fn monotonic_ns() -> u64 {
@@ -49,7 +49,7 @@ pub fn process_cpu() -> Nanos {
     Nanos(read_ns(ClockId::ProcessCPUTime))
 }
 
-/// Sleeps until `at`; returns at once where that is past. Signals do not cut it short.
+/// Sleeps until `at`; returns at once if that is past. Signals do not cut it short.
 pub fn sleep_until(at: Instant) {
     let seconds = i64::try_from(at.0 / 1_000_000_000).unwrap_or(i64::MAX);
     let request = Timespec { tv_sec: seconds, tv_nsec: (at.0 % 1_000_000_000) as _ };
@@ -67,7 +67,7 @@ pub fn wait_until(at: Instant) -> Result<(), Interrupted> {
         if current >= at {
             return Ok(());
         }
-        sleep_until(at.min(current + DEAF));
+        sleep_until(at.min(current + SLEEP_MAX));
     }
 }
 
@@ -103,7 +103,7 @@ impl ClockPair {
         best.1
     }
 
-    /// Moves a wall-clock stamp that was taken before this pair to the monotonic clock; `None` where it lies in
+    /// Moves a wall-clock stamp that was taken before this pair to the monotonic clock; `None` if it lies in
     /// the future or more than [`STAMP_AGE_NS_MAX`] back, so cannot be true.
     pub fn to_monotonic(self, wall_ns: u64) -> Option<u64> {
         let age_ns = self.wall_ns.checked_sub(wall_ns)?;

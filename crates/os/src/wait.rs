@@ -99,7 +99,7 @@ impl Waiter {
     /// [`Waiter::token`] are ready, 0 when the time was over.
     ///
     /// # Errors
-    /// Never for a signal, which ends the wait early; else where the kernel refuses.
+    /// Never for a signal, which ends the wait early; else if the kernel refuses.
     pub fn wait(&mut self, span: Option<Nanos>) -> io::Result<usize> {
         let waited = if self.timer.is_some() { self.wait_by_timer(span) } else { self.wait_precisely(span) };
         match waited {

@@ -1,4 +1,4 @@
-//! What a node is told at its start. Plain data; `Node::new` checks it.
+//! The configuration with which a node starts. Plain data; `Node::new` checks it.
 
 mod check;
 mod models;
@@ -94,7 +94,7 @@ pub struct LinkConfig {
     /// Nobody knows the rate yet: [`Self::rate`] is the most that a measurement tries. It is measured once the neighbour is
     /// there, and until then nothing is admitted across the link.
     pub rate_auto: bool,
-    /// The most that a measurement tries, where that is more than [`Self::rate`].
+    /// The most that a measurement tries, if that is more than [`Self::rate`].
     pub rate_ceiling: Option<BitRate>,
     /// Largest packet, from our header on, in bytes.
     pub packet_bytes_max: u32,
@@ -285,7 +285,7 @@ pub struct SignallingConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhileBroken {
-    /// The channel is granted as degraded: nothing is guaranteed, and both ends are told by which stage.
+    /// The channel is granted as degraded: nothing is guaranteed, and both ends are told which stage.
     #[default]
     Degrade,
     /// The channel is refused with the breach as the reason.

@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(observed.histogram.iter().map(|bucket| bucket.messages).sum::<u64>(), 3);
     }
 
-    /// Whatever is observed, a quantile is near what stands at its place in order.
+    /// Whatever is observed, a quantile is near what is at its place in order.
     #[test]
     fn quantiles_are_those_of_what_was_observed() {
         let mut random = crate::signalling::SplitMix64::new(3);

@@ -24,7 +24,7 @@ impl Limiter {
         self.begun.is_none_or(|begun| now.since(begun) >= self.every)
     }
 
-    /// Whether to say it at `now`, and if so, how often it was left out since it was said last.
+    /// Whether to say it at `now`, and if so, how often it was left out since it was reported last.
     pub fn pass(&mut self, now: Instant) -> Option<u64> {
         if self.is_over(now) {
             self.begun = Some(now);

@@ -39,7 +39,7 @@ pub const REFRESHES_PER_LEASE: u64 = 5;
 /// Interval between HELLOs to a neighbour: an idle node wakes less than five times a second.
 pub const HELLO_INTERVAL_DEFAULT: Nanos = Nanos::from_secs(1);
 /// What one packet told of a neighbour's clock is forgotten after so long, however good it was: where the clock ran faster than
-/// it may, or was stepped by less than the error, it is wrong. A queue that stands in one direction for longer than that makes
+/// it may, or was stepped by less than the error, it is wrong. A queue that is in one direction for longer than that makes
 /// the error as large as itself.
 pub const CLOCK_BOUND_AGE_MAX: Nanos = Nanos::from_secs(60);
 /// HELLOs missed until a neighbour is taken for dead.
@@ -213,7 +213,7 @@ pub const BEST_EFFORT_PACKET_BYTES_MIN: u32 = SIGNAL_PACKET_BYTES_MIN as u32;
 pub const HALF_OPEN_PER_NEIGHBOUR_MAX: usize = 1_024;
 /// Channels that start, pass or end at a node.
 pub const CHANNELS_MAX: usize = 65_536;
-/// Questions of admission that are answered together where that is done beside the processor.
+/// Questions of admission that are answered together if that is done beside the processor.
 pub const DECISIONS_AT_ONCE_MAX: usize = 4;
 /// Requests of receivers that wait for an answer, in either direction.
 pub const REQUESTS_MAX: usize = 1_024;

@@ -39,7 +39,7 @@ pub trait Outbox {
     /// A message in it.
     type Message: MessageRead;
     /// The next message with the time at which the application says it sent it (this host's clock): not after `now`,
-    /// which is read before the look. An argument, since a reading costs as much as the rest of the look.
+    /// which is read before the check. An argument, since a reading costs as much as the rest of the check.
     fn take(&mut self, now: Instant) -> Option<(Self::Message, Instant)>;
     /// Whether a message waits.
     fn is_ready(&self) -> bool;
@@ -54,7 +54,7 @@ pub trait Outbox {
     }
     /// Shows the application what is counted now. This is constant work.
     fn show(&mut self, _counters: &ChannelCounters) {}
-    /// What is said of its channel beside what is counted has changed: who wants to know must ask.
+    /// What is reported of its channel beside what is counted has changed: who wants to know must ask.
     fn outdate(&mut self) {}
 }
 
@@ -73,7 +73,7 @@ pub struct MessageInfo {
     pub len: u32,
     /// l: the logical arrival at the source, on *this* host's clock; of best effort on the source's.
     pub logical_arrival: Instant,
-    /// The most that the time since then may be wrong by, either way; `None` where nobody knows the clocks of all hosts on
+    /// The most that the time since then may be wrong by, either way; `None` if nobody knows the clocks of all hosts on
     /// the way, and for best effort.
     pub clock_error: Option<Nanos>,
     /// l + D: the latest time at which it had to be delivered, on *this* host's clock.
@@ -93,11 +93,11 @@ pub struct MessageInfo {
 pub trait Inbox {
     /// A slot in it.
     type Slot: MessageWrite;
-    /// A free slot of the ring's message size; `None` where the application has not freed any.
+    /// A free slot of the ring's message size; `None` if the application has not freed any.
     fn reserve(&mut self) -> Option<Self::Slot>;
     /// Makes a filled slot visible to the application and wakes it if it sleeps.
     fn publish(&mut self, slot: Self::Slot, info: MessageInfo);
-    /// What was observed of the messages that were published; `None` where this ring does not keep it.
+    /// What was observed of the messages that were published; `None` if this ring does not keep it.
     fn observed(&self) -> Option<&Latencies> {
         None
     }
@@ -108,7 +108,7 @@ pub trait Inbox {
     fn resume(&mut self) -> bool {
         false
     }
-    /// The channel has ended: makes one message visible that waited for its turn; `false` where none waits any more.
+    /// The channel has ended: makes one message visible that waited for its turn; `false` if none waits any more.
     fn show_one(&mut self) -> bool {
         false
     }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 const NONE: u32 = u32::MAX;
 
-/// A place in a slab, or none: where an item stands, or what stands behind it in its queue. The latter is kept by the
+/// A place in a slab, or none: where an item stands, or what is behind it in its queue. The latter is kept by the
 /// item, which may have room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Next(u32);

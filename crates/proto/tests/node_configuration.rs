@@ -41,7 +41,7 @@ fn directories_name_every_host_once() {
     all_are_refused(&[
         ("node id 0", |c| c.id = NodeId(0)),
         ("\"h3\" has id 0", |c| c.directory[2].1 = NodeId(0)),
-        ("\"h1\" stands twice", |c| c.directory[2].0 = name("h1")),
+        ("\"h1\" is listed twice", |c| c.directory[2].0 = name("h1")),
         ("node id 1 is given twice", |c| c.directory[2].1 = NodeId(1)),
         ("this host (\"h9\", id 2) is not in the directory", |c| c.name = name("h9")),
     ]);
@@ -83,7 +83,7 @@ fn processors_serve_as_they_admit_and_leave_something_over() {
         ("processor best_effort_cpu_cap is nothing", |c| c.cpu.best_effort_cpu_cap = Ppm(0)),
         ("processor best_effort_flow_cpu_cap is nothing", |c| c.cpu.best_effort_flow_cpu_cap = Ppm(0)),
         ("served in the order of rmdp", |c| c.cpu.plan = vec![planned(1_000_000)]),
-        ("\"film\" stands twice", |c| {
+        ("\"film\" is listed twice", |c| {
             (c.cpu.run, c.cpu.admission) = (RunPolicy::Rmdp, Admission::RMDP);
             c.cpu.plan = vec![planned(1_000_000); 2];
         }),

@@ -124,7 +124,7 @@ impl Adapter {
         self.broken = broken;
     }
 
-    /// Foreign packets that have come since the last look are queued before ours.
+    /// Foreign packets that have come since the last check are queued before ours.
     fn take_foreign(&mut self, now: SimTime) {
         let Broken { foreign_percent, foreign_until, .. } = self.broken;
         if foreign_percent == 0 {

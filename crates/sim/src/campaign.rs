@@ -256,7 +256,7 @@ fn agree(path: &Path, what: &'static str, theirs: &str, ours: &str) -> Result<()
     Err(CampaignError::Other { path: path.into(), what, theirs: theirs.into(), ours: ours.into() })
 }
 
-/// The lock stands beside the file, which is replaced again and again.
+/// The lock is beside the file, which is replaced again and again.
 fn lock(path: &Path) -> Result<File, CampaignError> {
     let lock = beside(path, ".lock");
     let failed = |cause| CampaignError::File { path: lock.clone(), cause };

@@ -34,7 +34,7 @@ pub struct Cut {
     /// Faults of single frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frames: Option<Vec<FrameFault>>,
-    /// How long applications send, where that is shorter than planned.
+    /// How long applications send, if that is shorter than planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic_ms: Option<u64>,
 }

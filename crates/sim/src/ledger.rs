@@ -8,7 +8,7 @@ use punctual_analysis::{Contract, Instant, Nanos, Policing};
 use punctual_proto::memory::MessageInfo;
 
 use crate::memory::Content;
-use crate::silence::{Said, Silence};
+use crate::silence::{SentMessage, Silence};
 use crate::time::{HostClock, SimTime};
 
 /// Part of the interval by which a logical arrival may come closer to the one before: what makes up for lateness.
@@ -103,7 +103,7 @@ pub struct Judgement {
     pub index: u64,
     /// From the logical arrival, in true time.
     pub latency: Nanos,
-    /// When it was due, where it was promised.
+    /// When it was due, if it was promised.
     pub due: Option<SimTime>,
     /// Its logical arrival is what its send times say: nothing has delayed it at its source.
     pub is_known: bool,
@@ -172,7 +172,7 @@ impl Ledger {
         self.messages.get(usize::try_from(index.checked_sub(self.first)?).ok()?)
     }
 
-    /// Forgets messages that were due so long ago that nothing can be said of them any more; those that were lost.
+    /// Forgets messages that were due so long ago that nothing can be reported of them any more; those that were lost.
     pub fn settle(&mut self, now: SimTime) -> Vec<(u64, SimTime)> {
         let settled = self.messages.iter().take_while(|message| message.due + SETTLED < now).count();
         if settled == 0 {
@@ -257,9 +257,9 @@ impl Ledger {
         })
     }
 
-    fn said(&self, message: &Message) -> Said {
+    fn said(&self, message: &Message) -> SentMessage {
         let Message { sent, promised, delivered, .. } = *message;
-        Said { sent, promised, delivered, touched: under_way(message, &self.faults) }
+        SentMessage { sent, promised, delivered, touched: under_way(message, &self.faults) }
     }
 
     fn forfeited(&self, message: &Message) -> bool {

@@ -44,7 +44,7 @@ pub mod scenario;
 pub mod sender;
 pub mod silence;
 pub mod time;
-mod told;
+mod timeliness;
 pub mod topology;
 pub mod trace;
 mod world;
@@ -54,7 +54,7 @@ pub use faults::{Fault, FaultKind, FaultKinds};
 pub use options::{
     Class, FaultChoice, Faults, Options, Sabotage, ScheduleChoice, SizeChoice, Traffic, Versions,
 };
-pub use outcome::{Outcome, Report, ToldCounts, Violation};
+pub use outcome::{Outcome, Report, TimelinessCounts, Violation};
 pub use scenario::{Scenario, ScenarioError};
 pub use topology::{Topology, TopologyError};
 pub use trace::Timeline;

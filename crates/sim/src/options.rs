@@ -87,7 +87,7 @@ impl Options {
 /// Which faults there are besides those of single frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScheduleChoice {
-    /// Of all kinds, in half of the seeds; none where the faults of frames are given.
+    /// Of all kinds, in half of the seeds; none if the faults of frames are given.
     #[default]
     Drawn,
     /// Of these kinds, in every seed.

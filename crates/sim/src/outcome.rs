@@ -51,7 +51,7 @@ pub struct Outcome {
     /// Shapers of kernel traffic that have changed their rates.
     pub shaped: u64,
     /// What was told of how late messages were.
-    pub told: ToldCounts,
+    pub told: TimelinessCounts,
     /// Largest latency of a conforming message in percent of its channel's deadline.
     pub tightness_percent: u64,
     /// Virtual time that passed.
@@ -62,9 +62,9 @@ pub struct Outcome {
     pub violations_total: u64,
     /// BLAKE3 of the event log: the same seed and options give the same digest.
     pub digest: [u8; 32],
-    /// The timeline, where it was asked for.
+    /// The timeline, if it was asked for.
     pub trace: Timeline,
-    /// Memory in use, where that was asked for.
+    /// Memory in use, if that was asked for.
     pub memory: Vec<Reading>,
     /// Links that were measured.
     pub measured: u64,
@@ -72,16 +72,16 @@ pub struct Outcome {
 
 /// What was told of messages and stages, beside the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToldCounts {
+pub struct TimelinessCounts {
     /// Messages whose lateness was compared with the truth.
     pub compared: u64,
     /// Those of which nothing was told, since no clock was known.
     pub unmeasured: u64,
     /// Those that were late by more than the error that was stated.
     pub late: u64,
-    /// Those of them that were told as late or perhaps late.
+    /// Those of them that were reported as late or perhaps late.
     pub late_told: u64,
-    /// Messages that were told as surely late.
+    /// Messages that were reported as surely late.
     pub surely_late: u64,
     /// Runs in which a broken stage made messages late.
     pub breaches: u64,
@@ -91,7 +91,7 @@ pub struct ToldCounts {
     pub misnamed: u64,
 }
 
-impl AddAssign for ToldCounts {
+impl AddAssign for TimelinessCounts {
     fn add_assign(&mut self, more: Self) {
         let Self { compared, unmeasured, late, late_told, surely_late, breaches, named, misnamed } = more;
         self.compared += compared;
@@ -144,7 +144,7 @@ pub struct Report {
     pub expired: u64,
     /// Sums.
     #[serde(default)]
-    pub told: ToldCounts,
+    pub told: TimelinessCounts,
     /// Largest.
     pub tightness_percent: u64,
     /// All that were kept.

@@ -30,7 +30,7 @@ pub fn resident_bytes() -> u64 {
 }
 
 /// The means of the second quarter of the readings of a run, when everything has been there once, and of the last one.
-/// Nothing where there are too few of them.
+/// Nothing if there are too few of them.
 pub fn before_and_after(readings: &[Reading]) -> Option<[Reading; 2]> {
     let quarter = readings.len() / 4;
     let mean = |readings: &[Reading]| {

@@ -16,7 +16,7 @@ pub struct Silence {
 
 /// A message as far as it matters here.
 #[derive(Clone, Copy, Debug)]
-pub struct Said {
+pub struct SentMessage {
     /// When it was sent.
     pub sent: SimTime,
     /// It keeps the contract; what does not takes no number.
@@ -39,7 +39,7 @@ impl Silence {
     }
 
     /// The next message, in the order of sending; whether the silence may swallow it.
-    pub fn swallows(&mut self, said: Said) -> bool {
+    pub fn swallows(&mut self, said: SentMessage) -> bool {
         if self.is_over || said.sent <= self.since || !said.promised {
             return false;
         }
@@ -57,30 +57,31 @@ impl Silence {
 mod tests {
     use super::*;
 
-    fn swallowed(said: impl IntoIterator<Item = Said>) -> Vec<bool> {
+    fn swallowed(said: impl IntoIterator<Item = SentMessage>) -> Vec<bool> {
         let mut silence = Silence::new(SimTime(10));
         said.into_iter().map(|said| silence.swallows(said)).collect()
     }
 
-    const LOST: Said = Said { sent: SimTime(11), promised: true, delivered: false, touched: false };
+    const LOST: SentMessage =
+        SentMessage { sent: SimTime(11), promised: true, delivered: false, touched: false };
 
     #[test]
     fn three_are_swallowed_and_no_fourth() {
         assert_eq!(swallowed([LOST; 5]), [true, true, true, false, false]);
-        let early = Said { sent: SimTime(10), ..LOST };
+        let early = SentMessage { sent: SimTime(10), ..LOST };
         assert_eq!(swallowed([early, LOST, LOST, LOST, LOST]), [false, true, true, true, false]);
     }
 
     #[test]
     fn it_ends_with_the_first_that_comes() {
-        let came = Said { delivered: true, ..LOST };
+        let came = SentMessage { delivered: true, ..LOST };
         assert_eq!(swallowed([LOST, came, LOST, LOST]), [true, false, false, false]);
     }
 
     #[test]
     fn only_consecutive_numbers_count() {
-        let touched = Said { touched: true, ..LOST };
-        let unnumbered = Said { promised: false, ..LOST };
+        let touched = SentMessage { touched: true, ..LOST };
+        let unnumbered = SentMessage { promised: false, ..LOST };
         assert_eq!(
             swallowed([LOST, LOST, touched, LOST, unnumbered, LOST, LOST, LOST]),
             [true, true, false, true, false, true, true, false]

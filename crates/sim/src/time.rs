@@ -13,7 +13,7 @@ use punctual_analysis::{Instant, Nanos};
 pub struct SimTime(pub u64);
 
 impl SimTime {
-    /// The span since `earlier`, zero where it lies in the future.
+    /// The span since `earlier`, zero if it lies in the future.
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }

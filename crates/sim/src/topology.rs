@@ -28,7 +28,7 @@ pub struct Topology {
     /// Its links, each of which goes both ways.
     #[serde(rename = "link")]
     pub links: Vec<LinkSpec>,
-    /// Channels to open; drawn where there is none.
+    /// Channels to open; drawn if there is none.
     #[serde(rename = "channel", default)]
     pub channels: Vec<ChannelSpec>,
 }
@@ -216,8 +216,8 @@ fn check_channel(names: &BTreeSet<&str>, channel: &ChannelSpec) -> Result<(), To
 }
 
 impl Topology {
-    /// A network of a shape and size that `dice` choose: a line, star, ring or mesh where it is small; a line, star,
-    /// ring, fat tree or random network where it is not.
+    /// A network of a shape and size that `dice` choose: a line, star, ring or mesh if it is small; a line, star,
+    /// ring, fat tree or random network if it is not.
     pub fn draw(size: Size, dice: &mut Dice) -> Self {
         let (shape, wanted) = match size {
             Size::Small => {

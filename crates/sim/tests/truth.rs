@@ -1,7 +1,7 @@
 //! Assumptions are broken on purpose, and what nodes tell is compared with true time, which only the simulator knows.
 
 use punctual_analysis::Nanos;
-use punctual_sim::{FaultKind, FaultKinds, Options, SizeChoice, ToldCounts, Traffic};
+use punctual_sim::{FaultKind, FaultKinds, Options, SizeChoice, TimelinessCounts, Traffic};
 
 /// Enough for every kind of breach, at stages that channels pass and at others.
 const SEEDS: u64 = 40;
@@ -16,7 +16,7 @@ fn broken() -> Options {
 
 #[test]
 fn what_is_late_is_told_as_late_and_the_broken_stage_is_named() {
-    let mut told = ToldCounts::default();
+    let mut told = TimelinessCounts::default();
     for seed in 0..SEEDS {
         let outcome = punctual_sim::run(seed, &broken()).expect("a plan");
         assert!(outcome.violations.is_empty(), "seed {seed}: {:?}", outcome.violations);
@@ -36,7 +36,7 @@ fn where_nothing_is_broken_nobody_is_told_of_a_stage_and_everything_is_measured(
             Options { sizes: SizeChoice::Small, ..Options::default().with_faults(FaultKinds::NONE) };
         let outcome = punctual_sim::run(seed, &options).expect("a plan");
         assert!(outcome.violations.is_empty(), "seed {seed}: {:?}", outcome.violations);
-        let ToldCounts { compared, unmeasured, late, .. } = outcome.told;
+        let TimelinessCounts { compared, unmeasured, late, .. } = outcome.told;
         assert!(compared > 0 && unmeasured == 0 && late == 0, "seed {seed}: {:?}", outcome.told);
     }
 }

@@ -1,6 +1,6 @@
 //! The rings and wake-ups of `ipc` and `link` over loom: every order of a few steps of two threads.
 //!
-//! The modules `ring`, `flag`, `packets`, `pool` and `rung` *are* the sources of those crates, compiled once more; what
+//! The modules `ring`, `flag`, `packets`, `pool` and `wake_flag` *are* the sources of those crates, compiled once more; what
 //! they import from their crate comes from here: atomics and cells from loom (`sync`), shared memory whose payload
 //! notices races (`shm`), and descriptors that are conditions of loom (`wake`). A wake-up that is lost is a deadlock
 //! here, a slot that two threads touch a race, and loom finds both in any order that the memory model allows.
@@ -13,9 +13,9 @@ mod packets;
 mod pool;
 #[path = "../../../crates/ipc/src/ring/mod.rs"]
 mod ring;
-#[path = "../../../crates/link/src/rung.rs"]
-mod rung;
 pub mod scenarios;
 mod shm;
 mod sync;
 mod wake;
+#[path = "../../../crates/link/src/wake_flag.rs"]
+mod wake_flag;

@@ -13,12 +13,12 @@ use crate::pool::Pool;
 use crate::ring::outgoing::PushError;
 use crate::ring::sequence::{self, Writer};
 use crate::ring::{InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingShape, inbox, outbox};
-use crate::rung::Rung;
 use crate::shm::{Region, View};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::wake::line::{BellList, BellNode};
+use crate::wake::bell_list::{BellList, BellNode};
 use crate::wake::{Alarm, Doorbell, RingPath, Shared, Signal, signal_of};
+use crate::wake_flag::WakeFlag;
 
 /// Every order in which one thread is taken the processor away at most `preemptions` times where it could go on;
 /// none: every order.
@@ -305,7 +305,7 @@ pub fn slots_are_given_up_on_another_thread() {
 pub fn packets_of_a_memory_link_arrive(slots: usize, count: u8, preemptions: Option<usize>) {
     every_order(preemptions, move || {
         let (mut producer, mut consumer) = packets::ring(slots, 1);
-        let (rung, event) = (Arc::new(Rung::default()), Shared(Signal::new()));
+        let (rung, event) = (Arc::new(WakeFlag::default()), Shared(Signal::new()));
         let (their_rung, their_event) = (Arc::clone(&rung), event.clone());
         let sender = thread::spawn(move || {
             let event = their_event;

@@ -14,8 +14,8 @@ use crate::shm::descriptor;
 #[path = "../../../crates/ipc/src/wake/flag.rs"]
 mod flag;
 
-#[path = "../../../crates/ipc/src/wake/line.rs"]
-pub(crate) mod line;
+#[path = "../../../crates/ipc/src/wake/bell_list.rs"]
+pub(crate) mod bell_list;
 
 pub use flag::{Answered, arm};
 

@@ -69,7 +69,7 @@ const CHECKERS: &[&str] = &[
     "ledger.rs",
     "memory.rs",
     "silence.rs",
-    "told.rs",
+    "timeliness.rs",
     "world/backlog.rs",
     "world/breach.rs",
     "world/effort.rs",

@@ -1,4 +1,4 @@
-//! What an admission policy is, beside its arithmetic: said once, by the policy, for whoever configures or asks it.
+//! What an admission policy is, besides its arithmetic. Each policy defines this once, for all that configure or call it.
 
 use alloc::boxed::Box;
 use alloc::format;

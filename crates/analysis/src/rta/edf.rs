@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::{Convention, Effort, Task, TooLong, busy_period, fixed_point};
 use crate::units::Nanos;
 
-/// Response times, from release, of `tasks`; `None` where unbounded. `blocking` is the longest segment outside
+/// Response times, from release, of `tasks`; `None` if unbounded. `blocking` is the longest segment outside
 /// the list, assumed less urgent than anything.
 ///
 /// # Errors

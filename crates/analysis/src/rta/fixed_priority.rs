@@ -6,7 +6,7 @@ use super::{Convention, Effort, Task, TooLong, busy_period, fixed_point};
 use crate::mutation::{Mutation, active};
 use crate::units::Nanos;
 
-/// Response times, from release, of `tasks` in priority order; `None` where one is unbounded. `blocking` is the
+/// Response times, from release, of `tasks` in priority order; `None` if one is unbounded. `blocking` is the
 /// longest segment outside the list: it joins the maximum over lower tasks.
 ///
 /// # Errors

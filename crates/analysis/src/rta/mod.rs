@@ -18,7 +18,7 @@ use crate::units::Nanos;
 const JOBS_MAX: u128 = 20_000_000;
 /// Most looks at a task, all searches of one answer together: about a second. A set may hold few jobs and still be
 /// searched for years, a nanosecond a step.
-const LOOKS_MAX: u64 = 100_000_000;
+const STEPS_TRIED_MAX: u64 = 100_000_000;
 
 /// Where a task can be preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ struct Effort {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { looks_left: LOOKS_MAX }
+        Self { looks_left: STEPS_TRIED_MAX }
     }
 }
 
@@ -127,7 +127,7 @@ impl Effort {
     }
 }
 
-/// The busy period of `tasks` after `blocking`; `None` where it never ends.
+/// The busy period of `tasks` after `blocking`; `None` if it never ends.
 fn busy_period(tasks: &[Task], blocking: Nanos, effort: &mut Effort) -> Result<Option<Nanos>, TooLong> {
     const WHOLE: u128 = 1_000_000_000_000_000_000;
     let share = |task: &Task| u128::from(task.cost.0) * WHOLE / u128::from(task.period.0);

@@ -20,7 +20,7 @@ const SIZE_FROM_END: usize = 3;
 /// Entries of a packet, at least: older releases have two more in the middle.
 const PACKET_ENTRIES_MIN: usize = 11;
 
-/// Time and size of a packet or a frame of a video, as they stand in the line; `None` of a line that has none.
+/// Time and size of a packet or a frame of a video, as they are in the line; `None` of a line that has none.
 pub fn fields(line: &str) -> Option<(&str, &str)> {
     let mut entries: Vec<&str> = line.trim().trim_end_matches(',').split(',').map(str::trim).collect();
     if matches!(entries.first(), Some(&("packet" | "frame"))) {

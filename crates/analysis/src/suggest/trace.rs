@@ -38,7 +38,7 @@ pub enum TraceError {
     Field {
         /// Number of the line, from 1.
         line: usize,
-        /// Text that stands in the field.
+        /// Text that is in the field.
         text: String,
         /// What the field should hold.
         wanted: &'static str,

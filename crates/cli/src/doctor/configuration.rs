@@ -7,13 +7,13 @@ use punctual_engine::{RealTime, SchedulingClass};
 use punctual_host::config::drivers::CheckedLink;
 use punctual_host::config::{HostConfig, load};
 
-use super::daemon::Known;
+use super::daemon::DaemonView;
 use super::system::try_real_time;
 use super::{Finding, rate, traffic};
 
 /// Every check of a configuration; `serving`: a daemon runs, so its ports are taken.
 /// `known`: what that daemon knows of its links.
-pub fn check(path: Option<&Path>, serving: bool, known: Option<&Known>) -> Vec<Finding> {
+pub fn check(path: Option<&Path>, serving: bool, known: Option<&DaemonView>) -> Vec<Finding> {
     let Some(path) = path else {
         let fix = "name yours with --config; docs/punctuald.example.toml explains every key";
         return vec![Finding::note("configuration", "none was given", fix)];

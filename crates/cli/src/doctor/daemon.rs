@@ -13,16 +13,16 @@ use crate::late::{counted_late, is_best_effort_host, late_wakes};
 
 /// What a running daemon knows.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct DaemonView {
     /// Whose daemon it is.
     pub host: String,
     /// Its links, by name.
-    pub links: BTreeMap<String, KnownLink>,
+    pub links: BTreeMap<String, DaemonLink>,
 }
 
 /// What it knows of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KnownLink {
+pub struct DaemonLink {
     /// What the link drains.
     pub rate: RateStatus,
     /// The neighbour answers.
@@ -33,20 +33,20 @@ pub struct KnownLink {
     pub trouble: Option<String>,
 }
 
-impl KnownLink {
+impl DaemonLink {
     /// Whether others send more on its device than they may, which is a finding of its own.
     pub fn has_foreign_traffic(&self) -> bool {
         self.trouble.as_deref().is_some_and(|trouble| trouble.starts_with("foreign traffic"))
     }
 }
 
-impl Known {
+impl DaemonView {
     /// Of what the daemon of `host` says.
     pub fn new(host: &str, status: &HostStatus) -> Self {
         let driver = |name: &str| status.engine.links.iter().find(|driver| driver.name == name);
         let known = |link: &LinkStatus| {
             let driver = driver(&link.name);
-            let known = KnownLink {
+            let known = DaemonLink {
                 rate: link.rate,
                 alive: link.alive,
                 foreign_bps: driver.and_then(|driver| driver.foreign_bps),
@@ -176,9 +176,9 @@ fn neighbour(link: &LinkStatus) -> Option<Finding> {
     }
 }
 
-/// A link whose device nobody bounds for the kernel's traffic.
+/// A link on whose device nothing bounds the kernel's traffic.
 fn unbounded(link: &LinkStatus) -> Option<Finding> {
-    let found = format!("{}: nobody bounds it: channels across the link are degraded", link.name);
+    let found = format!("{}: nothing bounds it: channels across the link are degraded", link.name);
     let fix = "punctual doctor --config FILE says which keys do that";
     (link.kernel_traffic == KernelTraffic::Unbounded).then(|| Finding::problem("kernel traffic", found, fix))
 }
@@ -190,7 +190,7 @@ fn trouble(link: &DriverStatus) -> Option<Finding> {
     Some(Finding::problem("link", format!("{}: {found}", link.name), fix))
 }
 
-/// Signalling on a link that does not authenticate. Beside a neighbour that does it is somebody else's.
+/// Signalling on a link that does not authenticate. OtherTraffic a neighbour that does it is somebody else's.
 fn authentication(link: &LinkStatus) -> Option<Finding> {
     let LinkStatus { name, neighbour_name, unauthenticated, alive, .. } = link;
     if *unauthenticated == 0 {

@@ -44,7 +44,7 @@ fn devices(repair: bool) -> Vec<Finding> {
 
 fn describe(leftover: &Leftover) -> String {
     let owner = match leftover.owner() {
-        0 => "somebody who is gone".to_owned(),
+        0 => "a process that is gone".to_owned(),
         owner => format!("process {owner}, which is gone"),
     };
     format!("{}: {} (of {owner})", leftover.device(), leftover.what())

@@ -1,7 +1,7 @@
 //! Whether a real-time thread interrupts what the kernel does for others.
 //!
 //! Under the model `none` it waits for the end of their system calls, page faults and write-backs, which can take
-//! milliseconds on a busy machine; nobody's admission knows of them.
+//! milliseconds on a busy machine; no admission counts them.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ pub fn check() -> Finding {
     }
 }
 
-/// Where it is told, each empty where it cannot be read; the first ones know better.
+/// Files that say it, each empty if it cannot be read; the first ones know better.
 #[derive(Default)]
 struct Sources {
     /// `(none) voluntary full`: the one in brackets. Root only.

@@ -1,14 +1,15 @@
-//! Whether a link drains what is promised across it. Only a measurement says that; a name plate can only contradict.
+//! Checks whether a link drains what is promised across it. Only a measurement can confirm that. A nominal rate can only contradict
+//! it.
 
 use punctual::BitRate;
 use punctual_host::config::LinkDriver;
 use punctual_host::finding::ELSEWHERE;
-use punctual_host::name_plate;
+use punctual_host::nominal_rate;
 use punctual_link::kernel::Device;
 use punctual_proto::config::LinkConfig;
 
 use super::Finding;
-use super::daemon::KnownLink;
+use super::daemon::DaemonLink;
 use crate::link_rate;
 
 const CHECK: &str = "link rate";
@@ -17,7 +18,7 @@ const CHECK: &str = "link rate";
 pub fn check(
     link: &LinkConfig,
     driver: &dyn LinkDriver,
-    known: Option<&KnownLink>,
+    known: Option<&DaemonLink>,
     serving: bool,
 ) -> Vec<Finding> {
     if !driver.driver().has_wire() || driver.is_loopback() {
@@ -30,8 +31,8 @@ pub fn check(
             None => vec![missing(device)],
         };
     }
-    let plate = device.and_then(name_plate);
-    vec![judge(link, plate, known, serving)]
+    let nominal = device.and_then(nominal_rate);
+    vec![judge(link, nominal, known, serving)]
 }
 
 /// The daemon that answers runs where the device is.
@@ -50,15 +51,15 @@ fn missing(device: &str) -> Finding {
     Finding::problem(CHECK, format!("there is no interface {device} in this network namespace"), fix)
 }
 
-fn judge(link: &LinkConfig, plate: Option<BitRate>, known: Option<&KnownLink>, serving: bool) -> Finding {
+fn judge(link: &LinkConfig, nominal: Option<BitRate>, known: Option<&DaemonLink>, serving: bool) -> Finding {
     let mbit = |rate: BitRate| format!("{:.1} Mbit/s", rate.0 as f64 / 1e6);
     let name = &link.name;
     let configured = match link.rate_auto {
         true => format!("{name}: finds its rate out by itself"),
         false => format!("{name}: {} configured", mbit(link.rate)),
     };
-    if let Some(plate) = plate.filter(|plate| !link.rate_auto && link.rate > *plate) {
-        let found = format!("{configured}, more than its device can ever carry ({})", mbit(plate));
+    if let Some(nominal) = nominal.filter(|nominal| !link.rate_auto && link.rate > *nominal) {
+        let found = format!("{configured}, more than its device can ever carry ({})", mbit(nominal));
         return Finding::problem(CHECK, found, format!("lower rate of link \"{name}\" to what is measured"));
     }
     let status = known.map(|known| &known.rate).filter(|status| status.auto == link.rate_auto);
@@ -67,8 +68,8 @@ fn judge(link: &LinkConfig, plate: Option<BitRate>, known: Option<&KnownLink>, s
         let fix = format!("{} in link \"{name}\", then restart punctuald", link_rate::fix(measured));
         return Finding::judge(CHECK, found, !link_rate::is_beyond(status), Finding::problem, &fix);
     }
-    let plate = plate.map_or_else(String::new, |plate| {
-        format!("; its name plate says {}, which proves nothing", mbit(plate))
+    let nominal = nominal.map_or_else(String::new, |nominal| {
+        format!("; its name nominal says {}, which proves nothing", mbit(nominal))
     });
     let why = status.and_then(|status| status.refused).map_or_else(String::new, |why| format!(": {why}"));
     // Only with the neighbour's help.
@@ -78,11 +79,11 @@ fn judge(link: &LinkConfig, plate: Option<BitRate>, known: Option<&KnownLink>, s
             false => format!("punctual profile --link {name} measures it then"),
         };
         let fix = format!("bring the neighbour up, which is down: {then}");
-        return Finding::note(CHECK, format!("{configured}, never measured{plate}"), fix);
+        return Finding::note(CHECK, format!("{configured}, never measured{nominal}"), fix);
     }
     let start = if serving { "" } else { "start punctuald on both hosts, then " };
     let fix = format!("{start}punctual profile --link {name} measures it with the neighbour's help");
-    Finding::note(CHECK, format!("{configured}, never measured{why}{plate}"), fix)
+    Finding::note(CHECK, format!("{configured}, never measured{why}{nominal}"), fix)
 }
 
 #[cfg(test)]
@@ -97,36 +98,36 @@ mod tests {
         LinkConfig::new("to-b", NodeId(2), BitRate(95_000_000))
     }
 
-    fn measured(rate: u64, at_least: bool) -> KnownLink {
+    fn measured(rate: u64, at_least: bool) -> DaemonLink {
         let found = MeasuredRate { rate: BitRate(rate), error: Ppm(10_000), at_least, at: Instant(0) };
         let LinkConfig { rate, rate_error: error, .. } = link();
         known(RateStatus { rate, error, measured: Some(found), ..RateStatus::default() })
     }
 
-    fn known(rate: RateStatus) -> KnownLink {
-        KnownLink { rate, alive: true, ..KnownLink::default() }
+    fn known(rate: RateStatus) -> DaemonLink {
+        DaemonLink { rate, alive: true, ..DaemonLink::default() }
     }
 
     #[test]
     fn only_what_was_measured_is_called_possible() {
-        let plate = Some(BitRate(10_000_000_000));
-        let never = judge(&link(), plate, None, false);
+        let nominal = Some(BitRate(10_000_000_000));
+        let never = judge(&link(), nominal, None, false);
         assert_eq!(never.state, State::Note);
         assert!(never.found.contains("10000.0 Mbit/s, which proves nothing"), "{never:?}");
         assert!(never.fix.contains("punctual profile --link to-b"), "{never:?}");
-        let fine = judge(&link(), plate, Some(&measured(94_000_000, true)), true);
+        let fine = judge(&link(), nominal, Some(&measured(94_000_000, true)), true);
         assert_eq!(fine.state, State::Ok);
         assert!(fine.found.contains("at least 94.0 Mbit/s +-0.9 measured"), "{fine:?}");
     }
 
     #[test]
-    fn more_than_measured_or_than_the_name_plate_is_a_problem_with_its_fix() {
+    fn more_than_measured_or_than_the_nominal_rate_is_a_problem_with_its_fix() {
         let slow = judge(&link(), None, Some(&measured(20_300_000, false)), true);
         assert_eq!(slow.state, State::Problem);
         assert!(slow.fix.contains("rate = \"20.0Mbit/s\""), "{slow:?}");
-        let plate = judge(&link(), Some(BitRate(10_000_000)), Some(&measured(95_000_000, true)), true);
-        assert_eq!(plate.state, State::Problem);
-        assert!(plate.found.contains("more than its device can ever carry"), "{plate:?}");
+        let nominal = judge(&link(), Some(BitRate(10_000_000)), Some(&measured(95_000_000, true)), true);
+        assert_eq!(nominal.state, State::Problem);
+        assert!(nominal.found.contains("more than its device can ever carry"), "{nominal:?}");
     }
 
     #[test]
@@ -137,10 +138,10 @@ mod tests {
         let finding = judge(&auto, None, Some(&known(status)), true);
         assert_eq!(finding.state, State::Note);
         assert!(finding.found.contains("the neighbour does not answer"), "{finding:?}");
-        // Nobody measures with a neighbour that is down.
+        // A link whose neighbour is down cannot be measured.
         for link in [auto, link()] {
             let down =
-                KnownLink { rate: RateStatus { auto: link.rate_auto, ..status }, ..KnownLink::default() };
+                DaemonLink { rate: RateStatus { auto: link.rate_auto, ..status }, ..DaemonLink::default() };
             let finding = judge(&link, None, Some(&down), true);
             assert!(finding.fix.starts_with("bring the neighbour up, which is down"), "{finding:?}");
         }

@@ -1,16 +1,16 @@
-//! What goes out by the links' devices beside Punctual: whether somebody bounds it, and whether a device that is said to be
+//! What goes out by the links' devices beside Punctual: whether somebody bounds it, and whether a device that is configured to be
 //! Punctual's alone is that.
 
 use std::thread::sleep;
 use std::time::Duration;
 
 use punctual::rate_text;
-use punctual_host::config::{Beside, HostConfig, LinkDriver};
+use punctual_host::config::{HostConfig, LinkDriver, OtherTraffic};
 use punctual_link::kernel::TrafficSample;
 use punctual_proto::config::LinkConfig;
 
 use super::Finding;
-use super::daemon::KnownLink;
+use super::daemon::DaemonLink;
 
 const CHECK: &str = "kernel traffic";
 /// How long a device is listened to.
@@ -18,51 +18,57 @@ const LISTEN: Duration = Duration::from_millis(500);
 /// More than ARP and the like.
 const QUIET_BPS: u64 = 64_000;
 
-/// A finding for each link with a device; `serving`: a daemon runs, and its own traffic cannot be told from others' here.
+/// A finding for each link with a device; `serving`: a daemon runs, and its own traffic cannot be distinguished from others' here.
 /// `known`: what that daemon knows of a link.
 pub fn check<'a>(
     config: &HostConfig,
     serving: bool,
-    known: impl Fn(&str) -> Option<&'a KnownLink>,
+    known: impl Fn(&str) -> Option<&'a DaemonLink>,
 ) -> Vec<Finding> {
     let drivers = config.drivers.iter().map(|driver| &**driver);
-    let links = config.node.links.iter().zip(drivers).zip(&config.beside);
-    let finding = |((link, driver), beside): ((&LinkConfig, &dyn LinkDriver), &Beside)| match beside {
-        Beside::Unknown => Some(unbounded(&link.name, config.kernel_traffic_fix(link, driver.driver()))),
-        beside => judge(&link.name, driver, *beside, serving, known(&link.name)),
+    let links = config.node.links.iter().zip(drivers).zip(&config.other_traffic);
+    let finding = |((link, driver), other_traffic): ((&LinkConfig, &dyn LinkDriver), &OtherTraffic)| {
+        match other_traffic {
+            OtherTraffic::Unknown => {
+                Some(unbounded(&link.name, config.kernel_traffic_fix(link, driver.driver())))
+            }
+            other_traffic => judge(&link.name, driver, *other_traffic, serving, known(&link.name)),
+        }
     };
     links.filter_map(finding).collect()
 }
 
 fn unbounded(name: &str, fix: String) -> Finding {
-    Finding::problem(CHECK, format!("{name}: nobody bounds it: channels across the link are degraded"), fix)
+    Finding::problem(CHECK, format!("{name}: nothing bounds it: channels across the link are degraded"), fix)
 }
 
 fn judge(
     name: &str,
     driver: &dyn LinkDriver,
-    beside: Beside,
+    other_traffic: OtherTraffic,
     serving: bool,
-    known: Option<&KnownLink>,
+    known: Option<&DaemonLink>,
 ) -> Option<Finding> {
     let ok = |what: &str| Some(Finding::ok(CHECK, format!("{name}: {what}")));
     // More than may be is a finding of its own.
     let is_kept = known.is_none_or(|known| !known.has_foreign_traffic());
     let sent = known.and_then(|known| known.foreign_bps);
     let sent = sent.map(|bps| format!("; others send {}", rate_text(bps))).unwrap_or_default();
-    match beside {
-        Beside::Nothing | Beside::Unknown => None,
-        Beside::Behind(rate) => ok(&format!("shaped at {}, behind ours", rate_text(rate.rate_bps))),
-        Beside::Shaped => ok("shaped: kernel_rate, and more while admission allows it"),
-        Beside::Stated | Beside::Exclusive if !is_kept => None,
-        Beside::Stated => ok(&format!("as interference_burst and interference_share say{sent}")),
-        Beside::Exclusive if known.is_some() => ok(&format!("none, as configured{sent}")),
-        Beside::Exclusive if serving => ok("none, as configured; punctual status shows what others send"),
-        Beside::Exclusive => Some(alone(name, driver)),
+    match other_traffic {
+        OtherTraffic::Nothing | OtherTraffic::Unknown => None,
+        OtherTraffic::Behind(rate) => ok(&format!("shaped at {}, behind ours", rate_text(rate.rate_bps))),
+        OtherTraffic::Shaped => ok("shaped: kernel_rate, and more while admission allows it"),
+        OtherTraffic::Stated | OtherTraffic::Exclusive if !is_kept => None,
+        OtherTraffic::Stated => ok(&format!("as interference_burst and interference_share say{sent}")),
+        OtherTraffic::Exclusive if known.is_some() => ok(&format!("none, as configured{sent}")),
+        OtherTraffic::Exclusive if serving => {
+            ok("none, as configured; punctual status shows what others send")
+        }
+        OtherTraffic::Exclusive => Some(alone(name, driver)),
     }
 }
 
-/// Whether nobody sends by a device that is to be Punctual's alone, while no daemon runs.
+/// Checks, while no daemon runs, that nothing is sent over a device that is to be Punctual's alone.
 fn alone(name: &str, driver: &dyn LinkDriver) -> Finding {
     let heard = driver.way_out().and_then(|device| foreign_bps(device.index).map(|bps| (device.name, bps)));
     match heard {
@@ -99,26 +105,34 @@ mod tests {
     fn a_link_that_nobody_bounds_is_a_problem_with_its_fix() {
         let finding = unbounded("l", "kernel_rate = \"10%\"".into());
         assert_eq!((finding.state, finding.fix.as_str()), (State::Problem, "kernel_rate = \"10%\""));
-        assert!(judge("l", &MemorySettings, Beside::Nothing, false, None).is_none());
-        let state = |beside| judge("l", &MemorySettings, beside, true, None).expect("a finding").state;
-        assert_eq!([Beside::Stated, Beside::Shaped, Beside::Exclusive].map(state), [State::Ok; 3]);
+        assert!(judge("l", &MemorySettings, OtherTraffic::Nothing, false, None).is_none());
+        let state =
+            |other_traffic| judge("l", &MemorySettings, other_traffic, true, None).expect("a finding").state;
+        assert_eq!(
+            [OtherTraffic::Stated, OtherTraffic::Shaped, OtherTraffic::Exclusive].map(state),
+            [State::Ok; 3]
+        );
     }
 
     #[test]
     fn a_device_that_others_use_is_not_called_alone() {
-        let known = |foreign_bps, trouble: Option<&str>| KnownLink {
+        let known = |foreign_bps, trouble: Option<&str>| DaemonLink {
             foreign_bps: Some(foreign_bps),
             trouble: trouble.map(str::to_owned),
-            ..KnownLink::default()
+            ..DaemonLink::default()
         };
         let foreign = known(
             93_000_000,
             Some("foreign traffic of about 93 Mbit/s on v, which is Punctual's alone: keep it off"),
         );
         let quiet = known(12_000, None);
-        for beside in [Beside::Exclusive, Beside::Stated] {
-            assert_eq!(judge("l", &MemorySettings, beside, true, Some(&foreign)), None, "{beside:?}");
-            let finding = judge("l", &MemorySettings, beside, true, Some(&quiet)).expect("a finding");
+        for other_traffic in [OtherTraffic::Exclusive, OtherTraffic::Stated] {
+            assert_eq!(
+                judge("l", &MemorySettings, other_traffic, true, Some(&foreign)),
+                None,
+                "{other_traffic:?}"
+            );
+            let finding = judge("l", &MemorySettings, other_traffic, true, Some(&quiet)).expect("a finding");
             assert!(finding.state == State::Ok && finding.found.contains("others send"), "{finding:?}");
         }
     }

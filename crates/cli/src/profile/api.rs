@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use punctual::now;
 use punctual_engine::profile::Rings;
-use punctual_host::rings::SharedRings;
+use punctual_host::profile_rings::SharedRings;
 use punctual_os::realtime;
 use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite, Outbox};
 

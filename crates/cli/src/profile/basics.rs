@@ -17,7 +17,7 @@ use super::{Extent, PRIORITY};
 const COPY_BYTES: usize = 4_096;
 /// A word of the paper's machine.
 const WORD_BYTES: usize = 4;
-/// Larger than any cache of a core: what a copy costs where nothing is warm.
+/// Larger than any cache of a core: what a copy costs if nothing is warm.
 const COLD_BYTES: usize = 64 << 20;
 
 /// See the module; in ns.

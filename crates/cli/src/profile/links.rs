@@ -1,4 +1,4 @@
-//! The configured links: what they drain, and how much piles up in the adapter, where a neighbour answers.
+//! The configured links whose neighbour answers: at which rate they drain, and how much piles up in the adapter.
 
 use anyhow::Context;
 use punctual::{Endsystem, Instant, Nanos};
@@ -28,7 +28,7 @@ pub struct MeasuredLink {
     pub driver: Driver,
     /// As configured, in bit/s.
     pub rate_configured: u64,
-    /// As it drained, in bit/s; absent where nobody answers.
+    /// As it drained, in bit/s; absent if nobody answers.
     pub rate_measured: Option<u64>,
     /// Most bytes that were handed over and not yet completed.
     pub backlog_bytes_max: Option<u64>,
@@ -135,7 +135,7 @@ fn drain(link: &mut dyn Link, overhead: u32, span: Nanos) -> anyhow::Result<(u64
 }
 
 /// Single packets on an idle link, until the driver's answer (the completion ring of AF_XDP, the socket's queue of
-/// udp) says that each is done. Absent where none comes.
+/// udp) says that each is done. Absent if none comes.
 fn completions(
     link: &mut dyn Link,
     overhead: u32,

@@ -1,7 +1,7 @@
 //! `punctual profile`: the execution profile of this machine (ADR 0013, CLIPS 6, HARTS table 1).
 //!
 //! [`run`] measures, one thing at a time, everything first with an idle CPU and then under [`Hogs`]; the dearer of the
-//! two counts. What admission reads goes to a file ([`Profile`]); what the papers measured stands beside it in the
+//! two counts. What admission reads goes to a file ([`Profile`]); what the papers measured is beside it in the
 //! [`Report`]. The rule of the value used is [`Summary::block_ns`]'s, plus the margin of the host that reads it.
 
 mod api;
@@ -36,7 +36,7 @@ pub struct Request {
     pub quick: bool,
     /// When, as the caller says: goes into the file.
     pub date: String,
-    /// The host's configuration: its links' drain rates are measured where a neighbour answers.
+    /// The host's configuration: the drain rates of its links are measured if the neighbour answers.
     pub config: Option<PathBuf>,
     /// Only this link of it.
     pub link: Option<String>,

@@ -6,7 +6,7 @@ use punctual_engine::profile::{
     BLOCK_UNITS, MeasureError, PathSamples, Plan, Wires, measure as measure_paths,
 };
 use punctual_host::config::Driver;
-use punctual_host::rings::SharedRings;
+use punctual_host::profile_rings::SharedRings;
 use punctual_os::realtime;
 
 use super::{Extent, PRIORITY};

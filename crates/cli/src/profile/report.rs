@@ -48,7 +48,7 @@ pub struct Report {
     pub output: PathBuf,
     /// How the values that are used come about.
     pub rule: String,
-    /// What admission adds unless told otherwise, in ppm.
+    /// What admission adds unless configured otherwise, in ppm.
     pub margin_default_ppm: u32,
     /// The papers' tables beside ours.
     pub rows: Vec<Row>,
@@ -103,7 +103,7 @@ impl Report {
     /// For people.
     pub fn text(&self) -> String {
         let throttling = self.throttling.map_or_else(
-            || "not told by this kernel".into(),
+            || "not reported by this kernel".into(),
             |one| match one.runtime_us {
                 -1 => "off".into(),
                 runtime => format!("{runtime} of {} us", one.period_us),

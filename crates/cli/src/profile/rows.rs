@@ -21,7 +21,7 @@ pub struct Row {
     pub median_us: f64,
     /// Ours: 999 of 1,000 times.
     pub p999_us: f64,
-    /// What admission charges before its margin, where it charges it.
+    /// What admission charges before its margin, if it charges this.
     pub used_us: Option<f64>,
 }
 

@@ -91,7 +91,7 @@ impl Bench {
     }
 }
 
-/// How an exit status of an experiment is told.
+/// The outcome for the exit status of an experiment.
 pub fn outcome(status: i32) -> Outcome {
     match status {
         0 => Outcome::Done,

@@ -39,7 +39,7 @@ impl Channels {
     }
 }
 
-/// As the daemon tells it, with `late` beside `misses`, the name that people are shown.
+/// The answer of the daemon, with `late` in addition to `misses`: the text shows that name.
 fn as_json(channels: &[ChannelStatus]) -> serde_json::Result<Value> {
     let told = |channel: &ChannelStatus| {
         let mut told = with_causes(serde_json::to_value(channel)?);
@@ -117,7 +117,7 @@ fn degraded_by(channel: &ChannelStatus) -> Vec<String> {
     }
 }
 
-/// A channel that drops what is late, bears misses, or is guaranteed by nobody says so.
+/// The state, with a word if the channel is soft or degraded.
 fn state(channel: &ChannelStatus) -> String {
     if !channel.broken.is_empty() || !channel.degraded_by.is_empty() {
         let told = [broken(channel), degraded_by(channel)].concat().join(" | ");

@@ -1,16 +1,16 @@
-//! `punctual doctor`: is this host fit for guarantees, and what to do where it is not.
+//! `punctual doctor`: is this host fit for guarantees, and what to do if it is not.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use punctual_host::config::load;
 
-use crate::doctor::daemon::{self, Known};
+use crate::doctor::daemon::{self, DaemonView};
 use crate::doctor::{Finding, Report, State, configuration, leftovers, system};
 use crate::host::Host;
 use crate::output::{Outcome, Output};
 
-/// Where the configuration is unless told otherwise.
+/// Where the configuration is unless configured otherwise.
 const CONFIG_DEFAULT: &str = "/etc/punctual.toml";
 
 /// Check whether this host and its configuration can give guarantees. Each finding comes with its fix.
@@ -52,7 +52,7 @@ impl Doctor {
 
     /// The daemon that was asked for, or else that of the named configuration: what it calls out, and what it knows of its
     /// links. `configured`: the configuration is judged, too.
-    fn daemon(&self, config: Option<&Path>, configured: bool) -> (Vec<Finding>, Option<Known>) {
+    fn daemon(&self, config: Option<&Path>, configured: bool) -> (Vec<Finding>, Option<DaemonView>) {
         let named = config.and_then(|path| load(path).ok()).map(|config| config.daemon.socket);
         let host = Host { socket: self.host.socket.clone().or(named) };
         let endsystem = match host.connect() {
@@ -65,7 +65,7 @@ impl Doctor {
         match endsystem.status() {
             Ok(status) => {
                 let findings = daemon::check(endsystem.host(), &status, configured);
-                (findings, Some(Known::new(endsystem.host(), &status)))
+                (findings, Some(DaemonView::new(endsystem.host(), &status)))
             }
             Err(error) => (vec![Finding::problem("daemon", error.to_string(), "look at its log")], None),
         }

@@ -67,7 +67,7 @@ struct Received {
     late: u64,
     /// Messages whose deadline lay within the clocks' error of when they came.
     perhaps_late: u64,
-    /// Messages of which nobody knows, since the clocks were not known.
+    /// Messages of unknown timeliness: the clocks were not known.
     unmeasured: u64,
     demoted: u64,
     /// The least time that was left before a deadline; negative: after it.
@@ -76,13 +76,13 @@ struct Received {
     latency_ns_max: Option<Nanos>,
     /// The most that these times may be wrong by.
     clock_error_ns_max: Option<Nanos>,
-    /// Hosts on the way that guarantee nothing; `None` where the channel ended before it was asked.
+    /// Hosts on the way that guarantee nothing; `None` if the channel ended before it was asked.
     degraded_by: Option<Vec<String>>,
     /// Stages on the way that broke their promise meanwhile.
     broken: Vec<StageSeen>,
-    /// How the channel ended; `None` where that is not why it stopped.
+    /// How the channel ended; `None` if that is not why it stopped.
     ended: Option<CloseReason>,
-    /// As every verb gives it where it fails.
+    /// The error, as every verb prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
 }
@@ -154,7 +154,7 @@ struct Line {
     slack_ns: i64,
     /// From the logical arrival to the delivery.
     latency_ns: Nanos,
-    /// Most that both may be wrong by; `None` where nobody knows the clocks.
+    /// Most that both may be wrong by; `None` if the clocks are not known.
     clock_error_ns: Option<Nanos>,
     timeliness: Timeliness,
     demoted: bool,

@@ -58,10 +58,10 @@ struct Sent {
     degraded_by: Vec<String>,
     /// Stages on the way that broke their promise meanwhile.
     broken: Vec<StageSeen>,
-    /// By the word of the receiver's host; `None` where that did not come.
+    /// By the word of the receiver's host; `None` if that did not come.
     #[serde(flatten)]
     arrived: Arrived,
-    /// As every verb gives it where it fails.
+    /// The error, as every verb prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
 }
@@ -88,11 +88,11 @@ struct Arrived {
     late: Option<u64>,
     /// Messages whose deadline lay within the clocks' error of when it was given them.
     perhaps_late: Option<u64>,
-    /// Messages of which nobody knows, since the clocks were not known.
+    /// Messages of unknown timeliness: the clocks were not known.
     unmeasured: Option<u64>,
     /// The longest from a logical arrival to its delivery.
     latency_max_ns: Option<Nanos>,
-    /// Messages that broke the contract and were dropped here; `None` where the channel ended before it was asked.
+    /// Messages that broke the contract and were dropped here; `None` if the channel ended before it was asked.
     dropped: Option<u64>,
     /// How the channel ended.
     ended: Option<CloseReason>,
@@ -109,7 +109,7 @@ impl Arrived {
         )
     }
 
-    /// That the exit code is 0 all the same; nothing where none was late.
+    /// Says that the exit code is 0 although messages were late; empty if none was.
     fn late_plainly(&self) -> String {
         match (self.late, self.delivered) {
             (Some(late @ 1..), Some(delivered)) => format!(
@@ -230,7 +230,7 @@ impl Sent {
         }
     }
 
-    /// Notes what arrived; an error where that is not what was asked for, or nobody knows.
+    /// Notes what arrived; an error if that is not what was asked for, or if it is unknown.
     fn judge(&mut self, ending: Option<Ending>, contract: &Contract) -> Result<(), String> {
         let unknown = "whether the last messages arrived is not known";
         let Some(Ending { reason, receipt }) = ending else {

@@ -198,7 +198,7 @@ fn late_service(node: &NodeStatus) -> String {
     }
 }
 
-/// What came in over a link later than it may: signalling, which nobody can forge, and packets of channels.
+/// What came in over a link too late: signalling, which cannot be forged, and packets of channels.
 fn late_in(link: &LinkStatus) -> String {
     match late_over(link) {
         Lateness { times: 0, .. } => "0".into(),
@@ -300,7 +300,7 @@ fn lost_in_driver(link: &DriverStatus) -> serde_json::Value {
     lost
 }
 
-/// The reasons for which something was dropped; "none" where nothing was.
+/// The reasons for which something was dropped; "none" if nothing was.
 fn drops(drops: &DropCounters) -> String {
     nonzero(&serde_json::to_value(drops).unwrap_or_default())
 }

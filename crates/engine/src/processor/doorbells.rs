@@ -28,13 +28,13 @@ use punctual_trial::{Defence, holds};
 
 use super::waiting::CHANNELS;
 
-/// Interval between two looks at a ring without a payer whose application rings too often. It is part of the
+/// Interval between two checks of a ring without a payer whose application rings too often. It is part of the
 /// processor's release latency.
 pub(super) const SPACING: Nanos = Nanos::from_micros(100);
 /// Interval between two rings of all users together that no contract allows: some 3 % of a CPU, which is
 /// interference.
 const ALL_SPACING: Nanos = Nanos::from_micros(250);
-/// Rings of all users together that are heard at once and that no contract allows; one of each user where there are more.
+/// Rings of all users together that are heard at once and that no contract allows; one of each user if there are more.
 const AT_ONCE: u32 = 32;
 
 /// Doorbells that are muted for want of a share are heard again together, at multiples of this span: to wake
@@ -74,9 +74,9 @@ impl Allowance {
 
 /// When all that a pace allows is there again (GCRA's theoretical arrival time).
 #[derive(Clone, Copy, Debug, Default)]
-struct Rest(Instant);
+struct NextArrival(Instant);
 
-impl Rest {
+impl NextArrival {
     /// Time from which on one more ring is allowed.
     fn next(self, pace: Pace) -> Instant {
         let early = pace.interval * u64::from(pace.burst.saturating_sub(1));
@@ -93,7 +93,7 @@ impl Rest {
 pub(super) struct Doorbells {
     watched: HashMap<ChannelId, Watched>,
     /// Users who have any, with how many.
-    payers: HashMap<UserId, (Rest, usize)>,
+    payers: HashMap<UserId, (NextArrival, usize)>,
     /// Grows to what one wake-up can tell, then never again.
     rung: Vec<ChannelId>,
     /// Muted ones with the time at which they are heard again. Has room for all that are watched.
@@ -104,7 +104,7 @@ pub(super) struct Doorbells {
 struct Watched {
     doorbell: Arc<OwnedFd>,
     allowance: Allowance,
-    rest: Rest,
+    rest: NextArrival,
     /// True if the doorbell is muted, and the ring with which it will be heard again was paid for.
     has_paid: bool,
 }
@@ -121,7 +121,7 @@ impl Doorbells {
         if let Some(payer) = allowance.payer {
             self.payers.entry(payer).or_default().1 += 1;
         }
-        let watched = Watched { doorbell, allowance, rest: Rest::default(), has_paid: false };
+        let watched = Watched { doorbell, allowance, rest: NextArrival::default(), has_paid: false };
         self.watched.insert(channel, watched);
         self.muted.reserve(self.watched.len());
         Ok(())
@@ -205,7 +205,7 @@ fn together(due: Instant) -> Instant {
 impl Watched {
     /// Takes a ring out of what can pay for it first: the doorbell's own allowance, or that of its `payer`,
     /// who has `share`. Returns when the ring is heard: now, or later.
-    fn take(&mut self, payer: Option<&mut Rest>, share: Pace, at: Instant) -> Instant {
+    fn take(&mut self, payer: Option<&mut NextArrival>, share: Pace, at: Instant) -> Instant {
         let own = self.allowance.own.map(|pace| (self.rest.next(pace), pace));
         let (due, rest, pace) = match (own, payer) {
             (Some((due, pace)), None) if due <= at => (due, &mut self.rest, pace),

@@ -53,10 +53,10 @@ pub enum LeadError {
 }
 
 /// The way to the thread that is to lead.
-pub(crate) type Successor<O, I> = Answer<Result<Baton<O, I>, LeadError>>;
+pub(crate) type LeadAnswer<O, I> = Answer<Result<HandedProcessor<O, I>, LeadError>>;
 
 /// A processor on its way, and the way back.
-pub(crate) struct Baton<O: Outbox, I: Inbox> {
+pub(crate) struct HandedProcessor<O: Outbox, I: Inbox> {
     processor: Box<Processor<O, I>>,
     back: Sender<Box<Processor<O, I>>>,
 }
@@ -103,14 +103,14 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
         if let Some(successor) = processor.lead.successor.take() {
             let (back, returned) = channel();
             processor.lead.is_led = true;
-            successor.send(Ok(Baton { processor, back }));
+            successor.send(Ok(HandedProcessor { processor, back }));
             // None comes back that has stopped, or broke in its leader's hands: `CloseOnDrop` tells whoever waits.
             let Ok(given_back) = returned.recv() else { return None };
             processor = given_back;
             processor.lead.is_led = false;
             processor.pace.turn_begun = None;
             started = now();
-            processor.pace.sentry.begin(started);
+            processor.pace.standstill.begin(started);
             continue;
         }
         // A thread that asks to lead is not kept waiting for the next packet.
@@ -123,7 +123,7 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
 
 impl<O: Outbox, I: Inbox> Processor<O, I> {
     /// Leaves the processor to another thread after this turn, or says why not.
-    pub(crate) fn hand_on(&mut self, successor: Successor<O, I>) {
+    pub(crate) fn hand_on(&mut self, successor: LeadAnswer<O, I>) {
         if self.lead.is_led || self.lead.successor.is_some() {
             successor.send(Err(LeadError::Led));
         } else {
@@ -137,7 +137,7 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
 /// for the processor for ever.
 pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
     /// Some until the processor has stopped, or broke.
-    baton: Option<Baton<O, I>>,
+    baton: Option<HandedProcessor<O, I>>,
     /// Time at which the thread drove last.
     left_at: Instant,
     /// Dropped after the processor is back: until then this thread is in its way.
@@ -148,7 +148,11 @@ pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
     /// Takes over what the keeper hands on, on a thread in the class that is `wanted`.
-    pub(crate) fn take(baton: Baton<O, I>, raised: Raised, wanted: &RealTime) -> Result<Self, LeadError> {
+    pub(crate) fn take(
+        baton: HandedProcessor<O, I>,
+        raised: Raised,
+        wanted: &RealTime,
+    ) -> Result<Self, LeadError> {
         direct::prepare();
         // On an error it is dropped and the keeper goes on.
         let lead = Self { baton: Some(baton), left_at: now(), _raised: raised, _here: PhantomData };
@@ -173,7 +177,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
         // What the leader did meanwhile is no protocol work and was admitted as a handler's.
         baton.processor.node.record_idle(at.since(self.left_at));
         baton.processor.pace.turn_begun = None;
-        baton.processor.pace.sentry.begin(at);
+        baton.processor.pace.standstill.begin(at);
         baton.processor.serve_handlers(at);
         loop {
             match baton.processor.step(at, until, &mut |_| is_done()) {
@@ -192,7 +196,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
 impl<O: Outbox + 'static, I: Inbox + 'static> Drop for Lead<O, I> {
     fn drop(&mut self) {
         direct::retire();
-        if let Some(Baton { processor, back }) = self.baton.take() {
+        if let Some(HandedProcessor { processor, back }) = self.baton.take() {
             // The keeper waits for it as long as it lives.
             let _ = back.send(processor);
         }

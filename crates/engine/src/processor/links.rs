@@ -17,7 +17,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         for port in &mut self.ports {
             let best_effort = self.node.has_best_effort_room(port.id());
             port.receive(best_effort, &mut self.received, RECEIVE_BATCH, self.shared.counters());
-            port.looked(self.received.len(), begun, &self.waiter);
+            port.polled(self.received.len(), begun, &self.waiter);
             if self.received.is_empty() {
                 continue;
             }
@@ -94,7 +94,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    /// What kernel traffic is held to now, where that was changed.
+    /// What kernel traffic is held to now, if that was changed.
     pub(super) fn tell_shaped(&mut self, at: Instant) {
         if !self.node.follows() {
             return;

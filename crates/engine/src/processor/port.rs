@@ -1,9 +1,9 @@
 //! A link as the processor drives it: what is ready, what is queued, what is outstanding.
 //!
-//! A link that fails for good is told in the log, counted, and left alone; the node's HELLOs find the neighbour
+//! A link that fails for good is reported in the log, counted, and left alone; the node's HELLOs find the neighbour
 //! dead, and the other links work on.
 
-mod rest;
+mod poll_mode;
 
 use std::os::fd::BorrowedFd;
 
@@ -16,7 +16,7 @@ use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_trial::{Defence, holds};
 
-use self::rest::Rest;
+use self::poll_mode::PollMode;
 use super::filters::{driver_filter, path_key, seal_key};
 use crate::memory::HostMemory;
 use crate::statistics::{Counters, LinkReport};
@@ -42,8 +42,8 @@ pub(super) struct DrivenLink {
     queued_since: Option<Instant>,
     /// Wire bytes handed over and not completed.
     outstanding_bytes: u64,
-    rest: Rest,
-    /// Times at which the driver found no frame, until the last look.
+    poll_mode: PollMode,
+    /// Times at which the driver found no frame, until the last check.
     dry: u64,
     failed: bool,
 }
@@ -69,7 +69,7 @@ impl DrivenLink {
             unfinished: false,
             queued_since: None,
             outstanding_bytes: 0,
-            rest: Rest::default(),
+            poll_mode: PollMode::default(),
             dry: 0,
             failed: false,
         }
@@ -117,7 +117,7 @@ impl DrivenLink {
         }
     }
 
-    /// Judges a look that brought less than it might have: whether it was the pool that had nothing left.
+    /// Judges a check that brought less than it might have: whether it was the pool that had nothing left.
     fn what_is_left(&mut self, counters: &Counters) -> Input {
         let dry = self.driver.statistics().pool_dry;
         if std::mem::replace(&mut self.dry, dry) == dry {
@@ -127,7 +127,7 @@ impl DrivenLink {
         Input::Dry
     }
 
-    /// Tells the driver about a channel. Where it cannot be told, its packets would not be let in: the path that is to
+    /// Tells the driver about a channel. If it cannot be told, its packets would not be let in: the path that is to
     /// be aborted comes back; everything else goes on.
     pub fn filter(&mut self, change: FilterChange, counters: &Counters) -> Option<PathId> {
         let done = match change {
@@ -190,7 +190,7 @@ impl DrivenLink {
         any
     }
 
-    /// A buffer to fill; makes room once where there is none.
+    /// A buffer to fill; makes room once if there is none.
     fn buffer(&mut self, counters: &Counters) -> Option<&mut [u8]> {
         if self.driver.transmit_buffer().is_none() {
             self.flush(counters);
@@ -265,7 +265,7 @@ impl DrivenLink {
         self.driver.spins()
     }
 
-    /// What others put on the link's device lately, in bits of the wire a second, where that is measured.
+    /// What others put on the link's device lately, in bits of the wire a second, if that is measured.
     pub fn foreign_bps(&self) -> Option<u64> {
         self.driver.foreign_bps()
     }

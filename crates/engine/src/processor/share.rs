@@ -24,7 +24,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Asks for what is given away at the start; `None` where the class has no runtime. On the processor's thread.
+    /// Asks for what is given away at the start; `None` if the class has no runtime. On the processor's thread.
     pub fn of(
         class: SchedulingClass,
         utilisation: Ppm,
@@ -57,7 +57,7 @@ impl Share {
                 counters.runtimes_refused.add(1);
                 tracing::error!(%error, "the channel that was admitted last is refused");
                 if utilisation > self.utilisation && node.abort_newest(CloseReason::RuntimeRefused, at) {
-                    // Where that was not enough, the next one follows.
+                    // If that was not enough, the next one follows.
                     self.refused = Some(utilisation);
                     return;
                 }

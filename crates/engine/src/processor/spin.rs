@@ -3,9 +3,9 @@
 //!
 //! After its last piece of work the processor looks at the drivers' rings for the configured time, after packets for what
 //! their link says of their class (what leaves counts as guaranteed or best effort); the descriptors
-//! (doorbells of applications, commands) it looks at every [`LOOK`], since that is a system call. While it does so
+//! (doorbells of applications, commands) it looks at every [`POLL_PAUSE`], since that is a system call. While it does so
 //! nobody of a lower class gets the CPU: worth it on a core of its own, or for the length of a round trip. There is no
-//! pause instruction between two looks: the core is nobody else's, and a packet that comes during one is seen later.
+//! pause instruction between two checks: the core is nobody else's, and a packet that comes during one is seen later.
 
 use punctual_link::{Spins, Stream};
 use punctual_os::now;
@@ -16,9 +16,9 @@ use punctual_proto::{Instant, Nanos};
 use super::Processor;
 use super::port::DrivenLink;
 
-/// Interval between two looks at the descriptors of a processor that does not sleep: some percent of its
+/// Interval between two checks of the descriptors of a processor that does not sleep: some percent of its
 /// time.
-const LOOK: Nanos = Nanos::from_micros(10);
+const POLL_PAUSE: Nanos = Nanos::from_micros(10);
 
 /// Times for which the processor stays awake.
 pub(super) struct Spin {
@@ -59,7 +59,7 @@ impl Spin {
     }
 }
 
-/// The stream that a unit's packets count as; `None` where that was told as they came in.
+/// The stream that a unit's packets count as; `None` if that is known since they came in.
 const fn stream_of(kind: WorkKind) -> Option<Stream> {
     match kind {
         WorkKind::Send => Some(Stream::Guaranteed),
@@ -98,7 +98,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 self.pace.spin.looked_at = waited.at;
                 return waited;
             }
-            if at.since(self.pace.spin.looked_at) >= LOOK {
+            if at.since(self.pace.spin.looked_at) >= POLL_PAUSE {
                 self.pace.spin.looked_at = at;
                 if self.look(at) {
                     return Waited { idle_until: at, at: now() };

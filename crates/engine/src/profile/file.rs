@@ -37,7 +37,7 @@ pub struct Profile {
     pub machine: Machine,
     /// Unit costs that admission adds its margin to.
     pub costs: Costs,
-    /// What one turn of the processor costs beside its work: a wake-up, a look at every link.
+    /// What one turn of the processor costs beside its work: a wake-up, a check of every link.
     pub turn_ns: u64,
     /// Time from a timer's expiry to the processor's thread, for 99.9 % of the times, with the CPU loaded; 0:
     /// not measured.

@@ -46,7 +46,7 @@ impl Machine {
     }
 }
 
-/// What the kernel says about itself; empty where it does not.
+/// What the kernel says about itself; empty if it does not.
 fn of_kernel(what: &str) -> String {
     fs::read_to_string(format!("/proc/sys/kernel/{what}")).unwrap_or_default().trim().to_owned()
 }

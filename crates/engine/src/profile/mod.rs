@@ -14,7 +14,7 @@ pub use file::{Costs, PROFILE_VERSION, Profile, ProfileError};
 pub use machine::Machine;
 pub use measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wires, xdp_wires};
 pub use summary::{BLOCK_UNITS, HOLE_NS, Summary};
-pub use units::{Around, QUANTUM_MAX, quantum_that_fits, too_short};
+pub use units::{OtherCosts, QUANTUM_MAX, quantum_that_fits, too_short};
 
 use punctual_proto::config::CpuCosts;
 use punctual_proto::{Nanos, Ppm};

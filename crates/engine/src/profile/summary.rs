@@ -58,7 +58,7 @@ fn mean_up(block: &[u64]) -> u64 {
     (block.iter().sum::<u64>() - longest).div_ceil(counted)
 }
 
-/// The smallest value that `per_mille` of the ascending `values` do not exceed; 0 where there are none.
+/// The smallest value that `per_mille` of the ascending `values` do not exceed; 0 if there are none.
 fn quantile(values: &[u64], per_mille: usize) -> u64 {
     let rank = (values.len() * per_mille).div_ceil(1_000);
     values.get(rank.saturating_sub(1)).copied().unwrap_or(0)

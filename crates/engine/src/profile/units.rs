@@ -12,16 +12,16 @@ use crate::processor::WORK_SLICE;
 /// somebody more urgent costs at most 1.8 % (`punctual bench harts-preemption`).
 pub const QUANTUM_MAX: u32 = 8;
 
-/// What was measured of the time around a unit; zero where nothing was.
+/// Measured costs beside a unit; zero if not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Around {
+pub struct OtherCosts {
     /// A turn of the processor without its units.
     pub turn: Nanos,
     /// Time from an event until the thread runs.
     pub wake_up: Nanos,
 }
 
-impl Around {
+impl OtherCosts {
     /// The costs around a unit that a profile knows.
     pub fn of(profile: &Profile) -> Self {
         Self { turn: Nanos(profile.turn_ns), wake_up: Nanos(profile.wake_up_ns) }
@@ -31,7 +31,12 @@ impl Around {
 /// The quantum of a host that names none: as many packets as the `reaction` of each of its `links` and `release_latency`
 /// cover, at the costs in `cpu`; at most [`QUANTUM_MAX`], and 1 where not even that is covered. `fragment_bytes`: of its
 /// own packets.
-pub fn quantum_that_fits(cpu: &CpuConfig, fragment_bytes: u32, links: &[LinkConfig], around: Around) -> u32 {
+pub fn quantum_that_fits(
+    cpu: &CpuConfig,
+    fragment_bytes: u32,
+    links: &[LinkConfig],
+    around: OtherCosts,
+) -> u32 {
     let fits = |quantum: &u32| {
         let unit = longest_unit(cpu, fragment_bytes, links, *quantum);
         release(unit, around) <= cpu.release_latency
@@ -40,8 +45,13 @@ pub fn quantum_that_fits(cpu: &CpuConfig, fragment_bytes: u32, links: &[LinkConf
     (2..=QUANTUM_MAX).rev().find(fits).unwrap_or(1)
 }
 
-/// Where the configuration promises to be faster than its units, and what was measured around them, let it be.
-pub fn too_short(cpu: &CpuConfig, fragment_bytes: u32, links: &[LinkConfig], around: Around) -> Vec<String> {
+/// If the configuration promises to be faster than its units, and what was measured around them, let it be.
+pub fn too_short(
+    cpu: &CpuConfig,
+    fragment_bytes: u32,
+    links: &[LinkConfig],
+    around: OtherCosts,
+) -> Vec<String> {
     let mut found = Vec::new();
     let unit = longest_unit(cpu, fragment_bytes, links, cpu.quantum_packets);
     let needed = release(unit, around);
@@ -86,12 +96,12 @@ fn longest_unit(cpu: &CpuConfig, fragment_bytes: u32, links: &[LinkConfig], quan
 }
 
 /// An arrival is seen after the wake-up or after the turn that runs, which ends one unit after its slice.
-fn release(unit: Nanos, around: Around) -> Nanos {
+fn release(unit: Nanos, around: OtherCosts) -> Nanos {
     (WORK_SLICE + unit + around.turn).max(around.wake_up + unit)
 }
 
 /// A completion is seen in the next turn, the clock's time after a wake-up; both after the unit that runs.
-fn reaction(link: &LinkConfig, unit: Nanos, around: Around) -> Nanos {
+fn reaction(link: &LinkConfig, unit: Nanos, around: OtherCosts) -> Nanos {
     unit + if link.pace == Pacing::Clock { around.wake_up } else { around.turn }
 }
 
@@ -113,7 +123,7 @@ mod tests {
         reactions_us.iter().map(link).collect()
     }
 
-    fn fits(cpu: &CpuConfig, reactions_us: &[u64], around: Around) -> u32 {
+    fn fits(cpu: &CpuConfig, reactions_us: &[u64], around: OtherCosts) -> u32 {
         quantum_that_fits(cpu, FRAGMENT_BYTES, &links(reactions_us), around)
     }
 
@@ -121,7 +131,7 @@ mod tests {
     #[test]
     fn as_many_packets_as_the_shortest_reaction_covers() {
         let cpu = CpuConfig::default();
-        let bare = Around::default();
+        let bare = OtherCosts::default();
         for (reactions_us, quantum) in
             [(&[112][..], 8), (&[111], 7), (&[100], 7), (&[100, 34], 2), (&[33], 1), (&[1], 1), (&[5_000], 8)]
         {
@@ -134,12 +144,12 @@ mod tests {
     #[test]
     fn what_comes_before_a_unit_takes_of_the_reaction() {
         let cpu = CpuConfig::default();
-        let woken = Around { turn: Nanos::ZERO, wake_up: Nanos::from_micros(60) };
+        let woken = OtherCosts { turn: Nanos::ZERO, wake_up: Nanos::from_micros(60) };
         assert_eq!(fits(&cpu, &[100], woken), 2);
         let mut completed = links(&[100]);
         completed[0].pace = Pacing::Completion;
         assert_eq!(quantum_that_fits(&cpu, FRAGMENT_BYTES, &completed, woken), 7, "nobody wakes up for it");
-        let turns = Around { turn: Nanos::from_micros(60), ..woken };
+        let turns = OtherCosts { turn: Nanos::from_micros(60), ..woken };
         assert_eq!(quantum_that_fits(&cpu, FRAGMENT_BYTES, &completed, turns), 2);
     }
 
@@ -147,15 +157,15 @@ mod tests {
     fn the_release_latency_covers_a_turn_with_its_last_unit() {
         let short =
             CpuConfig { release_latency: WORK_SLICE + Nanos::from_micros(47), ..CpuConfig::default() };
-        assert_eq!(fits(&short, &[100], Around::default()), 3);
-        assert_eq!(fits(&short, &[100], Around { turn: Nanos(1), wake_up: Nanos::ZERO }), 2);
+        assert_eq!(fits(&short, &[100], OtherCosts::default()), 3);
+        assert_eq!(fits(&short, &[100], OtherCosts { turn: Nanos(1), wake_up: Nanos::ZERO }), 2);
     }
 
     #[test]
     fn longer_packets_of_others_count() {
         let mut wide = links(&[100]);
         wide[0].packet_bytes_max = 9_000;
-        assert_eq!(quantum_that_fits(&CpuConfig::default(), FRAGMENT_BYTES, &wide, Around::default()), 5);
+        assert_eq!(quantum_that_fits(&CpuConfig::default(), FRAGMENT_BYTES, &wide, OtherCosts::default()), 5);
     }
 
     /// Whatever the costs: nothing is too short for what fits, and one packet more would be too many.
@@ -164,7 +174,7 @@ mod tests {
         for step in 0..200u64 {
             let costs = CpuCosts { receive_packet: Nanos(500 + step * 611), ..CpuCosts::default() };
             let links = links(&[40 + step % 90]);
-            let around = Around { turn: Nanos(step * 37), wake_up: Nanos(step * 113) };
+            let around = OtherCosts { turn: Nanos(step * 37), wake_up: Nanos(step * 113) };
             let mut cpu = CpuConfig { costs, utilisation_max: Ppm::ONE, ..CpuConfig::default() };
             let found = quantum_that_fits(&cpu, FRAGMENT_BYTES, &links, around);
             let too_short = |cpu: &CpuConfig| !too_short(cpu, FRAGMENT_BYTES, &links, around).is_empty();

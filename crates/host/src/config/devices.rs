@@ -18,12 +18,12 @@ use punctual_link::kernel::{
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_proto::words::rate_text;
 
-use super::{Beside, ConfigError, HostConfig, LinkDriver};
+use super::{ConfigError, HostConfig, LinkDriver, OtherTraffic};
 
 /// How often the counters are read.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Every this many intervals the thread checks that the shaper is still there.
-const CARE_INTERVALS: u64 = 10;
+const SHAPER_CHECK_INTERVALS: u64 = 10;
 /// Allowance for what every device carries, such as ARP and neighbour discovery, in bits a second.
 const HOUSEKEEPING_BPS: u64 = 64_000;
 /// Divisor of a link's rate that gives the allowance of a fast device, if that is more than
@@ -45,7 +45,7 @@ impl Devices {
         let found: Vec<Option<Device>> = config.drivers.iter().map(|link| device_of(&**link)).collect();
         apart(config, &found)?;
         let mut accounts = Vec::with_capacity(found.len());
-        let mut kept: BTreeMap<u32, Kept> = BTreeMap::new();
+        let mut kept: BTreeMap<u32, WatchedDevice> = BTreeMap::new();
         for (index, device) in found.iter().enumerate() {
             let Some(device) = device else {
                 accounts.push(None);
@@ -55,15 +55,15 @@ impl Devices {
                 device: device.name.clone(),
                 ..DeviceCondition::default()
             }));
-            let watched = kept.entry(device.index).or_insert_with(|| Kept::new(device));
+            let watched = kept.entry(device.index).or_insert_with(|| WatchedDevice::new(device));
             watched.accounts.push(Arc::clone(&account));
-            watched.ask(config, index);
+            watched.configure(config, index);
             accounts.push(Some((account, header_bytes(&*config.drivers[index]))));
         }
         if kept.is_empty() {
             return Ok(Self { accounts, watch: None });
         }
-        let mut kept: Vec<Kept> = kept.into_values().collect();
+        let mut kept: Vec<WatchedDevice> = kept.into_values().collect();
         for device in &mut kept {
             device.shape().map_err(|error| ConfigError::Device { error })?;
         }
@@ -80,7 +80,7 @@ impl Devices {
     }
 }
 
-/// The device that a link leaves by; `None` where there is none that could be shared, or nobody knows the way yet: opening
+/// The device that a link leaves by; `None` if there is none that could be shared, or nobody knows the way yet: opening
 /// the link says why.
 fn device_of(link: &dyn LinkDriver) -> Option<Device> {
     if link.is_loopback() {
@@ -164,7 +164,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(mut kept: Vec<Kept>, forbidden: Forbidden) -> std::io::Result<Self> {
+    fn start(mut kept: Vec<WatchedDevice>, forbidden: Forbidden) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let (confined, begun) = channel();
         let thread = std::thread::Builder::new().name("punctual-devices".into()).spawn(move || {
@@ -190,10 +190,10 @@ impl Drop for Watch {
     }
 }
 
-fn watch(kept: &mut [Kept], stopped: &Receiver<()>) {
+fn watch(kept: &mut [WatchedDevice], stopped: &Receiver<()>) {
     for turn in 0_u64.. {
         for device in &mut *kept {
-            device.look(turn % CARE_INTERVALS == 0);
+            device.check(turn % SHAPER_CHECK_INTERVALS == 0);
         }
         if stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
             return;
@@ -202,7 +202,7 @@ fn watch(kept: &mut [Kept], stopped: &Receiver<()>) {
 }
 
 /// A device that the thread looks after.
-struct Kept {
+struct WatchedDevice {
     name: String,
     /// Index of the device. It changes when the device is made anew.
     index: u32,
@@ -213,12 +213,12 @@ struct Kept {
     /// The last sample, and what the links had handed over before it was taken.
     last: Option<(TrafficSample, u64)>,
     /// What is wrong with the device or its shaper, if anything.
-    neglected: Option<String>,
+    fault: Option<String>,
     /// True if the log was told about what others send.
-    told: bool,
+    is_reported: bool,
 }
 
-impl Kept {
+impl WatchedDevice {
     fn new(device: &Device) -> Self {
         Self {
             name: device.name.clone(),
@@ -228,23 +228,23 @@ impl Kept {
             shaper: None,
             care: None,
             last: None,
-            neglected: None,
-            told: false,
+            fault: None,
+            is_reported: false,
         }
     }
 
     /// What link number `index` says of its device; all links of a device say the same.
-    fn ask(&mut self, config: &HostConfig, index: usize) {
+    fn configure(&mut self, config: &HostConfig, index: usize) {
         let link = &config.node.links[index];
         let housekeeping = HOUSEKEEPING_BPS.max(link.rate.0 / HOUSEKEEPING_DIVISOR);
-        match config.beside[index] {
-            Beside::Behind(rate) => self.shaper = Some(rate),
-            Beside::Exclusive => self.allowed = Some(Allowed::Housekeeping(housekeeping)),
-            Beside::Stated => {
+        match config.other_traffic[index] {
+            OtherTraffic::Behind(rate) => self.shaper = Some(rate),
+            OtherTraffic::Exclusive => self.allowed = Some(Allowed::Housekeeping(housekeeping)),
+            OtherTraffic::Stated => {
                 let stated = link.rate.0 - link.rate.less(link.interference.rho).0;
                 self.allowed = Some(Allowed::Stated(stated + housekeeping));
             }
-            Beside::Nothing | Beside::Shaped | Beside::Unknown => {}
+            OtherTraffic::Nothing | OtherTraffic::Shaped | OtherTraffic::Unknown => {}
         }
     }
 
@@ -252,7 +252,7 @@ impl Kept {
         CareOptions { whole_rate: self.shaper, ..CareOptions::default() }
     }
 
-    /// Sets the shaper up, where there is to be one.
+    /// Sets the shaper up, if there is to be one.
     fn shape(&mut self) -> Result<(), KernelError> {
         if self.shaper.is_some() {
             self.care = None;
@@ -266,7 +266,7 @@ impl Kept {
     }
 
     /// Compares; looks after the shaper too where `with_care`.
-    fn look(&mut self, with_care: bool) {
+    fn check(&mut self, with_care: bool) {
         // What is being handed over meanwhile is ours in any case: never more foreign than there is.
         let before = self.own_bytes();
         let foreign = match TrafficSample::of(self.index) {
@@ -277,33 +277,33 @@ impl Kept {
             }
             Err(_) => {
                 self.last = None;
-                self.come_back();
+                self.reopen();
                 None
             }
         };
         if with_care && let Some(care) = &self.care {
-            self.neglected = care
+            self.fault = care
                 .status()
                 .map_or_else(|error| Some(error.to_string()), |status| status.trouble(&self.options()));
         }
-        self.tell(foreign);
+        self.report(foreign);
     }
 
     /// The device is gone; perhaps there is one of its name again.
-    fn come_back(&mut self) {
+    fn reopen(&mut self) {
         self.care = None;
         match Device::named(&self.name) {
             Ok(device) => {
                 self.index = device.index;
-                self.neglected = self.shape().err().map(|error| error.to_string());
+                self.fault = self.shape().err().map(|error| error.to_string());
             }
-            Err(_) => self.neglected = Some(format!("interface {} is gone", self.name)),
+            Err(_) => self.fault = Some(format!("interface {} is gone", self.name)),
         }
     }
 
-    fn tell(&mut self, foreign: Option<u64>) {
+    fn report(&mut self, foreign: Option<u64>) {
         let trouble = self.allowed.zip(foreign).and_then(|(allowed, bps)| allowed.trouble(bps, &self.name));
-        match (&trouble, self.told) {
+        match (&trouble, self.is_reported) {
             (Some(trouble), false) => tracing::warn!(device = self.name, "{trouble}"),
             (None, true) if foreign.is_some() => {
                 tracing::info!(device = self.name, "no foreign traffic any more")
@@ -311,14 +311,14 @@ impl Kept {
             _ => {}
         }
         if foreign.is_some() {
-            self.told = trouble.is_some();
+            self.is_reported = trouble.is_some();
         }
         let condition = DeviceCondition {
             device: self.name.clone(),
             qdisc: self.shaper.filter(|_| self.care.is_some()).map(|rate| {
                 format!("tbf 7075: rate {} bit/s burst {} B, ours first", rate.rate_bps, rate.burst_bytes)
             }),
-            trouble: self.neglected.clone().or(trouble),
+            trouble: self.fault.clone().or(trouble),
         };
         for account in &self.accounts {
             account.set_foreign_bps(foreign);

@@ -72,7 +72,7 @@ impl HostConfig {
         driver.open(OpeningLinks { links, forbidden: self.forbidden_calls, given })
     }
 
-    /// The links with the pace of their devices, where none was configured.
+    /// The links with the pace of their devices, if none was configured.
     pub(super) fn paced_links(&self) -> Vec<LinkConfig> {
         let mut links = self.node.links.clone();
         for (link, driver) in links.iter_mut().zip(&self.drivers) {

@@ -21,6 +21,25 @@ pub(super) fn unknown_key(said: &str) -> Option<String> {
     })
 }
 
+/// What the parser expected, in words of the file: it names types of the program.
+const EXPECTED: [(&str, &str); 6] = [
+    ("wanted string or table", "expected a word in quotes"),
+    ("expected u8", "expected a whole number from 0 to 255"),
+    ("expected u16", "expected a whole number from 0 to 65535"),
+    ("expected u32", "expected a whole number from 0 to 4294967295"),
+    ("expected a boolean", "expected true or false"),
+    ("expected a sequence", "expected a list in brackets"),
+];
+
+/// What the parser says, in plain words.
+pub(super) fn plain(said: &str) -> String {
+    if let Some((before, _)) = said.split_once("expected struct ") {
+        return format!("{before}expected a table of keys");
+    }
+    let expected = EXPECTED.iter().find(|(types, _)| said.ends_with(types));
+    expected.map_or_else(|| said.to_owned(), |(types, words)| said.replace(types, words))
+}
+
 /// `[link]` for `[[link]]`, or the other way round: what the parser found at `at` in place of what it expected.
 pub(super) fn brackets(said: &str, text: &str, at: usize) -> Option<String> {
     let expected = said.strip_prefix("invalid type: map, expected ")?;
@@ -28,9 +47,9 @@ pub(super) fn brackets(said: &str, text: &str, at: usize) -> Option<String> {
     let header = text[..line_end].lines().map(str::trim).rfind(|line| line.starts_with('['))?;
     let name = header.trim_start_matches('[').split(']').next()?.trim();
     if expected.starts_with("a sequence") && !header.starts_with("[[") {
-        Some(format!("[{name}] stands for one of several: write [[{name}]]"))
+        Some(format!("[{name}]: a file may have several of these: write [[{name}]]"))
     } else if ONCE.contains(&name) && header.starts_with("[[") {
-        Some(format!("[[{name}]] can stand once only: write [{name}]"))
+        Some(format!("[[{name}]]: a file has one of these: write [{name}]"))
     } else {
         None
     }

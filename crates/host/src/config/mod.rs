@@ -53,8 +53,8 @@ pub struct HostConfig {
     pub node: NodeConfig,
     /// A driver for each of `node.links`.
     pub drivers: Vec<Box<dyn LinkDriver>>,
-    /// What the device of each of them carries beside it.
-    pub beside: Vec<Beside>,
+    /// Other traffic on the device of each of them.
+    pub other_traffic: Vec<OtherTraffic>,
     /// The class of the processor.
     pub real_time: RealTime,
     /// How long it looks at its links before it sleeps, if no link asks for longer; `Nanos::MAX`: always.
@@ -62,9 +62,9 @@ pub struct HostConfig {
     /// The priorities of threads that take messages; `None`: co-scheduling is not allowed.
     pub co_scheduling: Option<Priorities>,
     /// Where the processor's costs come from; `node.cpu.costs` are those that are configured until
-    /// [`settle`](crate::settle()) has decided.
+    /// [`calibrate`](crate::calibrate()) has decided.
     pub profile: ProfileSettings,
-    /// Packets of a unit as configured; `None`: [`settle`](crate::settle()) takes as many as fit, and until then
+    /// Packets of a unit as configured; `None`: [`calibrate`](crate::calibrate()) takes as many as fit, and until then
     /// `node.cpu` has the least.
     pub quantum: Option<u32>,
     /// The daemon's own part.
@@ -78,20 +78,20 @@ pub struct HostConfig {
     pub heap: Option<heap::Sizes>,
 }
 
-/// What a link's device carries beside it, as the operator says.
+/// Other traffic on the device of a link, according to the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
+pub enum OtherTraffic {
     /// There is no wire: memory and loopback.
     Nothing,
-    /// The device is Punctual's alone.
+    /// None: only Punctual sends over the device.
     Exclusive,
-    /// The device carries as much as `interference_burst` and `interference_share` say.
+    /// At most as much as `interference_burst` and `interference_share` say.
     Stated,
-    /// The device carries as much as the shaper of kernel traffic lets through.
+    /// As much as the shaper of kernel traffic lets through.
     Shaped,
     /// Everything goes through this shaper, ours first.
     Behind(ShaperRate),
-    /// Nobody says what else the device carries.
+    /// The configuration does not say.
     Unknown,
 }
 
@@ -184,14 +184,14 @@ pub enum ConfigError {
         /// Why none of its links can be opened.
         error: LinkError,
     },
-    /// A driver has opened other links than it was told to.
+    /// A driver has opened a different number of links than it was to open.
     #[error("driver \"{driver}\" has opened {opened} links of {wanted}: that is a mistake in the driver")]
     Opened {
         /// The driver.
         driver: Driver,
         /// Number of links that it opened.
         opened: usize,
-        /// Number of links that it was told to open.
+        /// Number of links that it was to open.
         wanted: usize,
     },
     /// A memory link has no other end here.
@@ -286,7 +286,7 @@ impl Source<'_> {
         {
             return self.error(at, what);
         }
-        let mut what = what;
+        let mut what = mistakes::plain(&what);
         if let Some(key) = self.key_at(at).filter(|key| !what.contains(&format!("`{key}`"))) {
             what = format!("{key}: {what}");
         }
@@ -325,9 +325,9 @@ impl HostConfig {
         self.node.cpu.best_effort_host = true;
         for (index, driver) in self.drivers.iter_mut().enumerate() {
             driver.run_without_privileges();
-            if let Beside::Behind(_) = self.beside[index] {
+            if let OtherTraffic::Behind(_) = self.other_traffic[index] {
                 // Takes a privilege.
-                self.beside[index] = Beside::Unknown;
+                self.other_traffic[index] = OtherTraffic::Unknown;
                 self.node.links[index].kernel_traffic = KernelTraffic::Unbounded;
             }
         }
@@ -351,7 +351,7 @@ impl HostConfig {
         self.real_time.class == SchedulingClass::BestEffortHost
     }
 
-    /// Begins a life: what an engine starts with. Counts the boot where there is a file for it.
+    /// Begins a life: what an engine starts with. Counts the boot if there is a file for it.
     ///
     /// # Errors
     /// If the boot count cannot be kept or the system has no random source.

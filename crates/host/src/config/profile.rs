@@ -21,7 +21,7 @@ pub enum Mismatch {
 /// The `profile` keys of `[processor]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileSettings {
-    /// The file. Where it does not exist yet, a short profile is measured and written there.
+    /// The file. If it does not exist yet, a short profile is measured and written there.
     pub file: Option<PathBuf>,
     /// Added to every measured cost.
     pub margin: Ppm,
@@ -65,7 +65,7 @@ impl GivenCosts {
         CpuCosts {
             send_message: self.send_message.unwrap_or(costs.send_message),
             send_packet: self.send_packet.unwrap_or(costs.send_packet),
-            // If the cost of a packet is given and nothing is said about later ones, it is meant for all of
+            // If the cost of a packet is given and none for later ones, it is meant for all of
             // them.
             send_packet_later: self.send_packet_later.or(self.send_packet).unwrap_or(costs.send_packet_later),
             forward_packet: self.forward_packet.unwrap_or(costs.forward_packet),

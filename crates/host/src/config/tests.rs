@@ -14,7 +14,7 @@ use punctual_proto::ids::NodeId;
 use punctual_proto::{BitRate, Nanos, Ppm};
 
 use super::drivers::xdp::XdpSettings;
-use super::{Beside, DaemonConfig, Driver, HostConfig, LinkDriver, parse};
+use super::{DaemonConfig, Driver, HostConfig, LinkDriver, OtherTraffic, parse};
 use crate::config::profile::GivenCosts;
 
 const EXAMPLE: &str = include_str!("../../../../docs/punctuald.example.toml");
@@ -241,7 +241,7 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (small("", MEMORY, "[[route]]\nvia = [\"c\"]"), 18, "\"c\" is not in the directory"),
         (small("", MEMORY, "[[route]]\nvia = []"), 18, "via is empty"),
         (small("", MEMORY, "[[host]]\nname = \"c\"\nid = 2"), 18, "the id 2 of \"b\""),
-        (small("", MEMORY, "[[host]]\nname = \"b\"\nid = 3"), 18, "stands twice"),
+        (small("", MEMORY, "[[host]]\nname = \"b\"\nid = 3"), 18, "is listed twice"),
         (small("prioritty = 3", MEMORY, ""), 4, "unknown key `prioritty`: did you mean `priority`?"),
         (small("", MEMORY, "neighbor = \"b\""), 18, "unknown key `neighbor`: did you mean `neighbour`?"),
         (
@@ -257,17 +257,17 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (
             small("", MEMORY, "").replace("[[link]]", "[link]"),
             13,
-            "[link] stands for one of several: write [[link]]",
+            "[link]: a file may have several of these: write [[link]]",
         ),
         (
             small("", MEMORY, "[route]\nvia = [\"b\"]"),
             18,
-            "[route] stands for one of several: write [[route]]",
+            "[route]: a file may have several of these: write [[route]]",
         ),
         (
             small("", MEMORY, "").replace("[node]", "[[node]]"),
             1,
-            "[[node]] can stand once only: write [node]",
+            "[[node]]: a file has one of these: write [node]",
         ),
         (
             small("", &udp.replace("10.0.0.1", "eth0"), ""),
@@ -560,15 +560,15 @@ fn what_is_known_of_kernel_traffic_decides_whether_a_link_is_degraded() {
         );
         read(&small("", &text, ""))
     };
-    let beside = |driver: &str, keys: &str| {
+    let other_traffic = |driver: &str, keys: &str| {
         let config = link(driver, keys).expect(keys);
-        (config.beside[0], config.node.links[0].degraded())
+        (config.other_traffic[0], config.node.links[0].degraded())
     };
-    let unknown = (Beside::Unknown, Some(Degraded::KernelTraffic));
+    let unknown = (OtherTraffic::Unknown, Some(Degraded::KernelTraffic));
     for driver in ["udp", "xdp"] {
-        assert_eq!(beside(driver, ""), unknown);
-        assert_eq!(beside(driver, "kernel_traffic = \"exclusive\""), (Beside::Exclusive, None));
-        assert_eq!(beside(driver, "interference_burst = \"1ms\""), (Beside::Stated, None));
+        assert_eq!(other_traffic(driver, ""), unknown);
+        assert_eq!(other_traffic(driver, "kernel_traffic = \"exclusive\""), (OtherTraffic::Exclusive, None));
+        assert_eq!(other_traffic(driver, "interference_burst = \"1ms\""), (OtherTraffic::Stated, None));
     }
     // Each with what goes together with the rest of the link.
     for (driver, keys, fix) in [
@@ -585,13 +585,13 @@ fn what_is_known_of_kernel_traffic_decides_whether_a_link_is_degraded() {
             panic!("one warning: {driver} {keys}")
         };
         assert!(
-            warning.starts_with("link l is degraded: nobody bounds") && warning.contains(fix),
+            warning.starts_with("link l is degraded: nothing bounds") && warning.contains(fix),
             "{warning}"
         );
     }
     assert!(link("udp", "kernel_traffic = \"exclusive\"").expect("a link").warnings().is_empty());
-    assert_eq!(beside("xdp", "kernel_rate = \"10%\""), (Beside::Shaped, None));
-    assert_eq!(read(&small("", MEMORY, "")).expect("memory").beside, [Beside::Nothing]);
+    assert_eq!(other_traffic("xdp", "kernel_rate = \"10%\""), (OtherTraffic::Shaped, None));
+    assert_eq!(read(&small("", MEMORY, "")).expect("memory").other_traffic, [OtherTraffic::Nothing]);
     for (driver, keys, words) in [
         ("xdp", "kernel_traffic = \"shaped\"", "needs kernel_rate"),
         ("xdp", "kernel_traffic = \"exclusive\"\nkernel_rate = \"10%\"", "exclude each other"),
@@ -613,7 +613,7 @@ fn behind_a_shaper_an_urgent_packet_waits_for_two_bursts_and_a_timer() {
     let config = read(&small("", udp, "")).expect("a link");
     // 1 Gbit/s less what segmentation hides; 250 us of that.
     let rate = ShaperRate { rate_bps: 984_000_000, burst_bytes: 30_750 };
-    assert_eq!(config.beside, [Beside::Behind(rate)]);
+    assert_eq!(config.other_traffic, [OtherTraffic::Behind(rate)]);
     let link = &config.node.links[0];
     assert_eq!(link.interference, Interference { sigma: Nanos::from_micros(600), rho: Ppm(16_000) });
     assert_eq!((link.kernel_traffic, link.paced_rate()), (KernelTraffic::Behind, BitRate(984_000_000)));
@@ -622,7 +622,7 @@ fn behind_a_shaper_an_urgent_packet_waits_for_two_bursts_and_a_timer() {
     // Without privileges nothing is shaped, and nothing is guaranteed.
     let mut unprivileged = config.clone();
     unprivileged.run_on_best_effort_host();
-    assert_eq!(unprivileged.beside, [Beside::Unknown]);
+    assert_eq!(unprivileged.other_traffic, [OtherTraffic::Unknown]);
     assert_eq!(settings::<UdpOptions>(&*unprivileged.drivers[0]).priority, 6);
 }
 

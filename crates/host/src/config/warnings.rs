@@ -16,7 +16,7 @@ impl HostConfig {
         let unbounded = links.filter(|(link, _)| link.kernel_traffic == KernelTraffic::Unbounded);
         let line = |(link, driver): (&LinkConfig, Driver)| {
             format!(
-                "link {} is degraded: nobody bounds the kernel's traffic beside it, and nothing is guaranteed across it: {}",
+                "link {} is degraded: nothing bounds the kernel's traffic on its device, so nothing is guaranteed across it: {}",
                 link.name,
                 self.kernel_traffic_fix(link, driver)
             )

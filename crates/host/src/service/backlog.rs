@@ -92,7 +92,7 @@ impl Backlog {
         Ok(())
     }
 
-    /// Takes the first packet out; `None` where there is none. One that cannot be sent is put back by [`Self::put_back`].
+    /// Takes the first packet out; `None` if there is none. One that cannot be sent is put back by [`Self::put_back`].
     ///
     /// # Errors
     /// If the file cannot be read.

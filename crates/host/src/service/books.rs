@@ -10,7 +10,7 @@ use super::{Host, HostGone, Service};
 const CHANNELS_MAX: u32 = 256;
 
 impl<H: Host> Service<H> {
-    /// Compares all counts; `None` where this host has too many channels (`channels`).
+    /// Compares all counts; `None` if this host has too many channels (`channels`).
     pub(super) fn books(&self, channels: u32) -> Result<Option<Books>, HostGone> {
         if channels > CHANNELS_MAX {
             return Ok(None);
@@ -43,7 +43,7 @@ impl<H: Host> Service<H> {
         let clients = users.iter().map(|user| user.clients).sum();
         [
             of("programs of users", clients, self.clients.len()),
-            of("listeners of users", listeners, self.listeners.len() + self.leaving.listeners()),
+            of("listeners of users", listeners, self.listeners.len() + self.cleanup.listeners()),
             of("ends of users", ends, self.ends.len() - self.waiting.len()),
         ]
     }

@@ -63,7 +63,7 @@ impl<H: Host> Service<H> {
         self.take_served();
     }
 
-    /// CPU time of this thread since the last look.
+    /// CPU time of this thread since the last check.
     pub(super) fn take_served(&mut self) -> Nanos {
         let now = cpu_time();
         let before = std::mem::replace(&mut self.served, now);

@@ -10,9 +10,9 @@ use punctual_ipc::ring::outgoing::OutboxHealth;
 use punctual_proto::api::UserId;
 use punctual_proto::ids::ChannelId;
 
-use super::leaving::Left;
+use super::cleanup::Abandoned;
 use super::ringers::Held;
-use super::waiting::Asker;
+use super::waiting::Requester;
 use super::{ClientId, Host, Service};
 
 /// How far a channel's end has come.
@@ -23,7 +23,7 @@ pub(super) enum Stage {
     Probing { call: u64, contract: Contract },
     /// The agent has not answered. `asker` has a place to wait, and nothing of the quotas is taken; `None`: its place in the
     /// quota is, since the agent has asked for it.
-    Incoming { contract: Contract, messages: u32, asker: Option<Asker> },
+    Incoming { contract: Contract, messages: u32, asker: Option<Requester> },
     /// Rings are attached.
     Open,
     /// A best-effort end: the node says nothing when it is closed.
@@ -117,7 +117,7 @@ impl<H: Host> Service<H> {
             self.counters.broken_rings += 1;
             if let Some(end) = self.ends.get_mut(&channel) {
                 end.broken = true;
-                self.leaving.add(end.account, [Left::Channel(channel)]);
+                self.cleanup.add(end.account, [Abandoned::Channel(channel)]);
             }
         }
     }

@@ -9,8 +9,8 @@ use punctual_proto::api::{
 };
 use punctual_proto::ids::ChannelId;
 
-use super::requests::{Made, reason};
-use super::waiting::{Asker, Place};
+use super::requests::{NewRing, reason};
+use super::waiting::{Place, Requester};
 use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
 
 /// A decision is charged with this part of what it took: of the thread that decides, which is not the processor, a user may
@@ -154,7 +154,8 @@ impl<H: Host> Service<H> {
         messages: u32,
         bytes: u32,
     ) -> Result<RingHandles, ApiError> {
-        let (Made { end: reader, handles, held }, doorbell) = self.make_outbox(account, messages, bytes)?;
+        let (NewRing { end: reader, handles, held }, doorbell) =
+            self.make_outbox(account, messages, bytes)?;
         let health = reader.health();
         if let Some(end) = self.ends.get_mut(&channel) {
             end.stage = Stage::Open;
@@ -174,7 +175,7 @@ impl<H: Host> Service<H> {
         let Incoming { channel, listener, from, user, contract, inbox_messages, token } = incoming;
         // A client that has asked for the channel has consented to its place in the quota.
         let is_asked = token.is_some_and(|token| self.asked.contains_key(&token));
-        let asker = (!is_asked).then(|| Asker { host: from.clone(), user });
+        let asker = (!is_asked).then(|| Requester { host: from.clone(), user });
         let refuse = match self.accept_for(listener, asker.as_ref()) {
             Ok((client, owner)) => {
                 if let Some(asker) = &asker {
@@ -216,7 +217,7 @@ impl<H: Host> Service<H> {
     fn accept_for(
         &mut self,
         listener: punctual_proto::ids::ListenerId,
-        asker: Option<&Asker>,
+        asker: Option<&Requester>,
     ) -> Result<(ClientId, UserId), String> {
         let client =
             self.listeners.get(&listener).map(|(client, _)| *client).ok_or("the listener was just closed")?;

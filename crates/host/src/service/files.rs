@@ -1,7 +1,7 @@
 //! Memory files of rings count in their user's quotas until nobody holds them: neither this process nor any other.
 //!
 //! A program that keeps the descriptors of a ring that it has closed keeps its memory, which this process has asked the
-//! system for. It is given back when the kernel says that the last holder is gone ([`Vigil`]).
+//! system for. It is given back when the kernel says that the last holder is gone ([`FileWatcher`]).
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use punctual_ipc::api::Resource;
 use punctual_ipc::ring::{RingError, RingHandles, RingShape};
-use punctual_ipc::shm::{Vigil, Watched};
+use punctual_ipc::shm::{FileWatcher, Watched};
 use punctual_proto::api::UserId;
 use punctual_trial::{Defence, holds};
 
@@ -62,7 +62,7 @@ impl Needs {
 #[derive(Debug, Default)]
 pub(super) struct Files {
     /// `None`: whoever has a ring is this process, or is not watched.
-    vigil: Option<Vigil>,
+    watcher: Option<FileWatcher>,
     /// True if the kernel has reported more than it keeps, and the files that are left could not be asked for
     /// yet.
     lost: bool,
@@ -73,31 +73,31 @@ impl Files {
     /// Programs are other processes.
     ///
     /// # Errors
-    /// See [`Vigil::new`].
+    /// See [`FileWatcher::new`].
     pub(super) fn keep_apart(&mut self) -> io::Result<()> {
         if holds(Defence::KeptFiles) {
-            self.vigil = Some(Vigil::new()?);
+            self.watcher = Some(FileWatcher::new()?);
         }
         Ok(())
     }
 
-    /// What of a ring counts until this process has let go of it: all of it where nobody else can hold any.
+    /// What of a ring counts until this process has let go of it: all of it if nobody else can hold any.
     pub(super) fn own(&self, needs: &Needs) -> Held {
-        if self.vigil.is_some() { needs.own } else { needs.all() }
+        if self.watcher.is_some() { needs.own } else { needs.all() }
     }
 
     /// From now on both files of a ring count until nobody holds them.
     ///
     /// # Errors
-    /// See [`Vigil::watch`]; then neither does.
+    /// See [`FileWatcher::watch`]; then neither does.
     pub(super) fn watch(&mut self, user: UserId, ring: &RingHandles, needs: &Needs) -> Result<(), RingError> {
-        let Some(vigil) = &self.vigil else { return Ok(()) };
+        let Some(watcher) = &self.watcher else { return Ok(()) };
         let mut watched = Vec::with_capacity(needs.files_bytes.len());
         for (file, bytes) in ring.descriptors.iter().zip(needs.files_bytes) {
-            match vigil.watch(file) {
+            match watcher.watch(file) {
                 Ok(file) => watched.push((file, (user, bytes))),
                 Err(error) => {
-                    watched.into_iter().for_each(|(file, _)| vigil.forget(file));
+                    watched.into_iter().for_each(|(file, _)| watcher.forget(file));
                     return Err(RingError::Watch(error));
                 }
             }
@@ -106,7 +106,7 @@ impl Files {
         Ok(())
     }
 
-    /// Adds the owners and sizes of files that are gone to `gone`. `left` asks a vigil for the files that are
+    /// Adds the owners and sizes of files that are gone to `gone`. `left` asks A watcher for the files that are
     /// still there, which takes a descriptor.
     ///
     /// # Errors
@@ -114,13 +114,13 @@ impl Files {
     /// next call that succeeds.
     fn take_gone(
         &mut self,
-        left: impl FnOnce(&Vigil) -> io::Result<HashSet<Watched>>,
+        left: impl FnOnce(&FileWatcher) -> io::Result<HashSet<Watched>>,
         gone: &mut Vec<(UserId, u64)>,
     ) -> io::Result<()> {
-        let Self { vigil: Some(vigil), lost, held } = self else { return Ok(()) };
-        *lost |= !vigil.take_gone(|file| gone.extend(held.remove(&file)))?;
+        let Self { watcher: Some(watcher), lost, held } = self else { return Ok(()) };
+        *lost |= !watcher.take_gone(|file| gone.extend(held.remove(&file)))?;
         if *lost {
-            let left = left(vigil)?;
+            let left = left(watcher)?;
             gone.extend(held.extract_if(|file, _| !left.contains(file)).map(|(_, of)| of));
             *lost = false;
         }
@@ -130,17 +130,17 @@ impl Files {
 
 impl<H: Host> Service<H> {
     /// Readable when a file of a ring is gone.
-    pub fn vigil(&self) -> Option<BorrowedFd<'_>> {
-        self.files.vigil.as_ref().map(AsFd::as_fd)
+    pub fn watcher(&self) -> Option<BorrowedFd<'_>> {
+        self.files.watcher.as_ref().map(AsFd::as_fd)
     }
 
     /// Files of rings that nobody holds any more are given back.
     ///
     /// # Errors
-    /// Where the kernel does not tell, as without a descriptor left: they count until a later call.
+    /// If the kernel does not tell, as without a descriptor left: they count until a later call.
     pub fn collect_gone(&mut self) -> io::Result<()> {
         let mut gone = Vec::new();
-        let told = self.files.take_gone(Vigil::left, &mut gone);
+        let told = self.files.take_gone(FileWatcher::left, &mut gone);
         for (user, bytes) in gone {
             self.accounts.give_back(user, Resource::BufferBytes, bytes);
             self.accounts.give_back(user, Resource::Descriptors, FILE_DESCRIPTORS);
@@ -164,13 +164,13 @@ mod tests {
 
     fn apart() -> Files {
         let mut files = Files::default();
-        files.keep_apart().expect("a vigil");
+        files.keep_apart().expect("a watcher");
         files
     }
 
     fn gone(files: &mut Files) -> Vec<(UserId, u64)> {
         let mut gone = Vec::new();
-        files.take_gone(Vigil::left, &mut gone).expect("told");
+        files.take_gone(FileWatcher::left, &mut gone).expect("told");
         gone
     }
 
@@ -217,7 +217,7 @@ mod tests {
             drop((writer, ring));
         }
         let mut told = Vec::new();
-        let no_descriptor = |_: &Vigil| Err(io::Error::from(rustix::io::Errno::MFILE));
+        let no_descriptor = |_: &FileWatcher| Err(io::Error::from(rustix::io::Errno::MFILE));
         files.take_gone(no_descriptor, &mut told).expect_err("who is left is not known");
         assert!((1..2 * rings).contains(&told.len()), "{} of {rings} rings", told.len());
         // No event says so again.

@@ -110,7 +110,7 @@ pub trait Host {
     /// Says in the log that a stage was late, and is not broken for it.
     fn stage_late(&self, stage: &LateStage);
 
-    /// Says in the log why a channel that ends here was closed, where nobody wanted that; `what`: "to PORT@HOST" at its
+    /// Says in the log why a channel that ends here was closed, if nobody wanted that; `what`: "to PORT@HOST" at its
     /// source, "PORT from HOST" at its sink. Lines of one `account` leave those of others their room.
     fn channel_closed(&self, account: UserId, what: &str, reason: CloseReason);
 

@@ -10,24 +10,24 @@ mod acceptance;
 mod backlog;
 mod books;
 mod charges;
+mod cleanup;
 mod clients;
 mod co_schedule;
 mod connection;
+mod descriptors_in_flight;
 mod ends;
 mod events;
 mod files;
-mod flight;
 mod host;
-mod leaving;
-mod lobby;
 mod quota;
 mod rate;
+mod refused_connections;
 mod requests;
 mod ringers;
 pub mod server;
 mod share;
 mod subordinates;
-mod turn;
+mod turn_budget;
 mod unread;
 mod waiting;
 
@@ -42,11 +42,11 @@ use punctual_proto::ids::{ChannelId, LinkId, ListenerId, Name};
 use rustix::process::getrlimit;
 
 use self::charges::{CALL_COST, cpu_time};
+use self::cleanup::Cleanup;
 use self::clients::Client;
 use self::co_schedule::CoScheduled;
 use self::ends::{End, Health, Stage};
 use self::files::Files;
-use self::leaving::Leaving;
 use self::quota::Accounts;
 use self::ringers::Ringers;
 use self::share::{CONNECTIONS_DEPTH, REQUESTS_DEPTH, Shares};
@@ -98,7 +98,7 @@ pub struct Service<H: Host> {
     /// Requests of clients here to sources elsewhere, by token.
     asked: HashMap<u64, ClientId>,
     /// What clients that are gone had, and what is still to be ended.
-    leaving: Leaving,
+    cleanup: Cleanup,
     /// Calls that wait for a link's measurement.
     measuring: Vec<(LinkId, ClientId, u64)>,
     counters: ApiStatus,
@@ -141,7 +141,7 @@ impl<H: Host> Service<H> {
             co_scheduled: HashMap::new(),
             requested: HashMap::new(),
             asked: HashMap::new(),
-            leaving: Leaving::default(),
+            cleanup: Cleanup::default(),
             measuring: Vec::new(),
             counters,
             effects: VecDeque::new(),

@@ -26,13 +26,13 @@ const HANDLER_TIME: &str = "a daemon runs no handlers of programs on its process
 
 /// A ring that was made: the processor's end, what the program gets, and what it takes of its user's quotas until both the
 /// processor and its ringer are done with it.
-pub(super) struct Made<E> {
+pub(super) struct NewRing<E> {
     pub end: E,
     pub handles: RingHandles,
     pub held: Held,
 }
 
-/// An answer with its descriptors; `None` where it comes later.
+/// An answer with its descriptors; `None` if it comes later.
 pub(super) type Outcome = Result<Option<(Answer, Vec<OwnedFd>)>, ApiError>;
 
 impl From<HostGone> for ApiError {

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use punctual_ipc::api::{ApiError, Resource};
-use punctual_ipc::wake::{Alarm, Rank, Remains, RingPath, Ringer};
+use punctual_ipc::wake::{Alarm, Rank, RingMemory, RingPath, Ringer};
 use punctual_proto::api::UserId;
 
 use super::quota::is_privileged;
@@ -81,7 +81,7 @@ struct Left {
     held: Held,
 }
 
-impl Remains for Left {
+impl RingMemory for Left {
     fn is_alone(&self) -> bool {
         let doorbell = self.doorbell.as_ref().is_none_or(|doorbell| Arc::strong_count(doorbell) == 1);
         doorbell && self.health.as_ref().is_none_or(Health::is_alone)

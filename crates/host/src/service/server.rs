@@ -24,9 +24,9 @@ use rustix::net::RecvFlags;
 
 use super::backlog::Backlog;
 use super::connection::Connection;
-use super::flight::{Departed, Flight};
-use super::lobby::{Lobby, Spare};
-use super::turn::Turn;
+use super::descriptors_in_flight::{Departed, DescriptorsInFlight};
+use super::refused_connections::{RefusedConnections, Spare};
+use super::turn_budget::TurnBudget;
 use super::{ClientId, Effect, Host, Service};
 
 /// Events of the node handled in a turn.
@@ -38,7 +38,7 @@ const COLLECT_PAUSE: Duration = Duration::from_secs(1);
 struct Session {
     socket: Connection,
     unread: Backlog,
-    flight: Flight,
+    flight: DescriptorsInFlight,
     /// Cut it once `unread` is empty.
     ending: bool,
     /// What was sent last took long, for whoever waits at its other end.
@@ -52,7 +52,7 @@ impl Session {
         Self {
             socket,
             unread: Backlog::default(),
-            flight: Flight::default(),
+            flight: DescriptorsInFlight::default(),
             ending: false,
             slow: false,
             deaf: false,
@@ -66,7 +66,7 @@ pub struct Server<H: Host> {
     listening: Option<OwnedFd>,
     sessions: BTreeMap<ClientId, Session>,
     /// Refused connections that have not read why.
-    lobby: Lobby,
+    refused_connections: RefusedConnections,
     /// Connections that were cut and have not read what was sent with descriptors.
     departed: VecDeque<Departed>,
     /// When to look which descriptors have been read.
@@ -78,7 +78,7 @@ pub struct Server<H: Host> {
     /// Who is asked first in the next turn, if it has something to ask: everybody's turn comes.
     first: Option<ClientId>,
     buffer: Vec<u8>,
-    turn: Turn,
+    turn: TurnBudget,
     /// The server stops: nothing is sent from then on.
     silent_at: Option<Instant>,
 }
@@ -94,7 +94,7 @@ struct Ready {
     read: Vec<ClientId>,
     hung_up: Vec<ClientId>,
     write: Vec<ClientId>,
-    /// For each connection in the lobby, whether it is gone.
+    /// For each connection in the refused_connections, whether it is gone.
     left: Vec<bool>,
 }
 
@@ -112,7 +112,7 @@ impl<H: Host> Server<H> {
             service,
             listening,
             sessions: BTreeMap::new(),
-            lobby: Lobby::default(),
+            refused_connections: RefusedConnections::default(),
             departed: VecDeque::new(),
             look_at: None,
             collect_at: None,
@@ -120,7 +120,7 @@ impl<H: Host> Server<H> {
             accept_after: None,
             first: None,
             buffer: vec![0; PACKET_BYTES_MAX],
-            turn: Turn::default(),
+            turn: TurnBudget::default(),
             silent_at: None,
         })
     }
@@ -134,7 +134,7 @@ impl<H: Host> Server<H> {
             let ready = self.wait(stop)?;
             // Waiting, and what the last turn did for nobody.
             self.service.charge_nobody();
-            self.turn = Turn::default();
+            self.turn = TurnBudget::default();
             if ready.stop {
                 self.farewell();
                 return Ok(());
@@ -142,7 +142,7 @@ impl<H: Host> Server<H> {
             if ready.accept {
                 self.accept();
             }
-            self.lobby.clear(&ready.left);
+            self.refused_connections.clear(&ready.left);
             if ready.gone {
                 self.collect_gone();
             }
@@ -225,8 +225,8 @@ impl<H: Host> Server<H> {
             PollFd::from_borrowed_fd(self.service.alarm().as_fd(), PollFlags::IN),
         ];
         let alarmed = set.len();
-        let vigil = self.service.vigil().filter(|_| collect.is_none());
-        set.extend(vigil.map(|vigil| PollFd::from_borrowed_fd(vigil, PollFlags::IN)));
+        let watcher = self.service.watcher().filter(|_| collect.is_none());
+        set.extend(watcher.map(|watcher| PollFd::from_borrowed_fd(watcher, PollFlags::IN)));
         let fixed = set.len();
         for (client, session) in &self.sessions {
             let (interest, wait) = self.interest(*client, session);
@@ -234,8 +234,8 @@ impl<H: Host> Server<H> {
             set.push(PollFd::from_borrowed_fd(session.socket.as_fd(), interest));
         }
         let sessions = fixed..set.len();
-        timeout = [timeout, self.lobby.watch(&mut set)].into_iter().flatten().min();
-        let lobby = sessions.end..set.len();
+        timeout = [timeout, self.refused_connections.watch(&mut set)].into_iter().flatten().min();
+        let refused_connections = sessions.end..set.len();
         if let Some(listening) = accepting {
             set.push(PollFd::from_borrowed_fd(listening.as_fd(), PollFlags::IN));
         }
@@ -247,7 +247,7 @@ impl<H: Host> Server<H> {
         ready.alarm = !set[2].revents().is_empty();
         ready.gone = set[alarmed..fixed].iter().any(|entry| !entry.revents().is_empty())
             || self.collect_at.is_some_and(|at| at <= Instant::now());
-        ready.left = set[lobby].iter().map(|entry| !entry.revents().is_empty()).collect();
+        ready.left = set[refused_connections].iter().map(|entry| !entry.revents().is_empty()).collect();
         for (client, entry) in self.sessions.keys().zip(&set[sessions]) {
             let happened = entry.revents();
             if happened.contains(PollFlags::OUT) {

@@ -82,7 +82,7 @@ impl Subordinates {
     }
 }
 
-/// The text of a file; nothing where there is none, or a longer one than is read.
+/// The text of a file; nothing if there is none, or a longer one than is read.
 fn read(path: &Path, stamp: Stamp) -> io::Result<String> {
     match stamp {
         Some((_, bytes, ..)) if bytes <= FILE_BYTES_MAX => {

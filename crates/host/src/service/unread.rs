@@ -20,7 +20,7 @@ impl<H: Host> Service<H> {
         account.is_some_and(|account| self.accounts.has_room(account, Resource::UnreadBytes, needed))
     }
 
-    /// Takes what a packet costs out of the quotas of `client`'s user for what it has not read; `false` where that is not
+    /// Takes what a packet costs out of the quotas of `client`'s user for what it has not read; `false` if that is not
     /// left, or where it alone would have more than a quarter of the bytes that all of its user's programs may.
     pub(super) fn take_unread(&mut self, client: ClientId, held: u64, more: Cost) -> bool {
         let one_max = (self.accounts.quotas().unread_bytes / 4).max(2 * PACKET_BYTES_MAX as u64);

@@ -3,7 +3,7 @@
 //! Channels that wait have places of their own beside the quota of channels, which is charged at consent.
 //! Therefore whoever asks takes nothing from whoever is asked. If no place of a listener's user is free, the
 //! one who has the most gives way to the one who has less: hosts share evenly, and the users of a host share
-//! what that host has. What is said about a user is the word of the user's host.
+//! what that host has. What is reported about a user is the word of the user's host.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,7 +19,7 @@ const _: () = assert!(PLACES * 4 == HALF_OPEN_PER_NEIGHBOUR_MAX);
 
 /// A user of a host, who asks for a channel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Asker {
+pub(super) struct Requester {
     pub host: Name,
     pub user: UserId,
 }
@@ -35,25 +35,25 @@ pub(super) enum Place {
     None,
 }
 
-type Askers = BTreeMap<Asker, BTreeSet<ChannelId>>;
+type Requesters = BTreeMap<Requester, BTreeSet<ChannelId>>;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Waiting {
     places: usize,
-    /// Askers by the user whose listeners they ask. Users for whom nothing waits are not listed.
-    owners: HashMap<UserId, Askers>,
+    /// Requesters by the user whose listeners they ask. Users for whom nothing waits are not listed.
+    owners: HashMap<UserId, Requesters>,
 }
 
 impl Waiting {
-    /// Where nothing bounds channels, as in a program that embeds its host, nothing bounds those that wait.
+    /// If nothing bounds channels, as in a program that embeds its host, nothing bounds those that wait.
     pub(super) fn new(quotas: &Quotas) -> Self {
         let places = if quotas.channels == u64::MAX { usize::MAX } else { PLACES };
         Self { places, owners: HashMap::new() }
     }
 
     /// Where a channel of `asker` for a listener of `owner` may wait.
-    pub(super) fn place(&self, owner: UserId, asker: &Asker) -> Place {
+    pub(super) fn place(&self, owner: UserId, asker: &Requester) -> Place {
         let Some(askers) = self.owners.get(&owner).filter(|askers| count(askers.values()) >= self.places)
         else {
             return Place::Free;
@@ -62,11 +62,11 @@ impl Waiting {
         giver.and_then(|channels| channels.last()).map_or(Place::None, |channel| Place::Of(*channel))
     }
 
-    pub(super) fn add(&mut self, owner: UserId, asker: &Asker, channel: ChannelId) {
+    pub(super) fn add(&mut self, owner: UserId, asker: &Requester, channel: ChannelId) {
         self.owners.entry(owner).or_default().entry(asker.clone()).or_default().insert(channel);
     }
 
-    pub(super) fn remove(&mut self, owner: UserId, asker: &Asker, channel: ChannelId) {
+    pub(super) fn remove(&mut self, owner: UserId, asker: &Requester, channel: ChannelId) {
         let Some(askers) = self.owners.get_mut(&owner) else { return };
         if let Some(channels) = askers.get_mut(asker) {
             channels.remove(&channel);
@@ -89,7 +89,7 @@ fn count<'a>(channels: impl Iterator<Item = &'a BTreeSet<ChannelId>>) -> usize {
 
 /// Channels of the user that gives way: the one who has the most, of the host that has the most, or of
 /// `asker`'s own host. `None`: `asker` itself has no less.
-fn who_gives_way<'a>(askers: &'a Askers, asker: &Asker) -> Option<&'a BTreeSet<ChannelId>> {
+fn who_gives_way<'a>(askers: &'a Requesters, asker: &Requester) -> Option<&'a BTreeSet<ChannelId>> {
     let mut hosts: BTreeMap<&Name, usize> = BTreeMap::new();
     for (other, channels) in askers {
         *hosts.entry(&other.host).or_default() += channels.len();
@@ -110,12 +110,12 @@ mod tests {
 
     const ANN: UserId = UserId(1);
 
-    fn asker(host: &str, user: u32) -> Asker {
-        Asker { host: Name::new(host).expect("a name"), user: UserId(user) }
+    fn asker(host: &str, user: u32) -> Requester {
+        Requester { host: Name::new(host).expect("a name"), user: UserId(user) }
     }
 
     /// Channels of `asker` from `first` on, until no place is left without another's; how many.
-    fn fill(waiting: &mut Waiting, asker: &Asker, first: u64) -> u64 {
+    fn fill(waiting: &mut Waiting, asker: &Requester, first: u64) -> u64 {
         let free = (first..).take_while(|channel| {
             let is_free = waiting.place(ANN, asker) == Place::Free;
             if is_free {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     /// Number of places that `asker` gets from others.
-    fn claim(waiting: &mut Waiting, asker: &Asker, givers: &[&Asker], first: u64) -> usize {
+    fn claim(waiting: &mut Waiting, asker: &Requester, givers: &[&Requester], first: u64) -> usize {
         let claims = (first..).take_while(|channel| {
             let Place::Of(given) = waiting.place(ANN, asker) else { return false };
             givers.iter().for_each(|giver| waiting.remove(ANN, giver, given));
@@ -153,10 +153,10 @@ mod tests {
     #[test]
     fn a_host_that_invents_users_takes_from_its_own() {
         let mut waiting = Waiting::new(&Quotas::default());
-        let crowd: Vec<Asker> = (0..PLACES as u32).map(|user| asker("x", user)).collect();
+        let crowd: Vec<Requester> = (0..PLACES as u32).map(|user| asker("x", user)).collect();
         crowd.iter().zip(0..).for_each(|(one, channel)| waiting.add(ANN, one, ChannelId(channel)));
         let bob = asker("y", 1);
-        let givers: Vec<&Asker> = crowd.iter().collect();
+        let givers: Vec<&Requester> = crowd.iter().collect();
         assert_eq!(claim(&mut waiting, &bob, &givers, 1_000), PLACES / 2);
         assert_eq!(waiting.place(ANN, &asker("x", 9_999)), Place::None, "each of its users has one");
     }

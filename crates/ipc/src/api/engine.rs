@@ -36,7 +36,7 @@ pub struct EngineStatus {
     pub stalls: u64,
     /// Links that failed for good.
     pub links_failed: u64,
-    /// Channels that a driver could not be told about, or not told to forget.
+    /// Channels that could not be added to a driver, or not removed from it.
     pub filters_failed: u64,
     /// System calls that the host's threads made and that are not in their lists.
     pub system_calls_refused: u64,
@@ -74,7 +74,7 @@ pub enum ClassStatus {
 pub struct ProfileStatus {
     /// Where the costs come from.
     pub costs_from: CostSource,
-    /// The file, where there is one.
+    /// The file, if there is one.
     pub file: Option<PathBuf>,
     /// Time at which it was measured.
     pub measured: Option<String>,
@@ -103,7 +103,7 @@ pub struct DriverStatus {
     pub failed: bool,
     /// Further facts about the link, for people.
     pub facts: Facts,
-    /// What others sent by its device in the last second, in bits a second; `None`: nobody looks, or it is not known yet.
+    /// What others sent by its device in the last second, in bits a second; `None` if it is not watched, or not known yet.
     pub foreign_bps: Option<u64>,
     /// Packets received.
     pub packets_in: u64,

@@ -29,7 +29,7 @@ pub use status::{ApiStatus, Books, HostStatus, Waiting, WrongCount};
 /// 3: latencies by the hosts' clocks, and which stage broke its promise; entries of incoming rings have their clock error.
 /// 4: what links drain. 5: pages of channels say where they end; what waits for a client and what its requests take are
 /// within quotas; rings of two files, one for each writer, which programs seal; doorbells are sockets. 6: what a channel has
-/// counted stands in the daemon's file of its ring. 7: descriptors are within quotas.
+/// counted is in the daemon's file of its ring. 7: descriptors are within quotas.
 pub const VERSION: u32 = 7;
 /// Largest packet either way.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
@@ -145,7 +145,7 @@ pub enum Answer {
     Channel(Box<ChannelStatus>),
 }
 
-/// News that a client is told without asking.
+/// Notices that a client gets without asking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Push {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ring::RingShape;
 
-/// What a client asks. The papers' routine stands beside each.
+/// What a client asks. The papers' routine is beside each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {

@@ -36,10 +36,9 @@ pub struct HostStatus {
 pub struct Books {
     /// Number of counts that were compared.
     pub compared: u32,
-    /// Counts that are wrong: either nobody holds something that is counted, or somebody holds something that
-    /// was not counted.
+    /// Counts that are wrong: either something is counted that nothing holds, or something is held that is not counted.
     pub wrong: Vec<WrongCount>,
-    /// What waits for an answer, of somebody else or of this host's own stages. Nothing does where nobody wants anything.
+    /// What waits for an answer, of somebody else or of this host's own stages. Nothing waits if no request is open.
     pub waiting: Vec<Waiting>,
 }
 

@@ -2,7 +2,7 @@
 //! of its ring, which the program maps for reading only.
 //!
 //! ```text
-//! 0 how often what else is said of the channel has changed   64 a record (see [`sequence`]): counters | latencies
+//! 0 how often what else is reported of the channel has changed   64 a record (see [`sequence`]): counters | latencies
 //! ```
 //!
 //! Latencies are the incoming ring's alone. The processor writes the record at the end of each turn in which the channel
@@ -62,7 +62,7 @@ impl CountersWriter {
         self.record.touch(region)
     }
 
-    /// What else is said of the channel has changed.
+    /// The other state of the channel has changed.
     pub fn outdate(&mut self, region: &Region) {
         self.outdated += 1;
         region.word(OUTDATED).store(self.outdated, Ordering::Release);
@@ -129,14 +129,14 @@ impl CountersReader {
         super::Other(&self.daemon).is_closed() || self.gone.load(Ordering::SeqCst)
     }
 
-    /// How often what is said of the channel beside what it counts has changed since there is the ring.
+    /// How often what is reported of the channel beside what it counts has changed since there is the ring.
     pub fn outdated(&self) -> u64 {
         self.daemon.word(OUTDATED, Ordering::Acquire)
     }
 
-    /// What the channel has counted. Where the processor is in a turn of which some effect may have been seen already, and
+    /// What the channel has counted. If the processor is in a turn of which some effect may have been seen already, and
     /// `waits` says so, looks until that is over, for some 100 ms; then, or else, tells what was at the end of the turn
-    /// before. `None` where it was written during every look.
+    /// before. `None` if it was written during every check.
     pub fn read(&self, waits: bool) -> Option<Counted> {
         let mut words = [0; 1 + WORDS];
         let wanted = 1 + if self.has_latencies { WORDS } else { COUNTERS };

@@ -21,7 +21,7 @@ use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
 use self::entry::{entry_offset, payload_offset, write_entry};
 use super::counters::CountersWriter;
 use super::free_list::FreeList;
-use super::{HEADER_BYTES, Other, Own, RingError, RingHandles, RingShape, Theirs};
+use super::{HEADER_BYTES, Other, Own, ProgramMemory, RingError, RingHandles, RingShape};
 use crate::shm::{Offer, Region};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +53,7 @@ pub fn inbox(
     let (their_bell, bell) = Bell::pair(ring_path)?;
     let shared = Arc::new(SharedInbox {
         region,
-        theirs: Theirs::new(offer),
+        theirs: ProgramMemory::new(offer),
         shape,
         bell,
         free: FreeList::full(shape.slots),
@@ -78,7 +78,7 @@ pub fn inbox(
 #[derive(Debug)]
 struct SharedInbox {
     region: Region,
-    theirs: Theirs,
+    theirs: ProgramMemory,
     shape: RingShape,
     bell: BellHandle,
     free: FreeList,
@@ -170,7 +170,7 @@ impl InboxWriter {
         }
     }
 
-    /// Calls the upcall where there is one; `false` where the message is to go to the ring.
+    /// Calls the upcall if there is one; `false` if the message is to go to the ring.
     fn call_up(&mut self, slot: &InboxSlot, info: &MessageInfo) -> bool {
         let Some(upcall) = &mut self.upcall else { return false };
         let len = info.len.min(self.shared.shape.message_bytes_max) as usize;
@@ -272,7 +272,7 @@ impl Inbox for InboxWriter {
     }
 
     fn resume(&mut self) -> bool {
-        // Each look asks to be told of the next taking; an application that takes at once is not rung for.
+        // Each check asks to be told of the next taking; an application that takes at once is not rung for.
         for _ in 0..SHOWN_AT_ONCE {
             if self.turns.as_ref().is_none_or(VecDeque::is_empty) || !self.is_taken() {
                 return false;

@@ -216,13 +216,13 @@ impl Other<'_> {
 
 /// What the application writes, as the daemon has it.
 #[derive(Debug)]
-struct Theirs {
+struct ProgramMemory {
     /// The offer until it is accepted; its descriptor is not needed after that.
     offer: Mutex<Option<Offer>>,
     view: OnceLock<View>,
 }
 
-impl Theirs {
+impl ProgramMemory {
     const fn new(offer: Offer) -> Self {
         Self { offer: Mutex::new(Some(offer)), view: OnceLock::new() }
     }

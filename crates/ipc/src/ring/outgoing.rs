@@ -18,7 +18,7 @@ use punctual_proto::memory::{MessageRead, Outbox};
 use punctual_trial::{Defence, holds};
 
 use super::counters::{CountersWriter, DAEMON_HEADER_BYTES};
-use super::{HEADER_BYTES, LINE_BYTES, Other, Own, RingError, RingHandles, RingShape, Theirs};
+use super::{HEADER_BYTES, LINE_BYTES, Other, Own, ProgramMemory, RingError, RingHandles, RingShape};
 use crate::shm::{Offer, Region};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -58,7 +58,7 @@ pub fn outbox(
     let freed_at = (0..shape.slots).map(|_| AtomicU64::new(0)).collect();
     let shared = Arc::new(SharedOutbox {
         region,
-        theirs: Theirs::new(offer),
+        theirs: ProgramMemory::new(offer),
         shape,
         bell,
         answered: Answered::default(),
@@ -77,7 +77,7 @@ pub fn outbox(
 #[derive(Debug)]
 struct SharedOutbox {
     region: Region,
-    theirs: Theirs,
+    theirs: ProgramMemory,
     shape: RingShape,
     bell: BellHandle,
     answered: Answered,
@@ -126,7 +126,7 @@ impl SharedOutbox {
         }
     }
 
-    /// Goes on where that was too much for one call.
+    /// Goes on if that was too much for one call.
     fn catch_up(&self) {
         if self.behind.load(Ordering::Relaxed) && self.behind.swap(false, Ordering::SeqCst) {
             self.advance();
@@ -162,7 +162,7 @@ impl OutboxReader {
         }
     }
 
-    /// Messages that wait; takes a ticket where there are none. Breaks the ring where that is nonsense.
+    /// Messages that wait; takes a ticket if there are none. Breaks the ring if that is nonsense.
     fn waiting(&self) -> u64 {
         let Some(theirs) = self.shared.theirs.get() else { return 0 };
         if self.is_broken() {
@@ -190,7 +190,7 @@ impl Outbox for OutboxReader {
     fn take(&mut self, now: Instant) -> Option<(OutboxMessage, Instant)> {
         self.shared.catch_up();
         if self.waiting() == 0 {
-            // Whatever comes after this look was sent after `now`.
+            // Whatever comes after this check was sent after `now`.
             self.sent_after = self.sent_after.max(now);
             return None;
         }

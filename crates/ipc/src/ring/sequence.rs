@@ -65,7 +65,7 @@ impl Writer {
 }
 
 /// Copies the words of a record at `at` to the same places of `words`, after one for the turn. Looks once more while they
-/// are not of the turn that had begun and `again` says so, which is told how often it has looked; `false` where no copy was
+/// are not of the turn that had begun and `again` says so, which is told how often it has looked; `false` if no copy was
 /// of one moment.
 pub fn read(view: &View, at: usize, words: &mut [u64], mut again: impl FnMut(u32) -> bool) -> bool {
     let begun = view.word(at, Ordering::Acquire);

@@ -15,7 +15,7 @@ use rustix::event::epoll;
 use super::outgoing::PushError;
 use super::*;
 use crate::shm::Region;
-use crate::wake::{Alarm, Doorbell, Rank, Remains, RingPath, Ringer, timespec, wait_readable};
+use crate::wake::{Alarm, Doorbell, Rank, RingMemory, RingPath, Ringer, timespec, wait_readable};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -431,7 +431,7 @@ impl Rank for Told {
 struct Left(OutboxReaderHealth);
 type OutboxReaderHealth = super::outgoing::OutboxHealth;
 
-impl Remains for Left {
+impl RingMemory for Left {
     fn is_alone(&self) -> bool {
         self.0.is_alone()
     }

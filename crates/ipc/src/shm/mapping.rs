@@ -57,7 +57,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Addresses that nothing stands behind yet. Locked memory or not, the kernel fills nothing that may not be accessed.
+    /// Addresses that nothing is behind yet. Locked memory or not, the kernel fills nothing that may not be accessed.
     fn reserve(len: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address that the kernel chooses.
         let base = unsafe {
@@ -124,14 +124,14 @@ impl Mapping {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// The 64-bit word at `offset`. Where the mapping is for reading only, it may only be loaded.
+    /// The 64-bit word at `offset`. If the mapping is for reading only, it may only be loaded.
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8));
         // SAFETY: in bounds and aligned; every access by both processes to this word is atomic.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
     }
 
-    /// 64-bit words from `offset` on. Where the mapping is for reading only, they may only be loaded.
+    /// 64-bit words from `offset` on. If the mapping is for reading only, they may only be loaded.
     pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
         assert!(offset.is_multiple_of(8));
         // SAFETY: in bounds and aligned; every access by both processes to these words is atomic.

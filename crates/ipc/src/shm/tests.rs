@@ -54,7 +54,7 @@ fn faults() -> i64 {
     }
 }
 
-/// Faults of reading every page, and of writing too where that is possible.
+/// Faults of reading every page, and of writing too if that is possible.
 fn faults_of_touching(mapping: &Mapping, write: bool) -> i64 {
     let before = faults();
     for offset in (0..mapping.len).step_by(PAGE_BYTES) {

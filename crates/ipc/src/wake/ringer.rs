@@ -22,7 +22,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::line::{BellList, BellNode};
+use super::bell_list::{BellList, BellNode};
 use super::{Alarm, wait_readable};
 
 /// Divisor of a CPU: this part of it is a user's in the real-time class.
@@ -30,7 +30,7 @@ const SHARE: i64 = 20;
 /// Longest time in the real-time class that a user may take at once, in nanoseconds.
 const BURST_NS: i64 = 500_000;
 /// Ringing that took no longer, in nanoseconds, counts as that: the thread's CPU time, which takes a system call, is asked
-/// for only where it took longer (and may have waited for somebody).
+/// for only if it took longer (and may have waited for somebody).
 const QUICK_NS: u64 = 20_000;
 /// What is made good beyond what was spent, in nanoseconds, doubled each time up to [`STRIKES_MAX`] times.
 const PENALTY_NS: i64 = 50_000_000;
@@ -39,13 +39,13 @@ const STRIKES_MAX: u32 = 6;
 const REST_MAX: Duration = Duration::from_secs(1);
 /// Who has kept to its share for so long, in nanoseconds, begins anew.
 const FORGIVEN_NS: u64 = 300_000_000_000;
-/// A ringer that waits for so long, in nanoseconds, goes where there is room, for [`ROAM_NS`].
+/// A ringer that waits for so long, in nanoseconds, goes if there is room, for [`ROAM_NS`].
 const LAG_NS: u64 = 100_000;
 const ROAM_NS: u64 = 10_000_000;
 /// Value for no CPU.
 const NOWHERE: u32 = u32::MAX;
-/// Interval between two looks at a ring of which the engine still holds a part.
-const LOOK: Duration = Duration::from_millis(10);
+/// Interval between two checks of a ring of which the engine still holds a part.
+const RELEASE_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Bytes of the ringer's stack, which is locked memory.
 const STACK_BYTES: usize = 128 * 1024;
 
@@ -65,7 +65,7 @@ pub trait Rank: Send {
 }
 
 /// What is left of a ring: dropped here once nobody else holds it.
-pub trait Remains: Send {
+pub trait RingMemory: Send {
     /// Whether nobody else holds any part of it.
     fn is_alone(&self) -> bool;
     /// Bytes of memory that it holds. They stop counting as the user's when it is dropped.
@@ -108,7 +108,7 @@ impl Bells {
 #[derive(Debug)]
 pub struct Ringer {
     bells: Arc<Bells>,
-    remains: Sender<Box<dyn Remains>>,
+    remains: Sender<Box<dyn RingMemory>>,
 }
 
 impl Ringer {
@@ -150,7 +150,7 @@ impl Ringer {
     }
 
     /// Leaves to the thread what remains of a ring.
-    pub fn bury(&self, remains: Box<dyn Remains>) {
+    pub fn bury(&self, remains: Box<dyn RingMemory>) {
         // The thread lives for as long as this does.
         let _ = self.remains.send(remains);
         self.bells.wake();
@@ -173,9 +173,9 @@ impl Drop for Ringer {
 /// The thread.
 struct Ringing {
     bells: Arc<Bells>,
-    left: Receiver<Box<dyn Remains>>,
+    left: Receiver<Box<dyn RingMemory>>,
     freed: Alarm,
-    dying: Vec<Box<dyn Remains>>,
+    unreleased: Vec<Box<dyn RingMemory>>,
     pace: Pacing,
     place: Place,
 }
@@ -217,7 +217,7 @@ impl Place {
         }
     }
 
-    /// Away from the CPU of whoever wakes it, where there is another.
+    /// Away from the CPU of whoever wakes it, if there is another.
     fn avoid(&mut self, on: u32) {
         let Some(all) = &self.all else { return };
         if self.not_on == on || on as usize >= CpuSet::MAX_CPU {
@@ -234,9 +234,14 @@ impl Place {
 
 impl Ringing {
     /// Creates the state of a ringer, on its own thread.
-    fn new(bells: Arc<Bells>, left: Receiver<Box<dyn Remains>>, freed: Alarm, rank: Box<dyn Rank>) -> Self {
+    fn new(
+        bells: Arc<Bells>,
+        left: Receiver<Box<dyn RingMemory>>,
+        freed: Alarm,
+        rank: Box<dyn Rank>,
+    ) -> Self {
         let place = Place::new(rank.follows());
-        Self { bells, left, freed, dying: Vec::new(), pace: Pacing::new(rank), place }
+        Self { bells, left, freed, unreleased: Vec::new(), pace: Pacing::new(rank), place }
     }
 
     fn run(mut self) {
@@ -254,9 +259,9 @@ impl Ringing {
                 // What is wanted meanwhile is rung together.
                 std::thread::sleep(rest);
             }
-            self.dying.extend(self.left.try_iter());
+            self.unreleased.extend(self.left.try_iter());
             self.bury();
-            if self.bells.ends.load(Ordering::Acquire) && self.dying.is_empty() {
+            if self.bells.ends.load(Ordering::Acquire) && self.unreleased.is_empty() {
                 return;
             }
             woken = self.bells.line.may_sleep();
@@ -278,13 +283,13 @@ impl Ringing {
     }
 
     fn bury(&mut self) {
-        if !self.dying.iter().any(|remains| remains.is_alone()) {
+        if !self.unreleased.iter().any(|remains| remains.is_alone()) {
             return;
         }
         // Closing and unmapping takes as long as the ring is large.
         self.pace.lower();
         let (mut bytes, mut descriptors) = (0, 0);
-        self.dying.retain(|remains| {
+        self.unreleased.retain(|remains| {
             let alone = remains.is_alone();
             if alone {
                 (bytes, descriptors) = (bytes + remains.bytes(), descriptors + remains.descriptors());
@@ -297,8 +302,9 @@ impl Ringing {
     }
 
     fn sleep(&self) {
-        let woken = self.dying.is_empty()
-            || wait_readable(self.bells.wake.as_fd(), Instant::now().checked_add(LOOK)).unwrap_or(false);
+        let woken = self.unreleased.is_empty()
+            || wait_readable(self.bells.wake.as_fd(), Instant::now().checked_add(RELEASE_CHECK_INTERVAL))
+                .unwrap_or(false);
         if woken {
             let _ = rustix::io::read(&self.bells.wake, &mut [0_u8; 8]);
         }

@@ -1,7 +1,7 @@
 //! A link's part in what its device sends, and what is known of the device: between the link, which counts, and an ordinary
 //! thread, which compares.
 //!
-//! The link never waits: it adds to a counter that only it writes, and looks at what the thread has left where that is free.
+//! The link never waits: it adds to a counter that only it writes, and looks at what the thread has left if that is free.
 
 use std::cell::RefCell;
 use std::fmt;

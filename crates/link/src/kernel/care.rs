@@ -245,7 +245,7 @@ impl Leftover {
         &self.state.name
     }
 
-    /// The process that is gone; 0 where that is not known.
+    /// The process that is gone; 0 if that is not known.
     pub fn owner(&self) -> u32 {
         self.state.owner
     }

@@ -149,7 +149,7 @@ impl Netdev {
     }
 }
 
-/// What the device's driver can do with XDP; `None` where the kernel does not tell (before 6.3).
+/// What the device's driver can do with XDP; `None` if the kernel does not tell (before 6.3).
 pub fn xdp_features(device: &Device) -> Option<XdpFeatures> {
     let mut netdev = Netdev::open().ok()?;
     let body = Netdev::body(DEV_GET).with_u32(DEV_IFINDEX, device.index);
@@ -173,7 +173,7 @@ pub fn instances(device: &Device, queue: u32) -> Result<Vec<Napi>, KernelError> 
 /// All NAPI instances of a device.
 ///
 /// # Errors
-/// [`KernelError::NoNapi`] where there is none.
+/// [`KernelError::NoNapi`] if there is none.
 pub(super) fn all(device: &Device) -> Result<Vec<Napi>, KernelError> {
     let body = Netdev::body(NAPI_GET).with_u32(NAPI_IFINDEX, device.index);
     let all = Netdev::open()

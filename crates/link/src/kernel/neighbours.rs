@@ -88,7 +88,7 @@ pub(super) fn parse_route(message: &[u8]) -> Option<Route> {
     })
 }
 
-/// The hardware address that the kernel knows for `next_hop` on a device; `None` where it does not.
+/// The hardware address that the kernel knows for `next_hop` on a device; `None` if it does not.
 ///
 /// # Errors
 /// If the kernel does not answer.
@@ -110,10 +110,10 @@ fn neighbour_by(netlink: &mut Netlink, device: u32, next_hop: IpAddr) -> io::Res
     }
 }
 
-/// The hardware address of `next_hop` on a device; makes the kernel ask for it and waits where it is not known.
+/// The hardware address of `next_hop` on a device; makes the kernel ask for it and waits if it is not known.
 ///
 /// # Errors
-/// [`KernelError::Unresolved`] where nobody has answered after `patience`.
+/// [`KernelError::Unresolved`] if nobody has answered after `patience`.
 pub fn resolve(device: &Device, next_hop: IpAddr, patience: Duration) -> Result<Mac, KernelError> {
     let failed = |error| KernelError::Os { what: format!("the neighbour {next_hop}"), error };
     let mut netlink = Netlink::route().map_err(failed)?;
@@ -163,7 +163,7 @@ fn neighbour_header(device: u32, next_hop: IpAddr, flags: u8) -> [u8; HEADER_BYT
 pub(super) struct Neighbour {
     pub device: u32,
     pub address: IpAddr,
-    /// `None` where it is not (or no longer) known.
+    /// `None` if it is not (or no longer) known.
     pub mac: Option<Mac>,
 }
 

@@ -108,7 +108,7 @@ pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = (NetlinkBuffer<&
     })
 }
 
-/// Whether a message ends the answer; the refusal where it is one.
+/// Whether a message ends the answer; the refusal if it is one.
 pub(super) fn judge(header: NetlinkBuffer<&[u8]>, body: &[u8]) -> io::Result<bool> {
     match header.message_type() {
         NLMSG_ERROR => acknowledged(header, body).map(|()| true),
@@ -122,7 +122,7 @@ fn acknowledged(header: NetlinkBuffer<&[u8]>, body: &[u8]) -> io::Result<()> {
     let Some(code) = error.code() else { return Ok(()) };
     let error = io::Error::from_raw_os_error(code.get().saturating_neg());
     let text = (header.flags() & NLM_F_ACK_TLVS != 0).then(|| {
-        // The request, whole or only its header, stands between the code and the text.
+        // The request, whole or only its header, is between the code and the text.
         let request = if header.flags() & NLM_F_CAPPED != 0 {
             HEADER_BYTES
         } else {

@@ -7,14 +7,14 @@
 //! headers. Not counted are preamble and gap of the second and further packets of a segmented run that fits the burst
 //! (24 B each: 1.6 % of full packets, more only where a program asks for runs of tiny ones).
 //!
-//! Where its rate follows admission it is that of a class inside, since a change would refill a bucket; the bucket only cuts.
+//! If its rate follows admission, it is that of a class inside, since a change would refill a bucket; the bucket only cuts.
 //!
 //! Where our packets pass the qdiscs too (`udp`), the bucket holds back everything, and has classes inside
 //! ([`super::classes`]).
 //!
 //! The handle 7075: ("pu") marks it as ours. Whatever the kernel attaches by itself (no handle) comes back when ours is
 //! deleted. A single classless qdisc of a kind in [`RESTORABLE`] is put on record and set up again as it was; it is
-//! refused where anything else stands there.
+//! refused where anything else is there.
 
 use std::fmt;
 use std::io;
@@ -124,7 +124,7 @@ impl fmt::Display for Qdisc {
 /// Looks at what is there.
 ///
 /// # Errors
-/// [`KernelError::ForeignQdisc`] where it could not be put back.
+/// [`KernelError::ForeignQdisc`] if it could not be put back.
 pub(super) fn survey(device: &Device) -> Result<Before, KernelError> {
     let foreign: Vec<Qdisc> = list(device)?.into_iter().filter(Qdisc::is_foreign).collect();
     match &foreign[..] {
@@ -278,7 +278,7 @@ fn token_bucket(rate: ShaperRate) -> Vec<u8> {
     parameters.extend(0_u16.to_ne_bytes());
     parameters.extend((WIRE_BYTES_MIN as u16).to_ne_bytes());
     parameters.extend(bytes_per_s_32.to_ne_bytes());
-    // No peak rate; limit of the queue; buffer and mtu are told by the burst below.
+    // No peak rate; limit of the queue; buffer and mtu follow from the burst below.
     parameters.extend([0; 12]);
     parameters.extend(queue.to_ne_bytes());
     parameters.extend([0; 8]);

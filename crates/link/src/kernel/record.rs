@@ -41,7 +41,7 @@ pub(super) struct State {
 pub(super) struct NapiBefore {
     pub id: u32,
     pub settings: NapiSettings,
-    /// Class of its thread, where it had one.
+    /// Class of its thread, if it had one.
     pub class: Option<ThreadClass>,
 }
 
@@ -56,7 +56,7 @@ impl Record {
     /// Takes the record of a device. The second part is what a crash left there, to be put back first.
     ///
     /// # Errors
-    /// [`KernelError::Busy`] where its owner lives; where the file cannot be had.
+    /// [`KernelError::Busy`] if its owner lives; where the file cannot be had.
     pub fn take(device: &Device) -> Result<(Self, Option<State>), KernelError> {
         let path = path_of(device.index).map_err(failed(Path::new(FOLDER)))?;
         fs::create_dir_all(FOLDER).map_err(failed(Path::new(FOLDER)))?;

@@ -56,7 +56,7 @@ impl TrafficSample {
         Some(Self { device, packets: number(TX_PACKETS_AT)?, bytes: number(TX_BYTES_AT)?, at })
     }
 
-    /// Bits a second since an earlier sample that were not `own_bytes`; `None` where the counters went back (the device
+    /// Bits a second since an earlier sample that were not `own_bytes`; `None` if the counters went back (the device
     /// was made anew) or no time passed.
     pub fn foreign_bps(&self, earlier: &Self, own_bytes: u64) -> Option<u64> {
         let bytes = self.bytes.checked_sub(earlier.bytes)?.saturating_sub(own_bytes);

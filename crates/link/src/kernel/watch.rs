@@ -2,7 +2,7 @@
 //!
 //! Messages of the kernel are only hints which link to look at again; what has changed is found by comparing
 //! facts. Therefore a message that is lost (the socket says so) or that nobody expected does no harm, and a
-//! storm of messages costs one look. Facts do not show one thing: a device that was switched off and is on
+//! storm of messages costs one check. Facts do not show one thing: a device that was switched off and is on
 //! again has lost what it had. A message that says so is believed, and a lost message may have been such a
 //! message.
 
@@ -116,7 +116,7 @@ impl Watcher {
         self.socket.as_fd()
     }
 
-    /// The next change: the number of its link, and what it is. `None` where nothing has changed.
+    /// The next change: the number of its link, and what it is. `None` if nothing has changed.
     pub fn poll_change(&mut self) -> Option<(usize, Change)> {
         if self.changes.is_empty() {
             self.take_hints();

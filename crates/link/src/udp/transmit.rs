@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use super::BATCH_PACKETS;
 use crate::{LinkError, LinkStatistics, Port};
 
-/// Packets per socket whose completion is told apart; older ones are told together.
+/// Packets per socket whose completion is reported separately; older ones are reported together.
 const IN_FLIGHT_MAX: usize = 1_024;
 /// The least that the kernel charges to the send queue besides a packet's bytes: its buffer's own descriptor.
 const SKB_OVERHEAD_BYTES_MIN: u32 = 512;
@@ -160,7 +160,7 @@ impl Transmitter {
     }
 }
 
-/// What the kernel charges to the socket for packets that it has taken and not sent; where it cannot say, all.
+/// What the kernel charges to the socket for packets that it has taken and not sent; if it cannot say, all.
 fn outstanding_bytes(socket: BorrowedFd<'_>) -> u32 {
     let mut bytes: libc::c_int = 0;
     // SAFETY: SIOCOUTQ (TIOCOUTQ) writes one int to the given address, which is ours.
@@ -179,7 +179,7 @@ struct Packet {
 ///
 /// The kernel tells the sum of its charges, which are larger than ours by an unknown part. Packets leave in order,
 /// so those outstanding are the youngest; counting back from the youngest with the *least* charges takes at least
-/// as many packets as there are: a completion may be told late, never early.
+/// as many packets as there are: a completion may be reported late, never early.
 struct InFlight {
     packets: Box<[Packet]>,
     first: usize,

@@ -11,7 +11,7 @@
 //!
 //! A packet can be lost behind the program (a ring was full after all). Its [`Tag`] therefore carries the value that
 //! `taken` had: what is missing before it counts as returned as soon as a later packet comes
-//! ([`Accounts::received`]), and where none comes, when the ring stays empty ([`Accounts::settle`]). A packet
+//! ([`Accounts::received`]), and if none comes, when the ring stays empty ([`Accounts::settle`]). A packet
 //! that shows up later nevertheless is taken off again, so the counters never drift, whatever happened.
 //!
 //! Ownership: [`Accounts`] belongs to the driver's thread. [`Returns`] is shared and [`Returns::give_back`] may be
@@ -97,7 +97,7 @@ pub(super) struct Returned {
 #[must_use = "a charge that is not given back takes a buffer away for ever"]
 pub struct Charge {
     stream: u32,
-    /// [`Tag::NO_PATH`] where it belongs to none.
+    /// [`Tag::NO_PATH`] if it belongs to none.
     path: u32,
 }
 
@@ -181,7 +181,7 @@ impl Accounts {
 
     /// Gives up packets that the program steered to this stream and that never came. To be called now and then where
     /// the stream's ring is empty; intervals of a millisecond or more, since packets that are missing at two calls
-    /// running are taken for lost. A few loads where nothing is missing; after losses it visits every path once.
+    /// running are taken for lost. A few loads if nothing is missing; after losses it visits every path once.
     pub fn settle(&mut self, queue: u32, stream: Stream) {
         let account = account_of(queue, stream);
         let taken = self.taken(account);

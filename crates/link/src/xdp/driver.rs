@@ -30,7 +30,7 @@ use crate::{
     Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, SealKey, Stream, StreamDrops,
 };
 
-/// Interval between two looks at what may have been lost behind the program, in ns.
+/// Interval between two checks of what may have been lost behind the program, in ns.
 const SETTLE_INTERVAL_NS: u64 = 100_000_000;
 
 /// A link over AF_XDP. Dropping it detaches its program and closes its sockets; frames that are still held stay valid.
@@ -49,7 +49,7 @@ pub struct XdpLink {
 
 impl XdpLink {
     /// Attaches the program to the device and binds the sockets, in the network namespace of this thread; the link
-    /// works on any thread. Where the options carry no addresses, the kernel is asked for them, which may take
+    /// works on any thread. If the options carry no addresses, the kernel is asked for them, which may take
     /// seconds.
     ///
     /// # Errors

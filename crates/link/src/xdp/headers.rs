@@ -22,7 +22,7 @@ const UDP_BYTES: usize = 8;
 const UDP_PROTOCOL: u8 = 17;
 /// Routers on the way, at most.
 const TIME_TO_LIVE: u8 = 64;
-/// What stands in front of our header at most.
+/// What is in front of our header at most.
 pub const HEADER_BYTES_MAX: usize = ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES;
 /// Value in [`Addresses`] for an address that is not known.
 const UNKNOWN: u64 = u64::MAX;

@@ -36,7 +36,7 @@ impl Ledger {
         self.to_receive += 1;
     }
 
-    /// The kernel says that it has received into frame `index`; `false` where it had no such frame.
+    /// The kernel says that it has received into frame `index`; `false` if it had no such frame.
     pub(super) fn received(&mut self, index: u32) -> bool {
         let Some(entry) = self.entries.get_mut(index as usize).filter(|entry| **entry == TO_RECEIVE) else {
             return false;
@@ -52,7 +52,7 @@ impl Ledger {
         self.to_send += 1;
     }
 
-    /// The kernel says that it has sent frame `index`: the wire bytes; `None` where it had no such frame.
+    /// The kernel says that it has sent frame `index`: the wire bytes; `None` if it had no such frame.
     pub(super) fn sent(&mut self, index: u32) -> Option<u32> {
         let entry = self.entries.get_mut(index as usize).filter(|entry| **entry <= WIRE_BYTES_MAX)?;
         self.to_send -= 1;

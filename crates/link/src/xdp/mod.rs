@@ -2,7 +2,7 @@
 //!
 //! The XDP program (`bpf/punctual.bpf.c`) recognises the link's packets, polices each path, drops what nobody may use
 //! and steers the rest to the ring of its stream. [`Classifier`] owns the program: it loads, attaches and fills it and
-//! reads what it counted. A steered frame carries a [`Tag`] where its Ethernet header was: the driver's receive time,
+//! reads what it counted. A steered frame carries a [`Tag`] if its Ethernet header was: the driver's receive time,
 //! where our bytes lie, and what they are charged to ([`Accounts`]).
 
 mod accounts;

@@ -135,7 +135,7 @@ impl Program {
     }
 
     /// Sends packets of `stream` that come in on receive queue `queue` to `socket` from now on. Until then,
-    /// and where nobody registers, they are dropped (`no_buffer`).
+    /// and if nobody registers, they are dropped (`no_buffer`).
     ///
     /// The socket has to be bound to that queue of the device already: the kernel drops what is steered to a socket
     /// of another queue, and nothing counts it.
@@ -214,7 +214,7 @@ impl Program {
         StreamDrops { policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed }
     }
 
-    /// A look-up in an array that is as long as the reasons are many cannot fail.
+    /// A check-up in an array that is as long as the reasons are many cannot fail.
     fn drops_of(&self, reason: u32) -> u64 {
         self.drops.get(&reason, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
     }

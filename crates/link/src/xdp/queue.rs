@@ -2,7 +2,7 @@
 //!
 //! The sending socket comes first: it brings the memory and the queue's only fill and completion ring, and the others
 //! join it. It is one of its own, not one of those that receive, since `poll` on a socket with a TX ring also sends,
-//! and losses that it meets there are told to nobody.
+//! and losses that it meets there are reported to nobody.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -82,7 +82,7 @@ impl<T: Copy> Producer<T> {
         Self { ring, filled, published: filled, taken }
     }
 
-    /// Puts `entry` behind the others, invisible until [`Producer::publish`]; `false` where the ring is full.
+    /// Puts `entry` behind the others, invisible until [`Producer::publish`]; `false` if the ring is full.
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.filled.wrapping_sub(self.taken) >= self.ring.size {
             self.taken = self.ring.consumer().load(Ordering::Acquire);

@@ -27,7 +27,7 @@ impl Tag {
     /// Value of [`Tag::path`] for signalling, best effort and demoted packets.
     pub const NO_PATH: u32 = u32::MAX;
 
-    /// The tag at the start of a steered frame; `None` where the frame is shorter, or than the tag says.
+    /// The tag at the start of a steered frame; `None` if the frame is shorter, or than the tag says.
     pub fn read(frame: &[u8]) -> Option<Self> {
         let tag: &[u8; TAG_BYTES] = frame.first_chunk()?;
         let word = |at: usize| u32::from_ne_bytes([tag[at], tag[at + 1], tag[at + 2], tag[at + 3]]);

@@ -111,7 +111,7 @@ impl Transmitter {
         Ok(())
     }
 
-    /// Puts a frame of the region into the ring, which has room; gives it back where it cannot be sent at all.
+    /// Puts a frame of the region into the ring, which has room; gives it back if it cannot be sent at all.
     fn send(
         &self,
         outlet: &mut Outlet,
@@ -137,7 +137,7 @@ impl Transmitter {
         Ok(())
     }
 
-    /// Whether one more packet may be on its way out; looks for completions where there is none.
+    /// Whether one more packet may be on its way out; looks for completions if there is none.
     fn has_room(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> bool {
         if ledger.to_send() >= self.frames {
             self.collect(outlet, ledger);

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::ThreadKind;
 
 /// Different calls that are told, by their kind of thread; what is refused beyond is only counted.
-const TOLD_MAX: usize = 32;
+const REPORTED_MAX: usize = 32;
 
 static REFUSED: AtomicU64 = AtomicU64::new(0);
-static TOLD: [AtomicU64; TOLD_MAX] = [const { AtomicU64::new(0) }; TOLD_MAX];
+static REPORTED: [AtomicU64; REPORTED_MAX] = [const { AtomicU64::new(0) }; REPORTED_MAX];
 
 thread_local! {
     /// Kind of this thread. It has no destructor, so that a handler may look at it.
@@ -103,7 +103,7 @@ fn take_call(_: &mut libc::ucontext_t) -> u64 {
 fn is_new(kind: Option<ThreadKind>, number: u64) -> bool {
     // Never zero, which is an empty place.
     let key = number << 8 | kind.map_or(0xff, |kind| kind as u64 + 1);
-    for place in &TOLD {
+    for place in &REPORTED {
         match place.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return true,
             Err(there) if there == key => return false,

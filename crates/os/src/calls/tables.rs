@@ -1,4 +1,4 @@
-//! The lists. What a call is limited to is said in its reason; where two lists of a thread have the same call, either of
+//! The lists. The reason of a call says what it is limited to; where two lists of a thread have the same call, either of
 //! both limits will do.
 //!
 //! The C library decides by which call it does some things: `epoll_wait` or `epoll_pwait`, `poll` or `ppoll`. All that it

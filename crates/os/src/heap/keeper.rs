@@ -18,8 +18,8 @@ const URGENT_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the keeper's stack: it keeps no table and calls nothing deep.
 const STACK_BYTES: usize = 64 << 10;
 
-/// What is asked for, brought, and given back. Nobody waits here but where it says so.
-pub(super) struct Desk {
+/// Requests for memory, memory that was brought, and memory that is given back. Waits only where the comments say so.
+pub(super) struct KeeperQueue {
     /// For each kind of pool: bytes that are wanted, and in `block` the length of a block that must fit. 0:
     /// nothing is wanted.
     wanted: [AtomicUsize; 2],
@@ -35,7 +35,7 @@ pub(super) struct Desk {
     closes: AtomicBool,
 }
 
-impl Desk {
+impl KeeperQueue {
     pub const fn new() -> Self {
         Self {
             wanted: [const { AtomicUsize::new(0) }; 2],
@@ -50,7 +50,7 @@ impl Desk {
         }
     }
 
-    /// Starts the thread. Where the processor has a real-time class, it goes right behind that, but for what takes long.
+    /// Starts the thread. If the processor has a real-time class, it goes right behind that, but for what takes long.
     pub fn open(&'static self, class: SchedulingClass, forbidden: Forbidden) -> io::Result<()> {
         self.closes.store(false, Ordering::Release);
         let (started, starting) = std::sync::mpsc::sync_channel(1);
@@ -106,7 +106,7 @@ impl Desk {
         self.failed[kind as usize].load(Ordering::Acquire)
     }
 
-    /// How often the keeper has done something; for [`Desk::wait`].
+    /// How often the keeper has done something; for [`KeeperQueue::wait`].
     pub fn brought(&self) -> u32 {
         self.done.load(Ordering::Acquire)
     }
@@ -116,7 +116,7 @@ impl Desk {
         let _ = futex::wait(&self.done, futex::Flags::PRIVATE, seen, None);
     }
 
-    /// Waits as [`Desk::wait`] does, for `span` at most.
+    /// Waits as [`KeeperQueue::wait`] does, for `span` at most.
     pub fn wait_for(&self, seen: u32, span: Duration) {
         let span = Timespec { tv_sec: 0, tv_nsec: span.subsec_nanos().into() };
         let _ = futex::wait(&self.done, futex::Flags::PRIVATE, seen, Some(&span));

@@ -23,7 +23,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use self::keeper::Desk;
+use self::keeper::KeeperQueue;
 use self::pool::Range;
 use self::pools::{Kind, Pools};
 use self::stack::{Link, Stack};
@@ -58,7 +58,7 @@ static HEAP: Heap = Heap {
     used: AtomicUsize::new(0),
     returned: Stack::new(),
     foreign: Stack::new(),
-    desk: Desk::new(),
+    queue: KeeperQueue::new(),
     is_leased: AtomicBool::new(false),
     is_installed: AtomicBool::new(false),
     waits: AtomicU64::new(0),
@@ -82,7 +82,7 @@ struct Heap {
     returned: Stack,
     /// Blocks of the C library's that the thread of the heap has freed.
     foreign: Stack,
-    desk: Desk,
+    queue: KeeperQueue,
     is_leased: AtomicBool,
     /// The program's allocator is this one.
     is_installed: AtomicBool,
@@ -155,7 +155,7 @@ impl Lease {
             return Err(refused("another processor of this process has the heap"));
         }
         let lease = Self { has_begun: false };
-        HEAP.desk.open(class, forbidden)?;
+        HEAP.queue.open(class, forbidden)?;
         Ok(lease)
     }
 
@@ -180,7 +180,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         // Clear the flag of the thread that had the lease, which may be gone.
         HAS_LEASE.set(false);
-        HEAP.desk.close();
+        HEAP.queue.close();
         HEAP.is_leased.store(false, Ordering::Release);
     }
 }
@@ -196,13 +196,13 @@ pub fn expect(bytes: usize) {
     let end = Instant::now() + EXPECTED_WAIT_MAX;
     while HEAP.is_leased.load(Ordering::Acquire) {
         let (seen, there, needed) =
-            (HEAP.desk.brought(), HEAP.desk.there(Kind::Large), HEAP.needed(Kind::Large));
+            (HEAP.queue.brought(), HEAP.queue.there(Kind::Large), HEAP.needed(Kind::Large));
         let left = end.saturating_duration_since(Instant::now());
         if there >= needed || left.is_zero() {
             return;
         }
-        HEAP.desk.ask(Kind::Large, (needed - there).max(there / 8), 0);
-        HEAP.desk.wait_for(seen, left);
+        HEAP.queue.ask(Kind::Large, (needed - there).max(there / 8), 0);
+        HEAP.queue.wait_for(seen, left);
     }
 }
 
@@ -221,12 +221,12 @@ fn free_foreign() {
 
 /// What a block of a pool carries while it waits to be put away: what links it, and its layout in one number.
 #[repr(C)]
-struct Noted {
+struct PendingFree {
     link: Link,
     layout: usize,
 }
 
-impl Noted {
+impl PendingFree {
     /// # Safety
     /// `block` has this layout, is in a pool, and is the caller's.
     unsafe fn write(block: NonNull<u8>, layout: Layout) -> NonNull<u8> {
@@ -237,7 +237,7 @@ impl Noted {
     }
 
     /// # Safety
-    /// The requirements of [`Noted::write`], which was called before.
+    /// The requirements of [`PendingFree::write`], which was called before.
     unsafe fn read(block: NonNull<u8>) -> Layout {
         // SAFETY: as the caller promises; sizes are less than half of the address space, of which nobody has the upper bits.
         unsafe {
@@ -290,7 +290,7 @@ unsafe impl GlobalAlloc for Allocator {
         unsafe {
             match (HEAP.owns(block), has_lease()) {
                 (true, true) => HEAP.pools().deallocate(&HEAP, piece, layout),
-                (true, false) => HEAP.returned.push(Noted::write(piece, layout)),
+                (true, false) => HEAP.returned.push(PendingFree::write(piece, layout)),
                 (false, true) => HEAP.foreign.push(piece),
                 (false, false) => System.dealloc(block, layout),
             }

@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use rlsf::Tlsf;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
-use super::Noted;
+use super::PendingFree;
 
 /// Lengths of pools, in bytes, are multiples of this.
 pub(super) const UNIT_BYTES: usize = 1 << 20;
@@ -17,15 +17,15 @@ pub(super) const BYTES_MAX: usize = (PAGE_BYTES - 1) * UNIT_BYTES;
 const PAGE_BYTES: usize = 4_096;
 /// How much becomes usable at once: the kernel fills locked memory with the address space's lock held.
 const SLICE_BYTES: usize = 256 << 10;
-/// Bytes that stand before each block.
+/// Bytes that are before each block.
 const BLOCK_HEADER_BYTES: usize = rlsf::GRANULARITY / 2;
-/// Shortest block: it must take a [`Noted`] when it is given back.
-const BLOCK_BYTES_MIN: usize = size_of::<Noted>();
+/// Shortest block: it must take a [`PendingFree`] when it is given back.
+const BLOCK_BYTES_MIN: usize = size_of::<PendingFree>();
 
 /// Blocks of up to 4 GiB.
 type Blocks = Tlsf<'static, u32, u16, 27, 16>;
 
-/// A pool of memory. It stands at the beginning of its own memory.
+/// A pool of memory. It is at the beginning of its own memory.
 pub(super) struct Pool {
     blocks: Blocks,
     /// Bytes of the whole pool.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::pool::{Owned, UNIT_BYTES};
 use super::stack::Taken;
-use super::{Heap, LARGE_BYTES, Noted, POOLS_MAX, Sizes};
+use super::{Heap, LARGE_BYTES, POOLS_MAX, PendingFree, Sizes};
 
 /// Most blocks that came back which one call puts where they belong.
 const RETURNED_AT_ONCE: usize = 8;
@@ -76,7 +76,7 @@ impl Pools {
             let account = &mut self.of[kind as usize];
             (account.reserve, account.asked) = (reserve, false);
             if account.free < reserve {
-                heap.desk.ask(kind, account.more() + UNIT_BYTES, 0);
+                heap.queue.ask(kind, account.more() + UNIT_BYTES, 0);
                 self.wait(heap, kind)?;
             }
         }
@@ -90,7 +90,7 @@ impl Pools {
         let account = &mut self.of[kind as usize];
         if account.free < account.reserve && !account.asked {
             account.asked = true;
-            heap.desk.ask(kind, account.more(), 0);
+            heap.queue.ask(kind, account.more(), 0);
         }
         found
     }
@@ -107,7 +107,7 @@ impl Pools {
         None
     }
 
-    /// What is there does not suffice: everything that came back first, then a new pool. `None` where memory runs out.
+    /// What is there does not suffice: everything that came back first, then a new pool. `None` if memory runs out.
     #[cold]
     fn insist(&mut self, heap: &Heap, kind: Kind, layout: Layout) -> Option<NonNull<u8>> {
         self.settle(heap, usize::MAX);
@@ -116,7 +116,7 @@ impl Pools {
                 return Some(block);
             }
             heap.waits.fetch_add(1, Ordering::Relaxed);
-            heap.desk.ask(kind, self.of[kind as usize].more(), layout.size() + layout.align());
+            heap.queue.ask(kind, self.of[kind as usize].more(), layout.size() + layout.align());
             self.wait(heap, kind).ok()?;
         }
     }
@@ -124,14 +124,14 @@ impl Pools {
     /// Waits until the keeper has brought a pool of this kind.
     fn wait(&mut self, heap: &Heap, kind: Kind) -> io::Result<()> {
         loop {
-            let seen = heap.desk.brought();
+            let seen = heap.queue.brought();
             if self.accept(heap, kind) {
                 return Ok(());
             }
-            if heap.desk.has_failed(kind) {
+            if heap.queue.has_failed(kind) {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
-            heap.desk.wait(seen);
+            heap.queue.wait(seen);
         }
     }
 
@@ -186,7 +186,7 @@ impl Pools {
         let account = &mut self.of[kind as usize];
         account.bytes -= pool.bytes();
         account.free -= pool.free_bytes();
-        heap.desk.retire(pool, kind);
+        heap.queue.retire(pool, kind);
     }
 
     /// Puts blocks where they belong that other threads have freed, and takes in what the keeper has brought.
@@ -201,20 +201,20 @@ impl Pools {
             }
             let Some(block) = self.returned.next() else { return };
             // SAFETY: a block of a pool, which somebody has noted and freed.
-            unsafe { self.put(heap, block, Noted::read(block)) };
+            unsafe { self.put(heap, block, PendingFree::read(block)) };
         }
     }
 
     /// Takes pools in; whether one was of this kind.
     fn accept(&mut self, heap: &Heap, wanted: Kind) -> bool {
         let mut any = false;
-        for (pool, kind) in heap.desk.take_brought() {
+        for (pool, kind) in heap.queue.take_brought() {
             let account = &mut self.of[kind as usize];
             account.asked = false;
             let Some(slot) = self.slots.iter().position(Option::is_none) else {
                 // Somebody has more memory than sixty-four pools: whoever waits for this one has to know.
-                heap.desk.retire(pool, kind);
-                heap.desk.fail(kind);
+                heap.queue.retire(pool, kind);
+                heap.queue.fail(kind);
                 continue;
             };
             any |= kind == wanted;

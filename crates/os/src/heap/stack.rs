@@ -4,7 +4,7 @@
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What stands in the first bytes of a piece that waits.
+/// What is in the first bytes of a piece that waits.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Link(*mut Link);

@@ -129,7 +129,7 @@ pub struct BrokenStage {
     pub late: Lateness,
     /// The likely cause.
     pub cause: Cause,
-    /// Channels of the host that says so which pass the stage; `None` where it was not asked.
+    /// Channels of the host that says so which pass the stage; `None` if it was not asked.
     #[serde(default)]
     pub channels: Option<u32>,
 }
@@ -193,9 +193,7 @@ impl fmt::Display for LateStage {
         write!(f, "{name} was up to {by_max} late, {times} in the last minute")?;
         match seen_in {
             SeenIn::OwnClock | SeenIn::Signalling => Ok(()),
-            SeenIn::Data => {
-                f.write_str(" (as packets of channels say, which somebody on the wire could forge)")
-            }
+            SeenIn::Data => f.write_str(" (seen in data packets, which a stranger on the wire can forge)"),
         }
     }
 }
@@ -218,12 +216,12 @@ impl fmt::Display for Rounded {
     }
 }
 
-/// What a host is told by a neighbour that its packets came late: what it needs to find the cause.
+/// What a neighbour reports to a host whose packets came late: what it needs to find the cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateArrivals {
     /// Packets of signalling, which nobody can forge, that surely came later than they may, in the last second.
     pub late: Lateness,
-    /// What came over the link since the last look, all together.
+    /// What came over the link since the last check, all together.
     pub received: BitRate,
     /// Length of the span that these counts cover.
     pub span: Nanos,
@@ -297,6 +295,6 @@ mod tests {
         );
         let link = late(9, SeenIn::Signalling).to_string();
         assert_eq!(link, "link r-b was up to 150.00 ms late, 9 times in the last minute");
-        assert!(late(9, SeenIn::Data).to_string().ends_with("could forge)"));
+        assert!(late(9, SeenIn::Data).to_string().ends_with("can forge)"));
     }
 }

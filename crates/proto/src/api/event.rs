@@ -33,7 +33,7 @@ impl Notice {
 pub enum LinkChange {
     /// The neighbour is there.
     Up,
-    /// The neighbour is silent, or what was said to it was not heard.
+    /// The neighbour is silent, or it did not receive what was sent to it.
     Down,
     /// The neighbour was there all the time, and has forgotten what was agreed with it: it restarted, or gave us up.
     Restarted,
@@ -118,7 +118,7 @@ pub enum Event {
     },
     /// A stage on a channel's way breaks its promise, or keeps it again.
     Stage {
-        /// The channel that has an end on this host. `None`: the event is told once for the host, about its
+        /// The channel that has an end on this host. `None`: the event is reported once for the host, about its
         /// own stages and those on the routes of channels that pass through it.
         channel: Option<ChannelId>,
         /// The stage, and what is known about its breach.

@@ -34,7 +34,7 @@ pub struct PathFilter {
 /// A change that a link's driver must make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterChange {
-    /// Let it in; replaces what was said of the same path. To be done before the next packet is transmitted: the
+    /// Let it in; replaces what was configured for the same path. To be done before the next packet is transmitted: the
     /// one that tells the source to begin may be that.
     Set(PathFilter),
     /// The channel is not known any more.

@@ -78,12 +78,12 @@ pub struct Passed {
     /// Messages whose last packet went out.
     pub messages_out: u64,
     /// Packets that were thrown away, by reason.
-    pub thrown: Thrown,
+    pub thrown: DroppedPackets,
 }
 
 /// Packets of a channel that a host has thrown away, by reason ([`LostWhy`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Thrown {
+pub struct DroppedPackets {
     /// [`LostWhy::NoBuffer`].
     pub no_buffer: u64,
     /// [`LostWhy::NoSlot`].
@@ -96,7 +96,7 @@ pub struct Thrown {
     pub receiver_full: u64,
 }
 
-impl Thrown {
+impl DroppedPackets {
     fn by_reason(&self) -> [(LostWhy, u64); 5] {
         [
             (LostWhy::NoBuffer, self.no_buffer),

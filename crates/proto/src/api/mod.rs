@@ -23,7 +23,7 @@ pub use close::{CloseReason, Receipt};
 pub use event::{Event, LinkChange, Notice};
 pub use filter::{FilterChange, PathFilter};
 pub use grant::{DegradedHost, Grant, StageGrant, StageKind, degraded, hosts_of};
-pub use lost::{LostAt, LostWhy, Passed, Tally, Thrown};
+pub use lost::{DroppedPackets, LostAt, LostWhy, Passed, Tally};
 pub use rate::{MeasuredRate, RateRefusal, RateStatus};
 pub use record::{BusyRecord, PathRecord, WakeRecord};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};

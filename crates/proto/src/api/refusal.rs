@@ -106,7 +106,7 @@ pub struct ChannelRefusal {
 }
 
 impl ChannelRefusal {
-    /// The cause, with hosts by name where that is known.
+    /// The cause, with hosts by name if that is known.
     fn cause_named(&self) -> String {
         match &self.cause {
             RefuseCause::Unreachable(node) => {
@@ -131,7 +131,7 @@ pub struct HostName {
     pub name: Name,
 }
 
-/// A node by its host's name, where that is among `hosts`.
+/// A node by its host's name, if that is among `hosts`.
 pub fn name_of(hosts: &[HostName], node: NodeId) -> String {
     let known = hosts.iter().find(|host| host.node == node);
     known.map_or_else(|| alloc::format!("node {node}"), |host| host.name.to_string())

@@ -155,7 +155,7 @@ pub struct ChannelPage {
 /// A place on a channel's way, and why it guarantees nothing now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DegradedPlace {
-    /// `host r` where that is degraded as it is set up, `link a-r` or `processor of r` where it breaks its promise.
+    /// `host r` if that is degraded as it is set up, `link a-r` or `processor of r` where it breaks its promise.
     pub place: String,
     /// A word for the cause: those of [`Degraded`] and [`Cause`](super::Cause).
     pub cause_kind: String,

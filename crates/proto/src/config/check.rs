@@ -84,7 +84,7 @@ fn check_directory(config: &NodeConfig) -> Result<(), NodeConfigError> {
     let mut ids = BTreeSet::new();
     for (name, id) in &config.directory {
         ensure(*id != NodeId(0), || format!("host \"{name}\" has id 0: ids start at 1"))?;
-        ensure(names.insert(name), || format!("host \"{name}\" stands twice in the directory"))?;
+        ensure(names.insert(name), || format!("host \"{name}\" is listed twice in the directory"))?;
         ensure(ids.insert(*id), || format!("node id {id} is given twice in the directory"))?;
     }
     let own = config.directory.iter().any(|(name, id)| *name == config.name && *id == config.id);
@@ -120,11 +120,14 @@ impl CpuConfig {
 
     fn check_plan(&self) -> Result<(), NodeConfigError> {
         ensure(self.plan.is_empty() || self.run == RunPolicy::Rmdp, || {
-            format!("plan is served in the order of rmdp: set policy = \"rmdp\" instead of {:?}", self.run)
+            format!(
+                "plan is served in the order of rmdp: set policy = \"rmdp\" instead of \"{}\"",
+                self.run.name()
+            )
         })?;
         let mut planned = BTreeSet::new();
         for flow in &self.plan {
-            ensure(planned.insert(flow.name), || format!("plan: flow \"{}\" stands twice in it", flow.name))?;
+            ensure(planned.insert(flow.name), || format!("plan: flow \"{}\" is listed twice", flow.name))?;
             let activation = Activation::Periodic { period: flow.period_ns, packets: flow.packets };
             let invalid = |error| NodeConfigError {
                 what: format!("plan: flow \"{}\" of the plan: {error}", flow.name),

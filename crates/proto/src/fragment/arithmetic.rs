@@ -29,7 +29,7 @@ impl Fragmentation {
     /// Cuts `message_bytes` into fragments of `fragment_bytes`. A message without bytes is one fragment
     /// without payload.
     ///
-    /// `None` where `fragment_bytes` is zero or there would be more than [`FRAGMENTS_MAX`] fragments.
+    /// `None` if `fragment_bytes` is zero or there would be more than [`FRAGMENTS_MAX`] fragments.
     pub const fn new(message_bytes: u32, fragment_bytes: u32) -> Option<Self> {
         if fragment_bytes == 0 {
             return None;

@@ -183,7 +183,7 @@ impl<S: MessageWrite> Reassembly<S> {
     /// are the caller's.
     ///
     /// Where all places or slots are taken a new message pushes out one in progress ([`Self::incomplete`] counts
-    /// it); a demoted one pushes out demoted ones only. Takes time for one copy and one look at each message in
+    /// it); a demoted one pushes out demoted ones only. Takes time for one copy and one check of each message in
     /// progress.
     pub fn accept(
         &mut self,
@@ -237,7 +237,7 @@ impl<S: MessageWrite> Reassembly<S> {
         given_up
     }
 
-    /// Forgets one message in progress, uncounted: the channel is over. `false` where there was none.
+    /// Forgets one message in progress, uncounted: the channel is over. `false` if there was none.
     pub fn forget_one(&mut self) -> bool {
         self.partial.as_mut().is_some_and(|partial| partial.messages.pop().is_some())
     }

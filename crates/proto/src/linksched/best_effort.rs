@@ -83,7 +83,7 @@ struct Cap {
 }
 
 impl Cap {
-    /// `None` where the share is no cap.
+    /// `None` if the share is no cap.
     fn of(share: Ppm, rate: BitRate, packet_wire_bytes: u64) -> Option<Self> {
         (share < Ppm::ONE).then(|| {
             let byte_time = ByteTime::of(rate.less(Ppm(Ppm::ONE.0 - share.0)));
@@ -352,7 +352,7 @@ impl<P> Queue<P> {
         (flow.tat <= now).then_some(self.idle.head)
     }
 
-    /// The flow of `key`, made where it is new; `refusal` has said that there is room.
+    /// The flow of `key`, made if it is new; `refusal` has said that there is room.
     fn flow_of(&mut self, key: BestEffortKey) -> u32 {
         if let Some(&index) = self.by_key.get(&key) {
             return index;

@@ -208,7 +208,7 @@ impl<P> Queues<P> {
         Ok(())
     }
 
-    /// Moves what has become current from queue 3 to queue 1, at most `moves_max` channels; `false` where more
+    /// Moves what has become current from queue 3 to queue 1, at most `moves_max` channels; `false` if more
     /// are due: nothing may be served before all are moved, or a later deadline could pass an earlier one.
     pub(super) fn settle(&mut self, now: Instant, moves_max: u32) -> bool {
         for _ in 0..moves_max {

@@ -141,7 +141,7 @@ impl<P> LinkScheduler<P> {
         queued
     }
 
-    /// Queues a best-effort or demoted packet; makes its flow where it is new. O(1), O(log flows) with caps.
+    /// Queues a best-effort or demoted packet; makes its flow if it is new. O(1), O(log flows) with caps.
     ///
     /// # Errors
     /// Gives the packet back where its flow has its share queued, no flow is free, or it is too large.

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{BitRate, Instant, Nanos};
 
 use super::Node;
-use super::late::{Said, watches};
+use super::late::{LastReport, watches};
 use crate::api::{Breach, Cause, Event, LateArrivals, StageName};
 use crate::ids::LinkId;
 use crate::limits::{LATE_ARRIVALS_INTERVAL, WATCH_SLOT};
@@ -26,20 +26,20 @@ const FOREIGN_PART: u64 = 20;
 
 /// What is known about stages, apart from the watches.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct BreachWatch {
     /// When the next one is due; none while nothing is late.
     next: Option<Instant>,
     processor: Option<Breach>,
-    links: Vec<LinkLook>,
+    links: Vec<LinkBreach>,
     /// What was reported about each watch.
-    said: Vec<Said>,
+    said: Vec<LastReport>,
     /// Events that are to be reported.
     events: VecDeque<Event>,
 }
 
 /// What is known about the promises of one link, in both directions.
 #[derive(Clone, Copy, Debug, Default)]
-struct LinkLook {
+struct LinkBreach {
     /// What the neighbour said last of our packets, and when.
     reported: Option<(LateArrivals, Instant)>,
     /// The breach as it was announced; `announced` says when.
@@ -57,7 +57,7 @@ struct LinkLook {
     received: Flow,
 }
 
-/// Bytes on the wire between two looks.
+/// Bytes on the wire between two checks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     since: Instant,
@@ -71,7 +71,7 @@ impl Flow {
     /// Takes a count that only grows.
     fn look(&mut self, bytes: u64, now: Instant) {
         let span = now.since(self.since);
-        // The first look after a rest says nothing of now.
+        // The first check after a rest says nothing of now.
         if span > LATE_ARRIVALS_INTERVAL * 2 {
             (self.since, self.bytes) = (now, bytes);
         } else if span >= WATCH_SLOT * 2 {
@@ -82,13 +82,13 @@ impl Flow {
     }
 }
 
-impl Looks {
+impl BreachWatch {
     pub fn new(links: usize) -> Self {
         Self {
             next: None,
             processor: None,
-            links: vec![LinkLook::default(); links],
-            said: vec![Said::default(); watches(links)],
+            links: vec![LinkBreach::default(); links],
+            said: vec![LastReport::default(); watches(links)],
             events: VecDeque::new(),
         }
     }
@@ -99,7 +99,7 @@ impl Looks {
     }
 
     /// What was reported about a watch.
-    pub fn said_mut(&mut self, number: usize) -> &mut Said {
+    pub fn said_mut(&mut self, number: usize) -> &mut LastReport {
         &mut self.said[number]
     }
 
@@ -255,7 +255,7 @@ impl<M: Memory> Node<M> {
     }
 }
 
-impl LinkLook {
+impl LinkBreach {
     /// The likely cause of what came late. `held`: packets wait here for the link.
     fn cause(&self, late: &LateArrivals, configured: BitRate, held: bool) -> Cause {
         let received = late.received;
@@ -302,7 +302,7 @@ mod tests {
         let mega = |mega: u64| BitRate(mega * 1_000_000);
         let configured = mega(100);
         let cause = |sent: u64, received: u64, foreign: u64, held: bool, span: Nanos| {
-            let mut look = LinkLook { foreign: mega(foreign), ..LinkLook::default() };
+            let mut look = LinkBreach { foreign: mega(foreign), ..LinkBreach::default() };
             look.sent.rate = mega(sent);
             let late = LateArrivals { late: Lateness::default(), received: mega(received), span };
             look.cause(&late, configured, held)

@@ -1,5 +1,5 @@
 //! Tells of a stage that was late at once, though one lateness breaks nothing (ADR 0026): this host's own stages, and its
-//! neighbours' links towards it. What is told here decides nothing.
+//! neighbours' links towards it. What is reported here decides nothing.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -23,14 +23,14 @@ pub(super) const fn watches(links: usize) -> usize {
 
 /// What was reported about one watch.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct LastReport {
     /// Time since which something has been late in every last second.
     since: Option<Instant>,
-    /// When it was said last, and how late it was then.
+    /// When it was reported last, and how late it was then.
     last: Option<(Instant, Nanos)>,
 }
 
-impl Said {
+impl LastReport {
     /// Whether it is time to say that something is late, up to `by_max` in the last minute: a slot after the first, which mostly
     /// is not alone. What was little must not hide what is much.
     fn is_due(&mut self, is_late: bool, by_max: Nanos, now: Instant) -> bool {
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn what_is_late_is_said_within_two_slots_and_once_a_minute_unless_it_doubles() {
         const BY: Nanos = Nanos(100);
-        let mut said = Said::default();
+        let mut said = LastReport::default();
         let at = |slots: u64| Instant::ZERO + WATCH_SLOT * slots;
         let says: Vec<u64> = (1..1_300).filter(|slot| said.is_due(true, BY, at(*slot))).collect();
         assert_eq!(says, [2, 602, 1_202]);

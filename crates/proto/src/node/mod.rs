@@ -4,10 +4,10 @@
 //! the rest are requests of applications (`open`, `listen`, ...) and getters. `Signalling` decides which
 //! channels exist, and the data plane moves their packets. The two meet in the trait `Resources` and here.
 
-mod accidents;
 mod breaches;
 mod late;
 mod neighbour_clock;
+mod overrun_tolerance;
 mod packet;
 mod plane;
 pub(crate) mod rate;
@@ -23,7 +23,7 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 
 pub use self::stages::{Decided, Decision};
 
-use self::breaches::Looks;
+use self::breaches::BreachWatch;
 use self::neighbour_clock::NeighbourClock;
 use self::plane::{Owner, Plane};
 use self::rate::Rates;
@@ -41,7 +41,7 @@ use crate::times::earliest;
 pub struct Node<M: Memory> {
     signalling: Signals,
     plane: Plane<M>,
-    looks: Looks,
+    looks: BreachWatch,
     rates: Rates,
 }
 
@@ -53,7 +53,7 @@ impl<M: Memory> Node<M> {
     pub fn new(config: NodeConfig, seed: u64, now: Instant) -> Result<Self, NodeConfigError> {
         config.check()?;
         let signalling = Signals::new(Signalling::new(&config, seed, now));
-        let (looks, rates) = (Looks::new(config.links.len()), Rates::new(&config.links));
+        let (looks, rates) = (BreachWatch::new(config.links.len()), Rates::new(&config.links));
         Ok(Self { looks, rates, signalling, plane: Plane::new(config)? })
     }
 
@@ -158,7 +158,7 @@ impl<M: Memory> Node<M> {
     /// More urgent is what is within its budget. Signalling has one packet an interval of `packets_per_second`; what exceeds
     /// that is behind best effort until the next interval (else a flood of it would starve best effort), so this is true while
     /// it waits. As of the last `begin_work`: a budget that the clock has refilled since shows with the next one, which serves
-    /// that signal before all best effort, taken or not. Where this is true too early, best effort waits here, not in the ring.
+    /// that signal before all best effort, taken or not. If this is true too early, best effort waits here, not in the ring.
     pub fn has_best_effort_room(&self, link: LinkId) -> bool {
         self.plane.takes_best_effort(link)
     }
@@ -187,7 +187,7 @@ impl<M: Memory> Node<M> {
     }
 
     /// The unit of `handler` that was finished last took `took`, all that was done for it counted, where admission
-    /// assumes `declared`: recorded for `status`, told where it is too often too long; what was not taken does not
+    /// assumes `declared`: recorded for `status`, told if it is too often too long; what was not taken does not
     /// count against `cpu_share_max`.
     pub fn record_unit(&mut self, handler: u32, kind: WorkKind, took: Nanos, declared: Nanos, now: Instant) {
         if kind != WorkKind::Signalling {

@@ -10,7 +10,7 @@
 
 use punctual_analysis::Nanos;
 
-use super::accidents::Accidents;
+use super::overrun_tolerance::OverrunTolerance;
 use crate::api::{BusyRecord, PathRecord, WakeRecord, WorkKind};
 
 /// Steps in which a unit's time is counted, as a share of what is assumed for it.
@@ -107,7 +107,7 @@ struct Path {
     shares: Shares,
     warm: Warm,
     /// Overruns of the latest time.
-    accidents: Accidents,
+    accidents: OverrunTolerance,
 }
 
 impl Path {
@@ -119,11 +119,11 @@ impl Path {
         max_assumed: Nanos::ZERO,
         shares: Shares::NEW,
         warm: Warm::NEW,
-        accidents: Accidents::NEW,
+        accidents: OverrunTolerance::NEW,
     };
 
     /// `allowed`: what busy periods may take beyond their units' costs; `elapsed`: the record's time.
-    fn add(&mut self, (took, assumed): (Nanos, Nanos), judged: Judged, allowed: Nanos, elapsed: Nanos) {
+    fn add(&mut self, (took, assumed): (Nanos, Nanos), judged: UnitVerdict, allowed: Nanos, elapsed: Nanos) {
         self.units += 1;
         self.first += u64::from(judged.is_first);
         self.overruns += u64::from(judged.is_overrun);
@@ -155,7 +155,7 @@ impl Path {
 
 /// How a unit is judged within its busy period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Judged {
+struct UnitVerdict {
     /// True if nothing ran before the unit.
     is_first: bool,
     /// A unit of its path ran before it.
@@ -181,9 +181,9 @@ struct BusyPeriod {
 
 impl BusyPeriod {
     /// `allowed`: what it may take beyond its units' costs.
-    fn judge(&mut self, index: usize, took: Nanos, assumed: Nanos, allowed: Nanos) -> Judged {
+    fn judge(&mut self, index: usize, took: Nanos, assumed: Nanos, allowed: Nanos) -> UnitVerdict {
         self.excess = match KINDS[index] {
-            // It runs where nothing guaranteed waits, so for them it is idle time, and its end may block them.
+            // It runs if nothing guaranteed waits, so for them it is idle time, and its end may block them.
             WorkKind::BestEffort => (self.excess - took).max(took - assumed),
             _ => (self.excess + took) - assumed,
         };
@@ -194,7 +194,7 @@ impl BusyPeriod {
         self.excess = excess.min(allowed);
         let is_first = core::mem::take(&mut self.begins);
         let is_warm = core::mem::replace(&mut self.ran[index], true);
-        Judged { is_first, is_warm, is_overrun, beyond: excess - allowed }
+        UnitVerdict { is_first, is_warm, is_overrun, beyond: excess - allowed }
     }
 
     /// Notes that nothing was left to do for `span`. Work that still waits because something took too long

@@ -61,7 +61,7 @@ impl<M: Memory> Node<M> {
     /// Gives an opened channel its outgoing ring.
     ///
     /// # Errors
-    /// `Unknown` where it is not an open source, or has one already.
+    /// `Unknown` if it is not an open source, or has one already.
     pub fn attach_outbox(
         &mut self,
         channel: ChannelId,
@@ -74,7 +74,7 @@ impl<M: Memory> Node<M> {
     /// The agent consents to an incoming channel and gives its ring.
     ///
     /// # Errors
-    /// `Unknown` where it does not wait for consent (any more).
+    /// `Unknown` if it does not wait for consent (any more).
     pub fn consent(&mut self, channel: ChannelId, inbox: M::Inbox, now: Instant) -> Result<(), RequestError> {
         self.signalling.consent(channel, now, &mut self.plane)?;
         self.plane.attach_inbox(channel, inbox).ok_or(RequestError::Unknown)
@@ -89,7 +89,7 @@ impl<M: Memory> Node<M> {
     /// The agent refuses an incoming channel.
     ///
     /// # Errors
-    /// `Unknown` where it does not wait for consent (any more).
+    /// `Unknown` if it does not wait for consent (any more).
     pub fn refuse(&mut self, channel: ChannelId, why: &str, now: Instant) -> Result<(), RequestError> {
         self.signalling.refuse(channel, why, now, &mut self.plane)
     }
@@ -112,7 +112,7 @@ impl<M: Memory> Node<M> {
     /// Refuses a receiver's request.
     ///
     /// # Errors
-    /// `Unknown` where nobody waits for it (any more).
+    /// `Unknown` if nobody waits for it (any more).
     pub fn refuse_request(&mut self, token: u64, why: &str, now: Instant) -> Result<(), RequestError> {
         self.signalling.refuse_request(token, why, now)
     }

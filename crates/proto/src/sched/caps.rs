@@ -17,7 +17,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// `None` where the share is no cap.
+    /// `None` if the share is no cap.
     pub(crate) fn of(share: Ppm) -> Option<Self> {
         (share < Ppm::ONE).then_some(Self { share, tat: Instant::ZERO })
     }

@@ -115,7 +115,7 @@ impl Executor {
         Self { flow_share, ..self }
     }
 
-    /// The handler has done work of this declared cost for one flow, its own. Where it is best effort, it waits once
+    /// The handler has done work of this declared cost for one flow, its own. If it is best effort, it waits once
     /// its share is spent.
     pub fn charge_flow(&mut self, id: HandlerId, cost: Nanos, now: Instant) {
         let Some(handler) = self.get_mut(id).filter(|handler| handler.takes_turns()) else { return };
@@ -353,7 +353,7 @@ impl Executor {
         self.waiting.set(id.0, u128::from(until.0));
     }
 
-    /// Makes ready what has become eligible and promotes refilled budgets; `false` where more are due.
+    /// Makes ready what has become eligible and promotes refilled budgets; `false` if more are due.
     fn settle(&mut self, now: Instant) -> bool {
         for _ in 0..EXECUTOR_MOVES_MAX {
             let Some(id) = self.due(now) else { return true };

@@ -59,7 +59,7 @@ impl Signalling {
         self.with_peer(link, |peer| peer.withdraw(path));
     }
 
-    /// Room for one more channel in the making of those that come over a link: where there is none, the last of who has the
+    /// Room for one more channel in the making of those that come over a link: if there is none, the last of who has the
     /// most is refused.
     pub(super) fn make_room_half_open(
         &mut self,

@@ -38,7 +38,7 @@ impl Signalling {
         holds.map(|channel| channel.local.channel)
     }
 
-    /// What waits for an answer, of somebody else or of this host, by kind. Nothing does where nobody wants anything: what
+    /// What waits for an answer, of somebody else or of this host, by kind. Nothing does if nobody wants anything: what
     /// stays is forgotten.
     pub fn waiting(&self) -> [(&'static str, usize); 7] {
         let [sent, asked] = self.requests.waiting();

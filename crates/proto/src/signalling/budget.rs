@@ -34,7 +34,7 @@ fn without_drift(time: Nanos, drift: Ppm) -> Nanos {
     Nanos((u128::from(time.0) * PPM / (PPM + u128::from(drift.0))) as u64)
 }
 
-/// The most that the local stages may take together, `None` where nothing is left.
+/// The most that the local stages may take together, `None` if nothing is left.
 pub fn limit(
     contract: &Contract,
     before: &[StageGrant],
@@ -48,7 +48,7 @@ pub fn limit(
 }
 
 /// What a link adds to the fixed part of J. Slack is stamped with the *latest* departure: a full window and all
-/// of the kernel's traffic ahead. Where they were not, a packet comes that much earlier than its predecessor.
+/// of the kernel's traffic ahead. If they were not, a packet comes that much earlier than its predecessor.
 pub fn arrival_error_of(link: &LinkConfig) -> Nanos {
     let window_bytes = u64::from(link.pipeline_depth.max(1))
         * u64::from(link.packet_bytes_max.saturating_add(link.overhead_bytes));
@@ -446,7 +446,7 @@ mod tests {
         }
     }
 
-    /// Where the kernel's share follows, J allows for the most that it may have.
+    /// If the kernel's share follows, J allows for the most that it may have.
     #[test]
     fn j_allows_for_the_most_that_the_kernel_may_have() {
         let link = LinkConfig {

@@ -82,7 +82,7 @@ impl Channel {
     pub fn next(&self) -> Option<NodeId> {
         self.way.nodes.get(usize::from(self.position) + 1).copied()
     }
-    /// What it is being set up with; an empty one where that is over.
+    /// What it is being set up with; an empty one if that is over.
     pub fn take_setup(&mut self) -> Box<Setup> {
         self.setup.take().unwrap_or_default()
     }
@@ -185,7 +185,7 @@ impl Channels {
         let is = |id| self.get(id).is_some_and(|channel| channel.local.path == path);
         self.get(self.by_path.find(&path, is)?)
     }
-    /// Moves a lease; nothing where there is none.
+    /// Moves a lease; nothing if there is none.
     pub fn renew(&mut self, id: ChannelId, until: Instant) {
         let Some(channel) = self.by_id.get_mut(id).filter(|channel| channel.lease != Timer::OFF) else {
             return;

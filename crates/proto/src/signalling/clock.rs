@@ -139,7 +139,7 @@ impl ClockFilter {
     pub fn offset(&self, now: Instant) -> Option<ClockOffset> {
         let (lower, upper) = (self.aged(End::Lower, now)?, self.aged(End::Upper, now)?);
         let width = upper.saturating_sub(lower).max(0);
-        // Where a clock drifts faster than it may the two come too close, and then meet: what the fastest exchange took
+        // If a clock drifts faster than it may, the two come too close, and then meet: what the fastest exchange took
         // can always be on one way.
         let least =
             self.round_trip_min.map_or(Nanos::ZERO, |round_trip| round_trip / 2 - self.propagation_min);
@@ -424,7 +424,7 @@ mod tests {
         }
     }
 
-    /// If a queue stands in one direction from then on, the filter believes what the last quick packet told
+    /// If a queue is in one direction from then on, the filter believes what the last quick packet told
     /// for its time and no longer.
     #[test]
     fn what_one_packet_told_is_forgotten_in_time() {

@@ -8,11 +8,11 @@ use alloc::vec::Vec;
 use punctual_analysis::contract::SPAN_MAX;
 use punctual_analysis::{Instant, Nanos};
 
-use super::decisions::Then;
+use super::decisions::NextStep;
 use super::message::{Create, Message};
 use super::resources::{Answer, LocalChannel, Resources};
 use super::transitions::{CLOSED, InputDetails};
-use super::{Channel, Deciding, Signalling, budget};
+use super::{Channel, PendingDecision, Signalling, budget};
 use crate::api::{ChannelRefusal, CloseReason, Event, RefuseCause, Role, StageGrant};
 use crate::ids::{ChannelId, LinkId};
 
@@ -22,12 +22,12 @@ impl Signalling {
         &mut self,
         local: LocalChannel,
         create: Create,
-        then: Then,
+        then: NextStep,
         resources: &mut dyn Resources,
     ) {
         let local = Arc::new(local);
-        let deciding = Deciding { local, create, refused: None, closed: None, then };
-        let Deciding { local, create, .. } = &deciding;
+        let deciding = PendingDecision { local, create, refused: None, closed: None, then };
+        let PendingDecision { local, create, .. } = &deciding;
         let propagation_max = self.propagation_max(local.link_out);
         let limit = budget::limit(&local.contract, &create.stages, propagation_max, create.drift);
         match limit {
@@ -43,9 +43,9 @@ impl Signalling {
     }
 
     /// Time is what lacks: the stages say how much they would need.
-    fn ask_how_much(&mut self, deciding: Deciding, cause: RefuseCause, resources: &mut dyn Resources) {
+    fn ask_how_much(&mut self, deciding: PendingDecision, cause: RefuseCause, resources: &mut dyn Resources) {
         resources.ask(&deciding.local, SPAN_MAX, true);
-        self.deciding.insert(Deciding { refused: Some(cause), ..deciding });
+        self.deciding.insert(PendingDecision { refused: Some(cause), ..deciding });
     }
 
     /// Notes the time that a decision took, for charging its user.
@@ -80,7 +80,7 @@ impl Signalling {
             return self.announcements.events.push_back(Event::Closed { channel: id, reason, receipt: None });
         }
         let refused = deciding.refused.take();
-        let Deciding { local, create, .. } = &deciding;
+        let PendingDecision { local, create, .. } = &deciding;
         if let Some(cause) = refused {
             let possible = answer.ok().map(|stages| self.spent_with(create, local, &stages));
             let refusal = self.refusal_of(cause, possible, create);
@@ -130,43 +130,43 @@ impl Signalling {
 
     fn stages_held(
         &mut self,
-        deciding: Deciding,
+        deciding: PendingDecision,
         stages: Vec<StageGrant>,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
-        let Deciding { local, create, then, .. } = deciding;
+        let PendingDecision { local, create, then, .. } = deciding;
         let channel = Box::new(self.channel_of(local, &create, stages));
         match then {
-            Then::Try { attempt, .. } => self.tried(channel, attempt, create, now),
-            Then::Offer { attempt, offering, .. } => {
+            NextStep::Try { attempt, .. } => self.tried(channel, attempt, create, now),
+            NextStep::Offer { attempt, offering, .. } => {
                 self.offer_asked(channel, attempt, *offering, create, now)
             }
-            Then::PassOn(link) => self.entered(link, channel, create, now, resources),
-            Then::AskReceiver(..) | Then::Test => {}
+            NextStep::PassOn(link) => self.entered(link, channel, create, now, resources),
+            NextStep::AskReceiver(..) | NextStep::Test => {}
         }
     }
 
     fn stages_refused(
         &mut self,
-        deciding: Deciding,
+        deciding: PendingDecision,
         refusal: ChannelRefusal,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
         let id = deciding.local.channel;
         match deciding.then {
-            Then::Try { request, mut attempt, via } => {
+            NextStep::Try { request, mut attempt, via } => {
                 attempt.note(refusal, via);
                 self.try_routes(id, &request, attempt, now, resources);
             }
-            Then::Offer { request, attempt, offering } => {
+            NextStep::Offer { request, attempt, offering } => {
                 self.offer_refused(id, &request, attempt, *offering, refusal, now, resources);
             }
-            Then::PassOn(link) | Then::AskReceiver(link, ..) => {
+            NextStep::PassOn(link) | NextStep::AskReceiver(link, ..) => {
                 self.answer_refused(link, &deciding.create, refusal);
             }
-            Then::Test => {}
+            NextStep::Test => {}
         }
     }
 
@@ -189,15 +189,15 @@ impl Signalling {
         stages: Vec<StageGrant>,
     ) {
         let local = channel.local.clone();
-        let then = Then::AskReceiver(link, channel, stages);
-        self.deciding.insert(Deciding { local, create, refused: None, closed: None, then });
+        let then = NextStep::AskReceiver(link, channel, stages);
+        self.deciding.insert(PendingDecision { local, create, refused: None, closed: None, then });
     }
 
     /// The stages of a channel are final: what waited for that goes on.
     fn finalised(&mut self, id: ChannelId, now: Instant, resources: &mut dyn Resources) {
         if let Some(deciding) = self.deciding.remove(id) {
-            let Deciding { create, then, .. } = deciding;
-            let Then::AskReceiver(link, channel, stages) = then else { return };
+            let PendingDecision { create, then, .. } = deciding;
+            let NextStep::AskReceiver(link, channel, stages) = then else { return };
             return match self.leaving {
                 true => {
                     resources.release(id);
@@ -224,14 +224,14 @@ impl Signalling {
         }
     }
 
-    /// An application closes what waits here, which ends when the stages have answered; `false` where nothing does.
+    /// An application closes what waits here, which ends when the stages have answered; `false` if nothing does.
     pub(super) fn close_deciding(&mut self, id: ChannelId, reason: CloseReason) -> bool {
-        let Some(Deciding { closed, then, .. }) = self.deciding.begun_here(id) else { return false };
+        let Some(PendingDecision { closed, then, .. }) = self.deciding.begun_here(id) else { return false };
         if closed.is_some() {
             return false;
         }
         *closed = Some(reason);
-        let (Then::Try { attempt, .. } | Then::Offer { attempt, .. }) = then else { return true };
+        let (NextStep::Try { attempt, .. } | NextStep::Offer { attempt, .. }) = then else { return true };
         if let Some(asked) = attempt.asked.take() {
             self.answer_no(&asked, self.refusal(RefuseCause::Receiver(CLOSED.into())));
         }

@@ -1,6 +1,6 @@
 //! The table of channels that wait for the decision of this host's own stages.
 //!
-//! Invariant: who waits here is in no other table, but for a probe at its source ([`Then::Test`]); the stages hold nothing for it that its answer does not say.
+//! Invariant: who waits here is in no other table, but for a probe at its source ([`NextStep::Test`]); the stages hold nothing for it that its answer does not say.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -9,13 +9,13 @@ use alloc::vec::Vec;
 use super::fair::Places;
 use super::offers::Offering;
 use super::resources::LocalChannel;
-use super::{Attempt, Channel, Deciding};
+use super::{Attempt, Channel, PendingDecision};
 use crate::api::{OpenRequest, StageGrant};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 
-/// What goes on when the stages have answered.
+/// What to do when the stages have answered.
 #[derive(Debug)]
-pub enum Then {
+pub enum NextStep {
     /// CREATE along a candidate route of a channel that starts here.
     Try { request: Box<OpenRequest>, attempt: Attempt, via: Vec<NodeId> },
     /// A probe for what a refusal offers.
@@ -31,7 +31,7 @@ pub enum Then {
 /// Channels whose stages were asked.
 #[derive(Debug, Default)]
 pub struct Decisions {
-    waiting: BTreeMap<ChannelId, Deciding>,
+    waiting: BTreeMap<ChannelId, PendingDecision>,
     /// Channels of CREATEs that came over a link, by path.
     by_path: BTreeMap<PathId, ChannelId>,
 }
@@ -43,27 +43,28 @@ impl Decisions {
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
-    pub fn insert(&mut self, deciding: Deciding) {
+    pub fn insert(&mut self, deciding: PendingDecision) {
         let local = &deciding.local;
         if local.link_in.is_some() {
             self.by_path.insert(local.path, local.channel);
         }
         self.waiting.insert(local.channel, deciding);
     }
-    pub fn remove(&mut self, id: ChannelId) -> Option<Deciding> {
+    pub fn remove(&mut self, id: ChannelId) -> Option<PendingDecision> {
         let deciding = self.waiting.remove(&id)?;
         self.by_path.remove(&deciding.local.path);
         Some(deciding)
     }
-    /// A probe whose stages have said the rest; `None` where it is not waited for any more.
-    pub fn take_test(&mut self, id: ChannelId) -> Option<Deciding> {
-        let is_test = self.waiting.get(&id).is_some_and(|deciding| matches!(deciding.then, Then::Test));
+    /// A probe whose stages have said the rest; `None` if it is not waited for any more.
+    pub fn take_test(&mut self, id: ChannelId) -> Option<PendingDecision> {
+        let is_test = self.waiting.get(&id).is_some_and(|deciding| matches!(deciding.then, NextStep::Test));
         if is_test { self.remove(id) } else { None }
     }
     /// A channel that starts here and is to be held, or asked for.
-    pub fn begun_here(&mut self, id: ChannelId) -> Option<&mut Deciding> {
-        let begins =
-            |deciding: &&mut Deciding| matches!(deciding.then, Then::Try { .. } | Then::Offer { .. });
+    pub fn begun_here(&mut self, id: ChannelId) -> Option<&mut PendingDecision> {
+        let begins = |deciding: &&mut PendingDecision| {
+            matches!(deciding.then, NextStep::Try { .. } | NextStep::Offer { .. })
+        };
         self.waiting.get_mut(&id).filter(begins)
     }
     /// Whether the channel of a path that came over a link is among them.

@@ -79,7 +79,7 @@ impl Signalling {
     ) -> Result<(), RequestError> {
         self.apply_request(channel, Input::Consent, InputDetails::default(), now, resources)
     }
-    /// The first packet of a channel that ends here has come. Where that waits for its CONFIRM, this is as good: a source
+    /// The first packet of a channel that ends here has come. If that waits for its CONFIRM, this is as good: a source
     /// sends only once it has the ACCEPT, and CONFIRM may wait for its turn on each link.
     pub fn first_data(&mut self, channel: ChannelId, now: Instant, resources: &mut dyn Resources) {
         if self.channels.get(channel).is_some_and(|channel| channel.state == State::Accepted) {
@@ -126,7 +126,7 @@ impl Signalling {
             self.apply(channel, Input::Drained, InputDetails::default(), now, resources);
         }
     }
-    /// This host cannot serve the channel after all: it is refused where it is being set up, and ends at once where it
+    /// This host cannot serve the channel after all: it is refused if it is being set up, and ends at once if it
     /// stands; everybody on the way is told why. One that is closing already closes.
     pub fn abort(
         &mut self,

@@ -8,7 +8,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Soft};
 
 use super::channel::{Timer, Way};
-use super::decisions::Then;
+use super::decisions::NextStep;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
@@ -54,7 +54,7 @@ impl Signalling {
         Ok(id)
     }
 
-    /// Sends CREATE along the first candidate that has room here; where none is left, the best refusal counts.
+    /// Sends CREATE along the first candidate that has room here; if none is left, the best refusal counts.
     pub(super) fn try_routes(
         &mut self,
         id: ChannelId,
@@ -72,7 +72,7 @@ impl Signalling {
             let create = self.first_create(request, &attempt, via.clone());
             match self.local_channel(id, None, &create) {
                 Ok(local) => {
-                    let then = Then::Try { request: Box::new(request.clone()), attempt, via };
+                    let then = NextStep::Try { request: Box::new(request.clone()), attempt, via };
                     self.ask_stages(local, create, then, resources);
                     return self.settle(now, resources);
                 }
@@ -182,7 +182,7 @@ impl Signalling {
         let id = self.next_channel_id();
         match self.local_channel(id, Some(link), &create) {
             Ok(local) => {
-                self.ask_stages(local, create, Then::PassOn(link), resources);
+                self.ask_stages(local, create, NextStep::PassOn(link), resources);
                 self.settle(now, resources);
             }
             Err(cause) => {

@@ -90,7 +90,7 @@ impl Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowded;
 
-/// Places of a table, by the number under which each stands there.
+/// Places of a table, by the number under which each is there.
 #[derive(Debug, Default)]
 pub struct Places {
     counts: Counts,

@@ -104,7 +104,7 @@ impl Signalling {
     }
 
     /// The source keeps its channels alive, a link's in as few messages as hold them: those behind `after`, as many as one
-    /// message names. The last of them, where there are more.
+    /// message names. The last of them, if there are more.
     fn refresh(&mut self, after: Option<ChannelId>) -> Option<ChannelId> {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
         let (mut looked, mut last) = (0, None);

@@ -46,7 +46,7 @@ impl Signalling {
     pub(super) fn link_along(&self, route: &Route) -> Option<LinkId> {
         self.link_to(route.here()?)
     }
-    /// Why nothing can be said to a node.
+    /// Why nothing can be sent to a node.
     pub(super) fn unreachable(&self, node: NodeId) -> RefuseCause {
         let peer = self.links.peers.iter().find(|peer| peer.node() == node);
         match peer.and_then(Peer::foreign_version) {

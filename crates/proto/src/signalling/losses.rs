@@ -16,21 +16,21 @@ use crate::ids::{LinkId, NodeId, PathId};
 /// What hosts have said of channels whose source is here and waits for the sink's last word.
 #[derive(Debug, Default)]
 pub struct Losses {
-    channels: BTreeMap<PathId, Said>,
+    channels: BTreeMap<PathId, ChannelLosses>,
 }
 
-/// What hosts have said about one channel.
+/// What hosts have reported about one channel.
 #[derive(Debug)]
-struct Said {
+struct ChannelLosses {
     hosts: Vec<(NodeId, Passed)>,
-    /// The sink's last word, which has come before those between have let go.
+    /// The sink's final report, if it came before the hosts between have let go.
     word: Option<Receipt>,
 }
 
 impl Losses {
     /// The source has sent everything.
     pub fn begin(&mut self, path: PathId, source: NodeId, passed: Passed) {
-        self.channels.insert(path, Said { hosts: alloc::vec![(source, passed)], word: None });
+        self.channels.insert(path, ChannelLosses { hosts: alloc::vec![(source, passed)], word: None });
     }
 
     /// The sink has said what it has.
@@ -47,7 +47,7 @@ impl Losses {
 
     /// A host between has said what passed it. `false`: it was not asked for, or has said so before.
     fn note(&mut self, path: PathId, said: (NodeId, Passed)) -> bool {
-        let Some(Said { hosts, .. }) = self.channels.get_mut(&path) else { return false };
+        let Some(ChannelLosses { hosts, .. }) = self.channels.get_mut(&path) else { return false };
         let is_news = hosts.iter().all(|(node, _)| *node != said.0);
         if is_news {
             hosts.push(said);
@@ -126,7 +126,7 @@ impl Signalling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{LostWhy, Thrown};
+    use crate::api::{DroppedPackets, LostWhy};
 
     const NODES: [NodeId; 4] = [NodeId(1), NodeId(2), NodeId(3), NodeId(4)];
 
@@ -135,7 +135,7 @@ mod tests {
         let passed = |[packets_in, packets_out, no_buffer, no_slot]: [u64; 4]| Passed {
             packets_in,
             packets_out,
-            thrown: Thrown { no_buffer, no_slot, ..Thrown::default() },
+            thrown: DroppedPackets { no_buffer, no_slot, ..DroppedPackets::default() },
             ..Passed::default()
         };
         let mut hosts: Vec<_> = counts.iter().map(|(node, of)| (NodeId(*node), passed(*of))).collect();

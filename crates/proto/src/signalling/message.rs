@@ -229,13 +229,13 @@ pub enum Message {
 }
 
 impl Message {
-    /// `None` where it is longer than a message may be.
+    /// `None` if it is longer than a message may be.
     pub fn encode(&self) -> Option<Vec<u8>> {
         postcard::to_allocvec(self)
             .ok()
             .filter(|bytes| bytes.len() <= crate::limits::SIGNAL_MESSAGE_BYTES_MAX)
     }
-    /// `None` where it is none.
+    /// `None` if it is none.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         match postcard::take_from_bytes(bytes) {
             Ok((message, [])) => Some(message),

@@ -64,7 +64,7 @@ pub use crate::seal::SealKey;
 pub use budget::drain_max;
 use channel::{Channels, Timer, Way};
 pub use clock::ClockOffset;
-use decisions::{Decisions, Then};
+use decisions::{Decisions, NextStep};
 use losses::Losses;
 use message::{Create, Witness};
 use news::LinkNews;
@@ -75,8 +75,8 @@ use peer::Peer;
 pub use random::SplitMix64;
 use rates::Closed;
 pub use rates::RateWord;
-use reports::Known;
-use requests::{Asked, Requests};
+use reports::HeardReport;
+use requests::{PendingRequest, Requests};
 pub use resources::{Answer, CommitTerms, LocalChannel, Resources};
 use states::State;
 pub use views::{ChannelView, NeighbourView};
@@ -216,7 +216,7 @@ struct Setup {
     listener: Option<ListenerId>,
     /// Local stages as last granted.
     stages: Vec<StageGrant>,
-    /// Where they stand among all of the route's.
+    /// Where they are among all of the route's.
     own: Range<usize>,
     /// All of the route's as far as it is known: until CREATE takes them on, or ACCEPT back.
     all_stages: Vec<StageGrant>,
@@ -240,12 +240,12 @@ struct Attempt {
     /// All have refused: what could be had instead.
     offering: Option<Offering>,
     /// The receiver's request that this answers.
-    asked: Option<Asked>,
+    asked: Option<PendingRequest>,
 }
 
 /// A channel whose stages were asked.
 #[derive(Debug)]
-struct Deciding {
+struct PendingDecision {
     local: Arc<LocalChannel>,
     create: Create,
     /// They have refused for lack of time, and are asked how much they would need.
@@ -253,14 +253,14 @@ struct Deciding {
     /// Its application has closed it, for this reason. It stays until it is decided on: until then it takes what its user has
     /// to pay for.
     closed: Option<CloseReason>,
-    then: Then,
+    then: NextStep,
 }
 
 /// What is known of stages, this node's and others'.
 #[derive(Debug, Default)]
 struct Breaches {
     /// The last report of each stage by each witness.
-    reports: BTreeMap<(StageName, Witness), Known>,
+    reports: BTreeMap<(StageName, Witness), HeardReport>,
     /// Reports of this node.
     number: u64,
     /// When this node repeats what it says; `None`: it has nothing to say.

@@ -1,7 +1,7 @@
 //! What is told of a link: that it came up or went down, and that packets on it do not authenticate.
 //!
 //! Told once each, as an event: whoever reads them has it in the log. Packets that do not authenticate may be a flood;
-//! they are told at once and then at most once in [`AGAIN`], with their number.
+//! they are reported at once and then at most once in [`AGAIN`], with their number.
 
 use punctual_analysis::{Instant, Nanos};
 
@@ -11,7 +11,7 @@ use crate::api::{Event, LinkChange};
 use crate::ids::LinkId;
 use crate::limiter::Limiter;
 
-/// How soon packets that do not authenticate are told again.
+/// How soon packets that do not authenticate are reported again.
 const AGAIN: Nanos = Nanos::from_secs(60);
 
 /// What was reported about one link.

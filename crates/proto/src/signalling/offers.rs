@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Instant, Nanos};
 
 use super::channel::Timer;
-use super::decisions::Then;
+use super::decisions::NextStep;
 use super::message::Create;
 use super::resources::Resources;
 use super::states::State;
@@ -36,7 +36,7 @@ pub struct Offering {
     /// The best that was said yes to, and by which stages.
     found: Option<(Contract, Vec<StageGrant>)>,
     left: u8,
-    /// Time at which the application is told at the latest.
+    /// Time at which the application is notified at the latest.
     until: Instant,
 }
 
@@ -110,7 +110,7 @@ impl Signalling {
             let cause = match self.local_channel(id, None, &create) {
                 Ok(local) => {
                     let request = Box::new(request.clone());
-                    let then = Then::Offer { request, attempt, offering: Box::new(offering) };
+                    let then = NextStep::Offer { request, attempt, offering: Box::new(offering) };
                     self.ask_stages(local, create, then, resources);
                     return self.settle(now, resources);
                 }

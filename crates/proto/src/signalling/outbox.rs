@@ -1,8 +1,8 @@
-//! What is said to a neighbour and has no place in the stream yet: what keeps channels alive goes first, the rest has its
+//! What is to be sent to a neighbour and has no place in the stream yet: what keeps channels alive goes first, the rest has its
 //! share of the link by kind, and answers and asks have turns by who asked (ADR 0038).
 //!
 //! Owned by [`Peer`](super::peer::Peer), which takes as much as the link sends soon. Per channel the order is kept: nothing
-//! of a channel overtakes what was said of it before, but where a DESTROY meets its CREATE still here, both are gone, and no
+//! of a channel overtakes what was sent about it before, but where a DESTROY meets its CREATE still here, both are gone, and no
 //! REFRESH names a channel whose CREATE is here.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -57,8 +57,8 @@ impl Shares {
 
 /// A message that waits for its turn.
 #[derive(Debug)]
-struct Said {
-    /// The channel that it speaks of.
+struct QueuedMessage {
+    /// The channel that it is about.
     path: Option<PathId>,
     bytes: Vec<u8>,
 }
@@ -68,8 +68,8 @@ struct Said {
 pub struct Outbox {
     first: VecDeque<Vec<u8>>,
     standing: VecDeque<Vec<u8>>,
-    answers: Fair<Said>,
-    asks: Fair<Said>,
+    answers: Fair<QueuedMessage>,
+    asks: Fair<QueuedMessage>,
     /// Channels of which something waits among the answers: whose they are, and how much.
     answered: BTreeMap<PathId, (Source, u32)>,
     /// Channels whose CREATE waits.
@@ -80,14 +80,14 @@ pub struct Outbox {
     /// Bytes of all waiting messages except asks.
     bytes: usize,
     /// Asks that have waited for too long or had to give way, to be refused: soon, so that they are few.
-    late: VecDeque<Said>,
+    late: VecDeque<QueuedMessage>,
     /// Answers that were thrown away: whoever asked has too many waiting.
     answers_dropped: u64,
 }
 
 /// A message that does not encode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsayable;
+pub struct CannotEncode;
 
 impl Outbox {
     pub fn clear(&mut self) {
@@ -109,7 +109,7 @@ impl Outbox {
     }
 
     /// Whatever is neither an answer nor an ask.
-    pub fn say(&mut self, message: &Message) -> Result<(), Unsayable> {
+    pub fn say(&mut self, message: &Message) -> Result<(), CannotEncode> {
         match message {
             Message::Refresh { .. } => return self.say_refresh(message),
             Message::Rate(_) | Message::LateArrivals(_) => {
@@ -129,14 +129,14 @@ impl Outbox {
         Ok(())
     }
 
-    fn encode(&mut self, message: &Message) -> Result<Vec<u8>, Unsayable> {
-        let bytes = message.encode().ok_or(Unsayable)?;
+    fn encode(&mut self, message: &Message) -> Result<Vec<u8>, CannotEncode> {
+        let bytes = message.encode().ok_or(CannotEncode)?;
         self.bytes += bytes.len();
         Ok(bytes)
     }
 
     /// A channel that has not begun there needs no refresh.
-    fn say_refresh(&mut self, message: &Message) -> Result<(), Unsayable> {
+    fn say_refresh(&mut self, message: &Message) -> Result<(), CannotEncode> {
         let Message::Refresh { node, epoch, channels } = message else { return Ok(()) };
         let path = |channel| PathId { node: *node, channel, epoch: *epoch };
         let mut channels = channels.clone();
@@ -150,7 +150,7 @@ impl Outbox {
     }
 
     /// The answer to what `source` asked. One that nobody holds anything for is dropped where too many of it wait.
-    pub fn answer(&mut self, source: Source, message: &Message) -> Result<(), Unsayable> {
+    pub fn answer(&mut self, source: Source, message: &Message) -> Result<(), CannotEncode> {
         let is_spare = matches!(message, Message::Probed { .. } | Message::RequestRefused { .. });
         if is_spare && !self.answers.has_place(source, ANSWERS_WAITING_MAX) {
             self.answers_dropped += 1;
@@ -164,7 +164,7 @@ impl Outbox {
         if let Some(path) = path {
             self.answered.entry(path).or_insert((source, 0)).1 += 1;
         }
-        self.answers.push(source, Said { path, bytes });
+        self.answers.push(source, QueuedMessage { path, bytes });
     }
 
     /// Whether one more ask of `source` may wait.
@@ -173,19 +173,19 @@ impl Outbox {
     }
     /// Puts an ask of `source` into the queue. If no place is free, the last ask of the source that has the
     /// most is refused.
-    pub fn ask(&mut self, source: Source, message: &Message, now: Instant) -> Result<(), Unsayable> {
-        let bytes = message.encode().ok_or(Unsayable)?;
+    pub fn ask(&mut self, source: Source, message: &Message, now: Instant) -> Result<(), CannotEncode> {
+        let bytes = message.encode().ok_or(CannotEncode)?;
         if let Some((place, said)) = self.asks.make_room(source, ASKS_WAITING_MAX) {
             self.forget_ask(place, &said);
             self.late.push_back(said);
         }
         let path = path_of(message);
-        let place = self.asks.push(source, Said { path, bytes });
+        let place = self.asks.push(source, QueuedMessage { path, bytes });
         self.ages.insert(place.1, (place.0, now));
         path.map(|path| self.asked.insert(path, place));
         Ok(())
     }
-    /// Takes back the CREATE of a channel, which is to be sent or to be refused; `false` where it does not wait here.
+    /// Takes back the CREATE of a channel, which is to be sent or to be refused; `false` if it does not wait here.
     pub fn withdraw(&mut self, path: PathId) -> bool {
         let late = self.late.iter().position(|said| said.path == Some(path));
         let place = self.asked.get(&path).copied();
@@ -196,19 +196,19 @@ impl Outbox {
     fn has_create(&self, path: PathId) -> bool {
         self.asked.contains_key(&path) || self.late.iter().any(|said| said.path == Some(path))
     }
-    fn take_ask(&mut self, place: Place) -> Option<Said> {
+    fn take_ask(&mut self, place: Place) -> Option<QueuedMessage> {
         let said = self.asks.remove(&place)?;
         self.forget_ask(place, &said);
         Some(said)
     }
-    fn forget_ask(&mut self, place: Place, said: &Said) {
+    fn forget_ask(&mut self, place: Place, said: &QueuedMessage) {
         self.ages.remove(&place.1);
         said.path.map(|path| self.asked.remove(&path));
     }
 
     /// What is counted of what waits, and what does.
     pub fn books(&self) -> [Entry; 6] {
-        let with_path = |of: &Fair<Said>| of.iter().filter(|said| said.path.is_some()).count();
+        let with_path = |of: &Fair<QueuedMessage>| of.iter().filter(|said| said.path.is_some()).count();
         let answered: u32 = self.answered.values().map(|(_, count)| count).sum();
         let bytes = self.first.iter().chain(&self.standing).map(Vec::len);
         let bytes: usize = bytes.chain(self.answers.iter().map(|said| said.bytes.len())).sum();

@@ -162,7 +162,7 @@ impl Key {
         tag.copy_from_slice(&blake3::keyed_hash(&self.tag, bytes).as_bytes()[..TAG_BYTES]);
         tag
     }
-    /// Writes `packet`, sealed with `seal`, and its tag; `None` where `out` is too short.
+    /// Writes `packet`, sealed with `seal`, and its tag; `None` if `out` is too short.
     pub fn write(&self, packet: &Packet<'_>, seal: &SealKey, out: &mut [u8]) -> Option<usize> {
         let Packet { version, from, to, life, peer_life, number, received, body } = *packet;
         let room = out.len().checked_sub(TAG_BYTES).filter(|room| *room >= ENVELOPE_BYTES)?;

@@ -14,7 +14,7 @@ use punctual_trial::{Defence, holds};
 use super::clock::ClockFilter;
 use super::fair::Source;
 use super::message::Message;
-use super::outbox::{Outbox, Unsayable};
+use super::outbox::{CannotEncode, Outbox};
 use super::packet::{Body, Echo, Hello, HelloStep, Key, Packet, VERSION};
 use super::random::SplitMix64;
 use super::stream::{ReceiveStream, SendStream};
@@ -39,11 +39,11 @@ const AWAITED_PACE: u64 = 4;
 /// Whether the neighbour is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// The neighbour was not heard of yet; what is said to it waits.
+    /// The neighbour was not heard of yet; what is sent to it waits.
     Awaited,
     Alive,
     Dead,
-    /// The neighbour is there and speaks another version: nothing can be said to it.
+    /// The neighbour is there and speaks another version: nothing can be sent to it.
     Foreign(u8),
 }
 
@@ -82,7 +82,7 @@ pub struct Peer {
     association: Option<Association>,
     presence: Presence,
     last_heard: Instant,
-    met: Met,
+    met: NeighbourLife,
     send: SendStream,
     retransmits_max: u32,
     /// Messages that have no place in the stream yet.
@@ -92,15 +92,15 @@ pub struct Peer {
     envelope: Envelope,
     hellos: Hellos,
     travel: Travel,
-    told: Told,
+    told: LinkReports,
 }
 
 /// When the neighbour was met, and in which life.
 #[derive(Debug)]
-struct Met {
+struct NeighbourLife {
     /// When it was there first in its present life.
     at: Instant,
-    /// True if it was met in another life: its driver's key must be told anew.
+    /// True if it was met in another life: its driver's key must be sent again.
     is_news: bool,
     /// Lives of it that were met.
     lives: u32,
@@ -151,12 +151,12 @@ struct Travel {
     is_excused: bool,
 }
 
-/// What the two tell each other beside messages.
+/// What the two nodes report to each other beside messages.
 #[derive(Debug)]
-struct Told {
-    /// What came in over the link, to be told.
+struct LinkReports {
+    /// Bytes that came in over the link, to be reported.
     received_bytes: u64,
-    /// What of ours came in there, as it says, and when on its clock.
+    /// Bytes of ours that came in there, as the neighbour reports, and when on its clock.
     their_received: Option<(u64, Instant)>,
     /// The other version that came last, and when.
     foreign: Option<(u8, Instant)>,
@@ -175,7 +175,7 @@ impl Peer {
             association: None,
             presence: Presence::Awaited,
             last_heard: now,
-            met: Met { at: now, is_news: false, lives: 0 },
+            met: NeighbourLife { at: now, is_news: false, lives: 0 },
             send: SendStream::new(packet_bytes - SIGNAL_OVERHEAD_BYTES_MAX, config.signalling.retransmit),
             retransmits_max: config.signalling.retransmits_max,
             outbox: Outbox::default(),
@@ -201,7 +201,7 @@ impl Peer {
                 watch: Watch::default(),
                 is_excused: false,
             },
-            told: Told { received_bytes: 0, their_received: None, foreign: None, packets_foreign: 0 },
+            told: LinkReports { received_bytes: 0, their_received: None, foreign: None, packets_foreign: 0 },
         }
     }
 
@@ -250,11 +250,11 @@ impl Peer {
     pub const fn is_reachable(&self) -> bool {
         self.listens() && !self.broken
     }
-    /// Whether the neighbour hears what is said to it, now or once it is there.
+    /// Whether the neighbour receives what is sent to it, now or once it is there.
     const fn listens(&self) -> bool {
         matches!(self.presence, Presence::Awaited | Presence::Alive)
     }
-    /// The version that the neighbour speaks, if nothing can be said to it because of that.
+    /// The version that the neighbour speaks, if nothing can be sent to it because of that.
     pub const fn foreign_version(&self) -> Option<u8> {
         match self.presence {
             Presence::Foreign(version) => Some(version),
@@ -300,7 +300,7 @@ impl Peer {
         self.hellos.interval * (HELLOS_MISSED_MAX + 1)
     }
     fn give_up(&mut self, now: Instant) -> Change {
-        // Where the stream broke the neighbour may well be there: say so at once, under a new session.
+        // If the stream broke, the neighbour may well be there: say so at once, under a new session.
         let lives = self.broken;
         let foreign = self.told.foreign.filter(|(_, heard)| now.since(*heard) < self.silence());
         self.presence = match foreign {

@@ -11,13 +11,13 @@ use core::ops::Range;
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::decisions::Then;
+use super::decisions::NextStep;
 use super::fair::Source;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::Input;
 use super::transitions::InputDetails;
-use super::{Deciding, Signalling, budget};
+use super::{PendingDecision, Signalling, budget};
 use crate::api::{ChannelRefusal, RefuseCause, StageGrant, UserId};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 
@@ -119,11 +119,17 @@ impl Signalling {
         let (role, fixed) = (local.role, create.arrival_error_fixed);
         let terms = budget::terms(&local.contract, &create.stages, own, role, fixed, create.drift);
         resources.try_final(&local, &terms, limit);
-        self.deciding.insert(Deciding { local, create, refused: None, closed: None, then: Then::Test });
+        self.deciding.insert(PendingDecision {
+            local,
+            create,
+            refused: None,
+            closed: None,
+            then: NextStep::Test,
+        });
         Ok(())
     }
 
-    /// Where this node's stages stand among all of a route's.
+    /// Where this node's stages are among all of a route's.
     fn own_stages(&self, create: &Create) -> Range<usize> {
         let is_own = |stage: &StageGrant| stage.node == self.config.id;
         let start = create.stages.iter().position(is_own).unwrap_or(create.stages.len());
@@ -139,7 +145,7 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) {
-        let Some(Deciding { create: mut probe, .. }) = self.deciding.take_test(id) else { return };
+        let Some(PendingDecision { create: mut probe, .. }) = self.deciding.take_test(id) else { return };
         let own = self.own_stages(&probe);
         match answer {
             Ok(grants) if grants.len() == own.len() => {

@@ -150,7 +150,7 @@ impl Signalling {
         link.filter(|link| may_wait && self.links.closed.links.contains(link))
     }
 
-    /// The link to `next` is measured: the channel that wants it waits. Gives the attempt back where it is not.
+    /// The link to `next` is measured: the channel that wants it waits. Gives the attempt back if it is not.
     pub(super) fn wait_to_open(
         &mut self,
         id: ChannelId,
@@ -165,7 +165,7 @@ impl Signalling {
         None
     }
 
-    /// The same of a CREATE that came over a link; `true` where it waits.
+    /// The same of a CREATE that came over a link; `true` if it waits.
     pub(super) fn wait_to_create(&mut self, from: LinkId, create: &Create) -> bool {
         let onward = create.route.next().and_then(|next| self.link_to(next));
         let Some(link) = self.is_closed(Some(from)).or_else(|| self.is_closed(onward)) else {
@@ -197,7 +197,7 @@ impl Signalling {
         self.links.closed.waiting.retain(|(_, waiting)| !is(waiting));
         self.deciding.forget_from(link);
     }
-    /// An application closes what it has asked for; `false` where nothing of it waits.
+    /// An application closes what it has asked for; `false` if nothing of it waits.
     pub(super) fn close_waiting(&mut self, id: ChannelId, reason: CloseReason) -> bool {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Open(known, _) if *known == id);
         let Some(at) = self.links.closed.waiting.iter().position(|(_, waiting)| is(waiting)) else {

@@ -12,12 +12,12 @@ use crate::limits::STAGES_BROKEN_MAX;
 
 /// A report and when it came.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct HeardReport {
     report: StageReport,
     heard: Instant,
 }
 
-/// What was known of a stage, and what is now.
+/// What was known of a stage before, and what is known now.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
     pub before: Option<Breach>,
@@ -66,7 +66,7 @@ impl Breaches {
         self.number += 1;
         let report = StageReport { stage, witness, epoch, number: self.number, breach };
         // However much others have said: what this node says it repeats, and its stages are few.
-        self.reports.insert((stage, witness), Known { report, heard: now });
+        self.reports.insert((stage, witness), HeardReport { report, heard: now });
         report
     }
 
@@ -77,7 +77,7 @@ impl Breaches {
         let newer = known.is_none_or(|known| known.epoch != report.epoch || known.number < report.number);
         let room = known.is_some() || self.reports.len() < STAGES_BROKEN_MAX;
         if newer && room {
-            self.reports.insert(key, Known { report, heard: now });
+            self.reports.insert(key, HeardReport { report, heard: now });
         }
         newer && room
     }
@@ -90,7 +90,7 @@ impl Breaches {
 
     /// Takes out what others said a lease before `now` for the last time.
     pub fn expired(&mut self, node: NodeId, lease: Nanos, now: Instant) -> Vec<StageReport> {
-        let over = |known: &Known| known.is_of_another(node) && known.heard + lease <= now;
+        let over = |known: &HeardReport| known.is_of_another(node) && known.heard + lease <= now;
         let gone = self.reports.values().filter(|known| over(known)).map(|known| known.report).collect();
         self.reports.retain(|_, known| !over(known));
         gone
@@ -103,7 +103,7 @@ impl Breaches {
     }
 }
 
-impl Known {
+impl HeardReport {
     fn is_of_another(&self, node: NodeId) -> bool {
         self.report.reporter() != Some(node)
     }

@@ -19,7 +19,7 @@ use crate::text::Foreign;
 
 /// A request that an application here was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct PendingRequest {
     /// The receiver's token and life.
     pub token: u64,
     pub epoch: Epoch,
@@ -29,7 +29,7 @@ pub struct Asked {
     until: Instant,
 }
 
-impl Asked {
+impl PendingRequest {
     fn source(&self) -> Source {
         Source { node: self.back.last().unwrap_or_default(), user: self.user }
     }
@@ -69,7 +69,7 @@ pub struct Requests {
     sent: BTreeMap<u64, Sent>,
     sent_by: Places,
     /// Theirs, to applications here, likewise.
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, PendingRequest>,
     asked_by: Places,
 }
 
@@ -93,12 +93,12 @@ impl Requests {
         self.sent_by.remove(sent.source(), token);
         Some(sent)
     }
-    fn add_asked(&mut self, token: u64, asked: Asked) {
+    fn add_asked(&mut self, token: u64, asked: PendingRequest) {
         self.asked_by.add(asked.source(), token);
         self.asked.insert(token, asked);
     }
     /// The application opens a channel in answer to `token`.
-    pub fn take_asked(&mut self, token: u64) -> Option<Asked> {
+    pub fn take_asked(&mut self, token: u64) -> Option<PendingRequest> {
         let asked = self.asked.remove(&token)?;
         self.asked_by.remove(asked.source(), token);
         Some(asked)
@@ -177,8 +177,8 @@ impl Signalling {
     }
 
     /// Tells the receiver that asked that there will be no channel.
-    pub(super) fn answer_no(&mut self, asked: &Asked, refusal: ChannelRefusal) {
-        let Asked { token, epoch, user, .. } = *asked;
+    pub(super) fn answer_no(&mut self, asked: &PendingRequest, refusal: ChannelRefusal) {
+        let PendingRequest { token, epoch, user, .. } = *asked;
         self.pass_refused_request(Refused { token, epoch, user, refusal }, asked.back.clone());
     }
 
@@ -216,7 +216,8 @@ impl Signalling {
         let token = self.requests.next_token();
         let until = now + self.config.signalling.consent_timeout;
         let back = request.route.back();
-        let asked = Asked { token: request.token, epoch: request.epoch, back, user: request.user, until };
+        let asked =
+            PendingRequest { token: request.token, epoch: request.epoch, back, user: request.user, until };
         self.requests.add_asked(token, asked);
         let to = request.reply_to.clone();
         let (contract, user) = (request.contract, request.user);
@@ -224,7 +225,7 @@ impl Signalling {
         Ok(())
     }
 
-    /// Where all places are taken, the last request of the user who has the most gives way.
+    /// If all places are taken, the last request of the user who has the most gives way.
     fn make_room_to_send(&mut self, user: UserId) -> Result<(), RequestError> {
         let source = Source { node: NodeId(0), user };
         let gives =
@@ -244,7 +245,7 @@ impl Signalling {
     }
 
     /// What the application was asked is forgotten before it has answered: it is told, or it would remember for ever.
-    fn give_up_asked(&mut self, token: u64) -> Option<Asked> {
+    fn give_up_asked(&mut self, token: u64) -> Option<PendingRequest> {
         let asked = self.requests.take_asked(token)?;
         self.announcements.events.push_back(Event::RequestOver { token });
         Some(asked)

@@ -32,7 +32,7 @@ pub struct LocalChannel {
     pub contract: Arc<Contract>,
     /// Payload of each packet but a message's last, in bytes; the source chose it.
     pub fragment_bytes: u32,
-    /// What a soft channel asks of each stage here; `None` where it is hard.
+    /// What a soft channel asks of each stage here; `None` if it is hard.
     pub soft: Option<Box<Soft>>,
     /// What the receiving application declares for handling a message on the processor; zero elsewhere.
     pub handler_time: Nanos,
@@ -50,7 +50,7 @@ pub struct CommitTerms {
     pub upstream_min: Nanos,
     /// How early stages may serve ahead of logical arrivals.
     pub horizon: Horizon,
-    /// What of that the source begins with: its jitter allowance, none where hops hold to the logical arrival.
+    /// What of that the source begins with: its jitter allowance, none if hops hold to the logical arrival.
     pub early: Nanos,
     /// The part of J that does not depend on bounds.
     pub arrival_error_fixed: Nanos,
@@ -112,7 +112,7 @@ pub trait Resources {
     /// ([`Self::poll_answer`]), at once or later.
     fn ask(&mut self, local: &Arc<LocalChannel>, limit: Nanos, dry: bool);
 
-    /// Asks for a held channel's bounds to be moved, each to at most its limit in `terms` where that is feasible. The answer
+    /// Asks for a held channel's bounds to be moved, each to at most its limit in `terms` if that is feasible. The answer
     /// follows; [`Self::commit`] may be called then.
     fn ask_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms);
 
@@ -125,7 +125,7 @@ pub trait Resources {
 
     /// Makes a channel final whose stages have just said so: horizons and buffers taken from the bounds that were really
     /// taken (the rest of `terms` is handed on upstream), data path ready. What is held now, in the order of `ask`: what a
-    /// bound is made of, and the smallest one, was said there.
+    /// bound is made of, and the smallest one, was computed there.
     ///
     /// # Errors
     /// Why not (buffers, mostly); the channel stays held and signalling releases it.
@@ -152,9 +152,9 @@ pub trait Resources {
     /// `Signalling::drained`, at once or later. Nothing follows where some of it is lost.
     fn await_last(&mut self, channel: ChannelId, sent: Tally);
 
-    /// What is said of the channel has changed, beside what it counts: its state, its stages, who degrades it.
+    /// What is reported of the channel has changed, beside what it counts: its state, its stages, who degrades it.
     fn outdate(&mut self, channel: ChannelId);
 
-    /// Gives back all that the channel holds or has committed; does nothing where that is nothing.
+    /// Gives back all that the channel holds or has committed; does nothing if that is nothing.
     fn release(&mut self, channel: ChannelId);
 }

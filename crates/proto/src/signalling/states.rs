@@ -250,7 +250,7 @@ pub const TABLE: &[Row] = &[
     sink(S::Draining, I::UpstreamLost, S::Draining, &[]),
 ];
 
-/// The row for what happened, `None` where it is unexpected.
+/// The row for what happened, `None` if it is unexpected.
 pub fn transition(role: Role, state: State, input: Input) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.role == role && row.state == state && row.input == input)
 }

@@ -326,7 +326,7 @@ mod tests {
             let mut sender = SendStream::new(40, Nanos::from_millis(100));
             while sender.push(&[1; 100][..bytes]).is_ok() {}
             assert!(sender.len() <= SEGMENTS_MAX, "{bytes}: {}", sender.len());
-            // A message stands behind a rest that is too short for its length.
+            // A message is behind a rest that is too short for its length.
             assert!(sender.len() + bytes.div_ceil(40) + 1 > SEGMENTS_MAX, "{bytes}: {}", sender.len());
         }
         let mut sender = SendStream::new(1_000, Nanos::from_millis(100));

@@ -35,7 +35,7 @@ pub struct InputDetails {
     pub refusal: Option<ChannelRefusal>,
     /// Why it ends, as this end's application is told.
     pub reason: CloseReason,
-    /// What its sink has of it, where that is known.
+    /// What its sink has of it, if that is known.
     pub receipt: Option<Receipt>,
     /// What of the channel has passed this host.
     pub passed: Passed,

@@ -31,7 +31,7 @@ pub struct NeighbourView {
     pub round_trip_recent: Option<Nanos>,
     /// Packets that came in over the link and do not authenticate, or are not from that neighbour to this node.
     pub unauthenticated: u64,
-    /// The version that it speaks, where that is not [`RTCOP_VERSION`] and nothing can be agreed with it.
+    /// The version that it speaks, if that is not [`RTCOP_VERSION`] and nothing can be agreed with it.
     pub foreign_version: Option<u8>,
     /// Signalling of other versions that came in over the link, by members of the domain.
     pub packets_foreign: u64,

@@ -27,7 +27,7 @@ impl ClockError {
     pub fn plus(self, more: Nanos) -> Self {
         Self(u32::try_from(more.0).map_or(u32::MAX, |more| self.0.saturating_add(more)))
     }
-    /// `None` where it is unknown.
+    /// `None` if it is unknown.
     pub const fn known(self) -> Option<Nanos> {
         match self {
             Self::UNKNOWN => None,
@@ -68,7 +68,7 @@ impl Age {
     pub const fn to_bits(self) -> u16 {
         self.0
     }
-    /// The span; `None` where nothing is said.
+    /// The span; `None` if nothing is said.
     pub const fn span(self) -> Option<Nanos> {
         let significand = self.0 & ((1 << SIGNIFICAND_BITS) - 1);
         if significand == 0 {

@@ -145,7 +145,7 @@ impl Header {
     /// are left out.
     ///
     /// # Errors
-    /// [`WireError`] where the packet has another version or contradicts itself; it is to be dropped.
+    /// [`WireError`] if the packet has another version or contradicts itself; it is to be dropped.
     pub fn parse(packet: &[u8]) -> Result<(Self, &[u8]), WireError> {
         match packet.first() {
             None => return Err(Malformed::Short.into()),

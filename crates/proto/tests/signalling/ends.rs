@@ -1,7 +1,7 @@
 //! How channels end: for which reason at which end, and the sink's last word to the source.
 
 use punctual_proto::Nanos;
-use punctual_proto::api::{CloseReason, Event, Passed, Receipt, Tally, Thrown};
+use punctual_proto::api::{CloseReason, DroppedPackets, Event, Passed, Receipt, Tally};
 use punctual_proto::ids::ChannelId;
 
 use crate::network::{MILLI, Network, SECOND};
@@ -18,7 +18,7 @@ const RECEIPT: Receipt = Receipt {
         packets_in: 8,
         packets_out: 0,
         messages_out: 7,
-        thrown: Thrown { no_buffer: 1, no_slot: 0, demoted: 0, expired: 0, receiver_full: 0 },
+        thrown: DroppedPackets { no_buffer: 1, no_slot: 0, demoted: 0, expired: 0, receiver_full: 0 },
     },
     latency_max: Nanos(5),
 };

@@ -172,7 +172,7 @@ impl Breach {
             | Self::Drift { host, .. } => *host,
         }
     }
-    /// Which link of that host's, where it is a link.
+    /// Which link of that host's, if it is a link.
     pub const fn link(&self) -> Option<u16> {
         match self {
             Self::SlowLink { link, .. } | Self::Foreign { link, .. } | Self::Longer { link, .. } => {
@@ -261,7 +261,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// All of them, those last that are drawn only where they are asked for.
+    /// All of them, those last that are drawn only if they are asked for.
     pub const ALL: [Self; 12] = [
         Self::Frames,
         Self::Partition,

@@ -46,9 +46,9 @@ pub struct Scenario {
     pub requests: Vec<RequestPlan>,
     /// Best-effort transfers that offer too much.
     pub floods: Vec<FloodPlan>,
-    /// What links do to frames; where there is a schedule, until it is calm.
+    /// What links do to frames; if there is a schedule, until it is calm.
     pub faults: Faults,
-    /// What else goes wrong. Where there is anything, applications ask again once it is over, and all must be well.
+    /// What else goes wrong. If there is anything, applications ask again once it is over, and all must be well.
     pub schedule: Vec<Fault>,
     /// When what happens.
     pub times: Times,
@@ -135,7 +135,7 @@ pub struct Times {
     pub opens: SimTime,
     /// Last opens.
     pub opened: SimTime,
-    /// All faults of the schedule are over; where there is none, nothing ever changes then.
+    /// All faults of the schedule are over; if there is none, nothing ever changes then.
     pub calm: SimTime,
     /// What they have left behind must be gone: who has no channel asks again.
     pub heals: SimTime,
@@ -143,7 +143,7 @@ pub struct Times {
     pub stops: SimTime,
     /// Every promise is due; all channels are closed.
     pub closes: SimTime,
-    /// A lease later: nothing may be left. Where there were faults, some channels are asked for once more.
+    /// A lease later: nothing may be left. If there were faults, some channels are asked for once more.
     pub revives: SimTime,
     /// Nothing may be left; nodes shut down.
     pub empty: SimTime,

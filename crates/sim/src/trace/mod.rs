@@ -10,7 +10,7 @@ use punctual_proto::wire::Header;
 use crate::entry::Entry;
 use crate::time::SimTime;
 
-/// One run's events in their order; empty where nobody asked for them.
+/// One run's events in their order; empty if nobody asked for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     hosts: Vec<String>,

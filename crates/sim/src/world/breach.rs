@@ -10,11 +10,11 @@ use punctual_proto::ids::ChannelId;
 use punctual_proto::limits::{WATCH_SLOT, WATCH_SLOTS, WATCH_SLOTS_LATE};
 
 use super::World;
-use super::faults::{Place, TOLD_WITHIN};
+use super::faults::{Place, REPORTED_WITHIN};
 use crate::adapter::Broken;
 use crate::faults::Breach;
 use crate::time::SimTime;
-use crate::told::{self, Told};
+use crate::timeliness::{self, ReportedTimeliness};
 
 /// Within that of a late message the stage is named.
 const NAMED_WITHIN: Nanos = Nanos::from_secs(1);
@@ -113,10 +113,10 @@ impl World {
         let Some(host) = called(stage) else { return false };
         let lease = self.scenario.hosts[host].config.signalling.lease;
         let towards = towards.and_then(called);
-        // Who is late by a clock that was moved by less than its error is said to be late.
+        // Who is late by a clock that was moved by less than its error is reported to be late.
         let misread = |host: &usize| {
             let until = self.hosts[*host].clock_odd_until;
-            until > SimTime(0) && self.now <= until + lease + TOLD_WITHIN
+            until > SimTime(0) && self.now <= until + lease + REPORTED_WITHIN
         };
         if [Some(host), towards].iter().flatten().any(misread) {
             return true;
@@ -167,8 +167,8 @@ impl World {
         let deadline = self.channels[number].plan.contract.deadline;
         let counts = &mut self.outcome.told;
         counts.compared += 1;
-        match told::check(info, deadline, due, self.now, &self.hosts[host].clock) {
-            Ok(Told { is_late, tells, tells_surely, unmeasured }) => {
+        match timeliness::check(info, deadline, due, self.now, &self.hosts[host].clock) {
+            Ok(ReportedTimeliness { is_late, tells, tells_surely, unmeasured }) => {
                 counts.unmeasured += u64::from(unmeasured);
                 counts.late += u64::from(is_late);
                 counts.late_told += u64::from(is_late && tells);

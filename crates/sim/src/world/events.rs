@@ -226,7 +226,7 @@ impl World {
         self.queue.schedule(self.now, Event::Act(again));
     }
 
-    /// Judges what the node of `host` has delivered since the last look.
+    /// Judges what the node of `host` has delivered since the last check.
     pub(super) fn deliver(&mut self, host: usize) {
         let delivered = self.hosts[host].delivered.take();
         for mut message in delivered {

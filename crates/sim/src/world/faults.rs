@@ -27,7 +27,7 @@ const NOTICEABLE: Nanos = Nanos::from_millis(10);
 /// Longer than runs with a broken assumption.
 const BREACH_RECOVERY: Nanos = Nanos::from_secs(3_600);
 /// Within that everybody has heard that a stage has healed.
-pub(super) const TOLD_WITHIN: Nanos = Nanos::from_secs(2);
+pub(super) const REPORTED_WITHIN: Nanos = Nanos::from_secs(2);
 /// Epochs of a host's lives lie so far apart.
 const EPOCHS: u64 = 1 << 32;
 
@@ -74,7 +74,7 @@ impl Touch {
             (Place::Between(a, b), Some(there)) => (a, b) == (host, there) || (b, a) == (host, there),
             (Place::Between(..) | Place::SentBy(_) | Place::Sink(_), _) => false,
         };
-        here && now <= self.until + lease + TOLD_WITHIN
+        here && now <= self.until + lease + REPORTED_WITHIN
     }
 }
 

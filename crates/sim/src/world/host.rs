@@ -81,7 +81,7 @@ pub(super) struct Host {
     pub shaper_dice: Dice,
     /// What admission has decided beside the processor.
     pub decided: VecDeque<Decided>,
-    /// How long that takes; nothing where each decision is made where it is asked for.
+    /// How long that takes; nothing if each decision is made where it is asked for.
     pub decision_dice: Option<Dice>,
     pub calls: VecDeque<Call>,
     /// The only timer event that counts; others are stale.
@@ -123,7 +123,7 @@ pub(super) struct Host {
     pub backlogs: Vec<Backlog>,
     /// Its processor or clock does not go on as it should.
     pub unwell_until: SimTime,
-    /// Its clock has jumped, stood still, drifted, or its stamps were wrong: what is told by it may be wrong until then.
+    /// Its clock has jumped, stood still, drifted, or its stamps were wrong: what is reported by it may be wrong until then.
     pub clock_odd_until: SimTime,
 }
 

@@ -10,8 +10,8 @@ use super::{Act, Event, World};
 use crate::scenario::{DEADLINE_MAX, host_of};
 use crate::time::SimTime;
 
-/// Between two looks.
-const LOOK: Nanos = Nanos::from_millis(150);
+/// Between two checks.
+const CHECK_INTERVAL: Nanos = Nanos::from_millis(150);
 
 /// Since when each host holds a path that its source does not know.
 pub(super) type Orphans = BTreeMap<(usize, PathId), SimTime>;
@@ -23,7 +23,7 @@ impl World {
         self.check_capacities();
         self.look_for_orphans();
         if self.now < self.scenario.times.closes {
-            self.queue.schedule(self.now + LOOK, Event::Act(Act::LookAround));
+            self.queue.schedule(self.now + CHECK_INTERVAL, Event::Act(Act::LookAround));
         }
     }
 
@@ -75,11 +75,11 @@ impl World {
     }
 
     /// A lease from the last refresh, which may have been under way for as long as a stream retransmits, and what the
-    /// last packet may take; seen up to a look late.
+    /// last packet may take; seen up to a check late.
     fn orphan_time(&self) -> Nanos {
         let signalling = &self.scenario.hosts[0].config.signalling;
         let under_way = if self.touches.is_empty() { Nanos::ZERO } else { signalling.hello_interval * 6 };
-        signalling.lease + DEADLINE_MAX + under_way + LOOK + Nanos::from_millis(100)
+        signalling.lease + DEADLINE_MAX + under_way + CHECK_INTERVAL + Nanos::from_millis(100)
     }
 
     /// Whether a host's processor or clock does not go on as it should, or did a moment ago.

@@ -14,7 +14,7 @@ use crate::memory::effort;
 const SHAPER_TAKES_MAX: Nanos = Nanos::from_millis(60);
 /// Longest time that a decision of admission takes.
 const DECISION_TAKES_MAX: Nanos = Nanos::from_millis(5);
-/// A node that wants to be called at once more often than this within one look does not let time pass.
+/// A node that wants to be called at once more often than this within one check does not let time pass.
 const ROUNDS_MAX: u32 = 1_000;
 
 impl World {
@@ -88,7 +88,7 @@ impl World {
             self.outcome.shaped += 1;
             self.hosts[host].node.handle_shaped(link, rate, now);
         }
-        // Does nothing where nothing is due; asking first costs as much.
+        // Does nothing if nothing is due; asking first costs as much.
         self.hosts[host].node.handle_timeout(now);
         while let Some((link, rate)) = self.hosts[host].node.poll_shaper() {
             self.shape(host, link, rate);

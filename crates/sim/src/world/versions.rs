@@ -15,8 +15,8 @@ use crate::time::SimTime;
 
 /// Turns a version into another one, and back.
 const FOREIGN: u8 = 0x40;
-/// Between two looks.
-const LOOK: Nanos = Nanos::from_millis(100);
+/// Between two checks.
+const CHECK_INTERVAL: Nanos = Nanos::from_millis(100);
 /// Channels that are asked for across a host of another version.
 const ASKED: usize = 3;
 
@@ -62,7 +62,7 @@ impl World {
     pub(super) fn watch_versions(&mut self, fault: usize) {
         let begins = self.now + self.version_noticed();
         let ends = self.scenario.schedule[fault].ends();
-        if begins + LOOK >= ends || !self.is_alone(fault) {
+        if begins + CHECK_INTERVAL >= ends || !self.is_alone(fault) {
             return;
         }
         self.queue.schedule(begins, Event::Act(Act::LookAcross { fault }));
@@ -112,7 +112,7 @@ impl World {
                 }
             }
         }
-        self.queue.schedule(self.now + LOOK, Event::Act(Act::LookAcross { fault }));
+        self.queue.schedule(self.now + CHECK_INTERVAL, Event::Act(Act::LookAcross { fault }));
     }
 
     /// Whether two neighbours of a route have spoken different versions for so long that both know.
@@ -152,7 +152,7 @@ impl World {
         })
     }
 
-    /// Nobody is left to guess why there is no channel across versions, and nobody is told so where there are none.
+    /// Nobody is left to guess why there is no channel across versions, and nobody is told so if there are none.
     pub(super) fn check_refused_across(&mut self, number: usize, cause: &RefuseCause) {
         let (from, to) = (self.channels[number].plan.from, self.channels[number].plan.to);
         let asked = self.channels[number].asked_at;

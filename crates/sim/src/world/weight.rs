@@ -7,7 +7,7 @@ use crate::resident::{READINGS, Reading, growth};
 use crate::time::SimTime;
 
 impl World {
-    /// Takes a reading where it is time for one.
+    /// Takes a reading if it is time for one.
     pub(super) fn weigh(&mut self) {
         let Some(scales) = self.options.memory else { return };
         let (stops, traffic) = (self.scenario.times.stops, self.scenario.times.traffic());

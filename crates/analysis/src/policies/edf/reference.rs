@@ -9,7 +9,7 @@ use crate::policy::Demand;
 use crate::stage::StageModel;
 use crate::units::Nanos;
 
-/// Whether EDF keeps every bound of `channels` (demand, bound); `None` where the busy period exceeds
+/// Whether EDF keeps every bound of `channels` (demand, bound); `None` if the busy period exceeds
 /// `limit`, so that the answer is not known.
 pub fn is_feasible(channels: &[(Demand, Nanos)], model: &StageModel, limit: Nanos) -> Option<bool> {
     if channels.iter().any(|(demand, bound)| bound <= &demand.release_latency) {

@@ -36,7 +36,7 @@ pub(super) struct Tail {
 impl Tail {
     const WHOLE: i128 = PPM * PPM;
 
-    /// The least d - r that the line allows at and after `from`; `None` where the line is above the time there.
+    /// The least d - r that the line allows at and after `from`; `None` if the line is above the time there.
     fn bound(&self, newcomer: &Newcomer, from: i64, blocking: i64) -> Option<i64> {
         let slack = i128::from(from) * self.free_share / Self::WHOLE - self.offset - i128::from(blocking);
         if slack < 0 {
@@ -218,7 +218,7 @@ mod tests {
         Drawn { tail, newcomer, blocking: rng.random_range(0..100_000_000) }
     }
 
-    /// Where the line is looked at the newcomer with the bound that it allows fits, and with less it does not.
+    /// If the line is checked, the newcomer with the bound that it allows fits, and with less it does not.
     #[test]
     fn the_line_allows_the_least_bound_with_which_the_newcomer_fits() {
         let (mut rng, mut tight) = (SmallRng::seed_from_u64(1), 0);

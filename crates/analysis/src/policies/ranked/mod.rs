@@ -153,7 +153,7 @@ impl Ranked {
 
     fn place<'a>(&self, demand: &'a Demand, ahead: &'a Tally, blocking: Nanos) -> Place<'a> {
         let (own, interference) = (self.traffic(demand), self.model.interference);
-        // More than others may be blocked by is preempted somewhere, whatever its unit is said to be.
+        // More than others may be blocked by is preempted somewhere, whatever unit is assumed.
         let unit_max = demand.unit_cost_max.min(self.model.blocking.by(demand.unit_cost_max));
         Place { demand, own, unit_max, ahead, newcomer: None, blocking, interference }
     }

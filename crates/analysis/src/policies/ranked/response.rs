@@ -37,7 +37,7 @@ impl Tally {
     pub(super) fn kind(&mut self, traffic: &Traffic) -> usize {
         let known = self.kinds.iter().position(|(kind, _)| kind == traffic);
         known.unwrap_or_else(|| {
-            // A kind that nobody uses any more is taken over.
+            // A kind that is no longer used is reused.
             let free = self.kinds.iter().position(|&(_, count)| count == 0);
             let index = free.unwrap_or(self.kinds.len());
             if free.is_none() {
@@ -105,7 +105,7 @@ impl Witness {
 }
 
 impl Place<'_> {
-    /// What nothing preempts at the end of a message: all of it where it is one unit. A longer message may end
+    /// What nothing preempts at the end of a message: all of it if it is one unit. A longer message may end
     /// in a unit of any size, so nothing of it is taken to be safe but a tick.
     fn safe(&self) -> Nanos {
         let single = self.own.cost <= self.unit_max || active(Mutation::MessageLevelCosts);
@@ -129,7 +129,7 @@ impl Place<'_> {
         self.interference.within(at) + self.ahead.within(at) + newcomer
     }
 
-    /// R, from the effective arrival; `None` where it is beyond `limit`.
+    /// R, from the effective arrival; `None` if it is beyond `limit`.
     pub(super) fn response(&self, limit: Nanos) -> Option<Nanos> {
         let Traffic { period, jitter, .. } = self.own;
         let mut rounds = ROUNDS_MAX;

@@ -75,7 +75,7 @@ fn d_order_offers_the_response_time_at_the_highest_rank_that_the_lower_ones_bear
     assert!(admitted > 800 && not_on_top > 300, "{admitted} {not_on_top}");
 }
 
-/// The response time of `of`, which has no jitter, among `others` if it stands at level `wanted`.
+/// The response time of `of`, which has no jitter, among `others` if it is at level `wanted`.
 fn response_at_level(
     of: &Demand,
     wanted: u8,

@@ -64,7 +64,7 @@ impl SoftKind {
         peak.min((arrivals + self.soft.mean_over).0 / self.soft.mean_period.0.max(1) + 1)
     }
 
-    /// What they take as a random variable; none where nothing is due.
+    /// What they take as a random variable; none if nothing is due.
     fn variables(&self, count: u32, window: Nanos) -> Option<Variables> {
         let most = self.most(window);
         let arrivals = window.checked_sub(self.first)?;

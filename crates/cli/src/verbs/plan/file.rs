@@ -9,7 +9,7 @@ use punctual_analysis::{
     Activation, ActivationError, BitRate, Class, Contract, Cpu, Demand, FlowName, Nanos, PathCosts, Ppm,
     Rate, StageModel, Urgency,
 };
-use punctual_engine::profile::{Around, MARGIN_DEFAULT, Profile, costs_with_margin, quantum_that_fits};
+use punctual_engine::profile::{MARGIN_DEFAULT, OtherCosts, Profile, costs_with_margin, quantum_that_fits};
 use punctual_host::config::quantity::{Bytes, Text};
 use punctual_proto::api::Role;
 use punctual_proto::config::plan::{costs_of, processor};
@@ -88,7 +88,7 @@ impl Host {
         let name = values::name(&input.name)?;
         let mut cpu = CpuConfig::default();
         let (mut fragment_bytes, mut neighbours) = (FRAGMENT_BYTES_DEFAULT, 1);
-        let (mut quantum, mut around) = (input.quantum, Around::default());
+        let (mut quantum, mut around) = (input.quantum, OtherCosts::default());
         let mut links = vec![link_of_nobody()];
         if let Some(path) = &input.config {
             let config =
@@ -107,7 +107,7 @@ impl Host {
         if let Some(path) = &input.profile {
             let profile = Profile::load(&folder.join(path)).map_err(|error| error.to_string())?;
             cpu.costs = costs_with_margin(&profile.costs.cpu_costs(), MARGIN_DEFAULT);
-            around = Around::of(&profile);
+            around = OtherCosts::of(&profile);
         }
         let pick = |given: &Option<Text<Nanos>>, default| given.as_ref().map_or(default, |text| text.0);
         let share = |given: &Option<Text<Ppm>>, default| given.as_ref().map_or(default, |text| text.0);
@@ -186,7 +186,7 @@ impl Host {
 }
 
 /// What is assumed of the links of a host that names no configuration: one, with the packets and the reaction time that
-/// links have unless told otherwise. Its rate is nobody's affair here.
+/// links have unless configured otherwise. Its rate is nobody's affair here.
 fn link_of_nobody() -> LinkConfig {
     LinkConfig::new("", NodeId(0), BitRate(1))
 }
@@ -229,7 +229,7 @@ pub fn hosts(input: PlanInput, folder: &Path) -> Result<Vec<Host>, String> {
     let mut hosts: Vec<Host> = Vec::new();
     for host in &input.host {
         if hosts.iter().any(|known| known.name.as_str() == host.name) {
-            return Err(format!("host \"{}\" stands twice: remove one", host.name));
+            return Err(format!("host \"{}\" is listed twice: remove one", host.name));
         }
         hosts.push(Host::new(host, folder)?);
     }
@@ -237,7 +237,7 @@ pub fn hosts(input: PlanInput, folder: &Path) -> Result<Vec<Host>, String> {
     for flow in &input.flow {
         let name = FlowName::new(&flow.name).map_err(|error| error.to_string())?;
         if names.insert(&flow.name, name).is_some() {
-            return Err(format!("flow \"{}\" stands twice: remove one", flow.name));
+            return Err(format!("flow \"{}\" is listed twice: remove one", flow.name));
         }
         let local = flow.to.as_ref().is_none_or(|to| *to == flow.from);
         let ends = match &flow.to {

@@ -1,4 +1,4 @@
-//! What `punctual sim` is told. Whatever describes a run becomes a [`Case`], which says what that means.
+//! The arguments of `punctual sim`. Those that describe a run become a [`Case`], which defines their meaning.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -169,7 +169,7 @@ impl Sim {
         }
     }
 
-    /// What every seed is told.
+    /// Options for every seed.
     ///
     /// # Errors
     /// If a topology cannot be used.

@@ -37,7 +37,7 @@ impl Sim {
                 let count = seeds.end - seeds.start;
                 self.check_trace(count)?;
                 let progress = Progress::new(count, output);
-                // Of several runs beside one another nobody can tell whose memory it is.
+                // With several runs at the same time, the memory cannot be attributed to one.
                 let memory = (count == 1 && self.is_long()).then_some(resident_bytes as Scales);
                 let options = Options { memory, ..options };
                 let threads = cores().min(usize::try_from(count).unwrap_or(usize::MAX));

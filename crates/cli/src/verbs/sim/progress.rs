@@ -15,7 +15,7 @@ const SHOWN_LIVE: Duration = Duration::from_millis(200);
 /// In a log.
 const SHOWN_LOGGED: Duration = Duration::from_secs(60);
 
-/// A line that is told anew from time to time: over the one before on a terminal, below it in a log, and not at all
+/// A line that is printed again from time to time: over the one before on a terminal, below it in a log, and not at all
 /// beside JSON.
 pub struct Ticker {
     every: Option<Duration>,
@@ -31,7 +31,7 @@ impl Ticker {
         Self { every: (!output.json).then_some(every), is_terminal, shown: Mutex::new(Instant::now()) }
     }
 
-    /// Tells `line`, where it is time to.
+    /// Prints `line`, if it is time to.
     pub fn show(&self, line: impl FnOnce() -> String) {
         let Some(every) = self.every else { return };
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,7 @@ impl Ticker {
         }
     }
 
-    /// Nothing more is told.
+    /// Nothing more is printed.
     pub fn end(&self) {
         if self.every.is_some() && self.is_terminal {
             eprintln!();

@@ -1,4 +1,4 @@
-//! See [`super`]: where there is one.
+//! See [`super`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Direct {
         Box::new(move |message, info| self.call(message, info))
     }
 
-    /// `false` where it is put down.
+    /// `false` if it is put down.
     fn call(&mut self, message: &[u8], info: &MessageInfo) -> bool {
         let Some(handler) = &mut self.handler else { return false };
         self.stage.calls.fetch_add(1, Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl Direct {
     }
 }
 
-/// What of the time that a call took was the handler's own, where that is known.
+/// What of the time that a call took was the handler's own, if that is known.
 fn own_part(took: Nanos, before: Option<ThreadUsage>) -> Nanos {
     let own = |before| ThreadUsage::of_this_thread().map_or(took, |after| after.own_since(&before, took));
     before.map_or(took, own)

@@ -119,7 +119,7 @@ impl<R: Rings> Host<R> {
         self.node.handle_outbox(channel, now());
     }
 
-    /// Takes one packet out of a driver; `true` where there was one.
+    /// Takes one packet out of a driver; `true` if there was one.
     fn receive(&mut self, link: usize) -> bool {
         let Some(driver) = self.drivers.get_mut(link) else { return false };
         if driver.receive(&mut self.received, 1).is_err() {
@@ -314,7 +314,7 @@ impl<R: Rings> Chain<R> {
         (received && kind == Some(WorkKind::Receive)).then_some(step)
     }
 
-    /// What a turn costs beside its work: a look at the descriptors, at the node, at the clock.
+    /// What a turn costs beside its work: a check of the descriptors, at the node, at the clock.
     pub fn idle_turn(&mut self, samples: &mut Vec<u64>) {
         let begun = now();
         let host = &mut self.forwarder;

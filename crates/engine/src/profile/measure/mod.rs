@@ -72,7 +72,7 @@ pub trait Rings {
     /// # Errors
     /// If the ring is full or broken.
     fn send(&self, writer: &mut Self::Writer, message: &[u8]) -> io::Result<()>;
-    /// Takes a message as the application does; `false` where none is there.
+    /// Takes a message as the application does; `false` if none is there.
     fn receive(&self, reader: &mut Self::Reader) -> bool;
 }
 
@@ -156,7 +156,7 @@ pub struct PathSamples {
     pub receive_last_small: Vec<u64>,
     /// A largest packet that is a message: from the driver to the receiver's ring.
     pub receive_single_large: Vec<u64>,
-    /// A turn without its work: a look at the descriptors, at the node and at the clock.
+    /// A turn without its work: a check of the descriptors, at the node and at the clock.
     pub turn: Vec<u64>,
     /// Part of `send_first_small` that the link scheduler and the driver take.
     pub transmit_small: Vec<u64>,

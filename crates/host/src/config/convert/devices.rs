@@ -12,7 +12,7 @@ use punctual_proto::{BitRate, Nanos, Ppm};
 use toml::Spanned;
 
 use super::super::file::{KernelTrafficName, LinkTable};
-use super::super::{Beside, ConfigError, Driver, LinkDriver, Source};
+use super::super::{ConfigError, Driver, LinkDriver, OtherTraffic, Source};
 use super::{pick, rate};
 
 /// Smallest burst unless configured otherwise: two packets of 1,500 B on the wire, tagged.
@@ -27,9 +27,13 @@ const UNCOUNTED: Ppm = Ppm(16_000);
 ///
 /// # Errors
 /// A contradiction in the table, with the fix.
-pub(super) fn beside(table: &LinkTable, driver: Driver, default: &LinkConfig) -> Result<Beside, String> {
+pub(super) fn other_traffic(
+    table: &LinkTable,
+    driver: Driver,
+    default: &LinkConfig,
+) -> Result<OtherTraffic, String> {
     if !driver.has_wire() {
-        return Ok(Beside::Nothing);
+        return Ok(OtherTraffic::Nothing);
     }
     let is_loopback = driver.stays_on_machine() && table.local.is_some_and(|local| local.is_loopback());
     let stated = table.interference_burst.is_some() || table.interference_share.is_some();
@@ -37,21 +41,21 @@ pub(super) fn beside(table: &LinkTable, driver: Driver, default: &LinkConfig) ->
         Some(KernelTrafficName::Shaped) if is_loopback => {
             Err("kernel_traffic: loopback has no wire to share: leave it out".into())
         }
-        _ if is_loopback => Ok(Beside::Nothing),
+        _ if is_loopback => Ok(OtherTraffic::Nothing),
         Some(KernelTrafficName::Exclusive) if table.kernel_rate.is_some() => {
             Err("kernel_traffic = \"exclusive\" and kernel_rate exclude each other: leave one out".into())
         }
-        Some(KernelTrafficName::Exclusive) => Ok(Beside::Exclusive),
+        Some(KernelTrafficName::Exclusive) => Ok(OtherTraffic::Exclusive),
         Some(KernelTrafficName::Shaped) if !driver.bypasses_kernel() => {
-            shaper(table, default).map(Beside::Behind)
+            shaper(table, default).map(OtherTraffic::Behind)
         }
         Some(KernelTrafficName::Shaped) if table.kernel_rate.is_none() => Err(format!(
             "kernel_traffic = \"shaped\" with driver \"{driver}\" needs kernel_rate: say how much the kernel may send, as \
              \"10%\""
         )),
-        _ if table.kernel_rate.is_some() => Ok(Beside::Shaped),
-        _ if stated => Ok(Beside::Stated),
-        _ => Ok(Beside::Unknown),
+        _ if table.kernel_rate.is_some() => Ok(OtherTraffic::Shaped),
+        _ if stated => Ok(OtherTraffic::Stated),
+        _ => Ok(OtherTraffic::Unknown),
     }
 }
 
@@ -78,11 +82,13 @@ pub(super) fn behind(rate: ShaperRate, reaction: Nanos) -> Interference {
 }
 
 /// What the node is told about kernel traffic.
-pub(super) const fn kernel_traffic(beside: Beside) -> KernelTraffic {
-    match beside {
-        Beside::Unknown => KernelTraffic::Unbounded,
-        Beside::Behind(_) => KernelTraffic::Behind,
-        Beside::Nothing | Beside::Exclusive | Beside::Stated | Beside::Shaped => KernelTraffic::Bounded,
+pub(super) const fn kernel_traffic(other_traffic: OtherTraffic) -> KernelTraffic {
+    match other_traffic {
+        OtherTraffic::Unknown => KernelTraffic::Unbounded,
+        OtherTraffic::Behind(_) => KernelTraffic::Behind,
+        OtherTraffic::Nothing | OtherTraffic::Exclusive | OtherTraffic::Stated | OtherTraffic::Shaped => {
+            KernelTraffic::Bounded
+        }
     }
 }
 
@@ -91,7 +97,7 @@ pub(super) const fn kernel_traffic(beside: Beside) -> KernelTraffic {
 struct Place<'a> {
     table: &'a LinkTable,
     driver: Driver,
-    beside: Beside,
+    other_traffic: OtherTraffic,
 }
 
 impl Place<'_> {
@@ -163,7 +169,7 @@ impl Place<'_> {
                 claims()
             ));
         }
-        if others.iter().any(|other| other.beside != self.beside) {
+        if others.iter().any(|other| other.other_traffic != self.other_traffic) {
             return Err(format!(
                 "link \"{name}\" is on {device}, too, and says otherwise of its kernel traffic: give both the same \
                  kernel_traffic, rate_error and interference_burst"
@@ -180,28 +186,28 @@ impl Place<'_> {
 pub(super) fn share(
     tables: &[Spanned<LinkTable>],
     drivers: &[Box<dyn LinkDriver>],
-    besides: &[Beside],
+    other_traffic_by_link: &[OtherTraffic],
     links: &mut [LinkConfig],
     source: &Source<'_>,
 ) -> Result<(), ConfigError> {
     let places: Vec<Place<'_>> = tables
         .iter()
         .zip(drivers)
-        .zip(besides)
-        .map(|((table, driver), beside)| Place {
+        .zip(other_traffic_by_link)
+        .map(|((table, driver), other_traffic)| Place {
             table: table.get_ref(),
             driver: driver.driver(),
-            beside: *beside,
+            other_traffic: *other_traffic,
         })
         .collect();
     let windows: Vec<Nanos> = places.iter().zip(&*links).map(|(place, link)| window(place, link)).collect();
     for (index, place) in places.iter().enumerate() {
-        if place.beside == Beside::Nothing {
+        if place.other_traffic == OtherTraffic::Nothing {
             continue;
         }
         let shares = |other: &usize| {
             *other != index
-                && places[*other].beside != Beside::Nothing
+                && places[*other].other_traffic != OtherTraffic::Nothing
                 && places[*other].is_shared_with(place)
         };
         let others: Vec<usize> = (0..places.len()).filter(shares).collect();
@@ -219,8 +225,8 @@ pub(super) fn share(
 fn window(place: &Place<'_>, link: &LinkConfig) -> Nanos {
     let bytes =
         u64::from(link.pipeline_depth) * u64::from(link.packet_bytes_max.saturating_add(link.overhead_bytes));
-    let drained = match place.beside {
-        Beside::Behind(rate) => BitRate(rate.rate_bps),
+    let drained = match place.other_traffic {
+        OtherTraffic::Behind(rate) => BitRate(rate.rate_bps),
         _ => pick(&place.table.device_rate, link.rate).less(link.rate_error),
     };
     drained.time_of(bytes)

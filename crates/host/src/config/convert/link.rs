@@ -1,4 +1,4 @@
-//! The `[[link]]` tables: what the link scheduler and admission are told, and what the driver is.
+//! The `[[link]]` tables: configures the link scheduler and admission, and reads the settings of the driver.
 
 use std::collections::HashMap;
 
@@ -9,19 +9,19 @@ use punctual_proto::ids::NodeId;
 use punctual_proto::limits;
 use toml::Spanned;
 
-use super::super::drivers::Told;
+use super::super::drivers::LinkInput;
 use super::super::file::LinkTable;
-use super::super::{Beside, ConfigError, Driver, LinkDriver, Source};
+use super::super::{ConfigError, Driver, LinkDriver, OtherTraffic, Source};
 use super::{Hosts, addresses, bytes_u32, devices, given_bytes, kernel_rate, lookup, pick, rate};
 
 /// Memory that a link's receive buffers take at most unless configured otherwise.
 const FRAME_BYTES_MAX: u32 = 64 << 20;
 
-/// What the node is told of each link, its driver, and what its device carries beside it.
-type Links = (Vec<LinkConfig>, Vec<Box<dyn LinkDriver>>, Vec<Beside>);
+/// The configuration of each link, its driver, and the other traffic on its device.
+type Links = (Vec<LinkConfig>, Vec<Box<dyn LinkDriver>>, Vec<OtherTraffic>);
 
-/// What else must be known to read a link's table.
-pub(super) struct Around<'a> {
+/// What a link's table is read with.
+pub(super) struct LinkContext<'a> {
     pub hosts: &'a Hosts,
     /// This host.
     pub own: NodeId,
@@ -57,44 +57,45 @@ pub(super) fn links(
     tables: &[Spanned<LinkTable>],
     named: &[Driver],
     known: &[Driver],
-    around: &Around<'_>,
+    context: &LinkContext<'_>,
     source: &Source<'_>,
 ) -> Result<Links, ConfigError> {
-    let &Around { hosts, own, fragment_bytes, real_time, signalling } = around;
+    let &LinkContext { hosts, own, fragment_bytes, real_time, signalling } = context;
     let mut links = Vec::with_capacity(tables.len());
     let mut drivers = Vec::with_capacity(tables.len());
-    let mut besides = Vec::with_capacity(tables.len());
+    let mut other_traffic_by_link = Vec::with_capacity(tables.len());
     for (table, driver) in tables.iter().zip(named.iter().copied()) {
         let (at, table) = (table.span().start, table.get_ref());
         let refuse = |what: String| source.error(at, format!("[[link]] \"{}\": {what}", table.name));
         let default = default_of(table);
-        let told = |link, beside| Told { table, source, at, link, beside, real_time, signalling };
-        only_own_keys(&told(&default, Beside::Unknown), driver, known).map_err(refuse)?;
+        let input =
+            |link, other_traffic| LinkInput { table, source, at, link, other_traffic, real_time, signalling };
+        only_own_keys(&input(&default, OtherTraffic::Unknown), driver, known).map_err(refuse)?;
         rate::check(table, driver).map_err(refuse)?;
-        let beside = devices::beside(table, driver, &default).map_err(refuse)?;
-        let link = link(table, beside, hosts, fragment_bytes, at, source)?;
+        let other_traffic = devices::other_traffic(table, driver, &default).map_err(refuse)?;
+        let link = link(table, other_traffic, hosts, fragment_bytes, at, source)?;
         link.check(fragment_bytes, own).map_err(|error| refuse(error.what))?;
-        let settings = driver.read(&told(&link, beside))?;
+        let settings = driver.read(&input(&link, other_traffic))?;
         addresses::check(&*settings, table.neighbour.as_str()).map_err(refuse)?;
         drivers.push(settings);
         links.push(link);
-        besides.push(beside);
+        other_traffic_by_link.push(other_traffic);
     }
     one_device_each(tables, &drivers, source)?;
     one_link_each(tables, source)?;
-    devices::share(tables, &drivers, &besides, &mut links, source)?;
-    known.iter().for_each(|driver| driver.acquaint(&mut drivers));
-    Ok((links, drivers, besides))
+    devices::share(tables, &drivers, &other_traffic_by_link, &mut links, source)?;
+    known.iter().for_each(|driver| driver.complete(&mut drivers));
+    Ok((links, drivers, other_traffic_by_link))
 }
 
 /// Refuses a link with keys that another driver claims.
-fn only_own_keys(told: &Told<'_>, driver: Driver, known: &[Driver]) -> Result<(), String> {
-    driver.refuse_keys(told)?;
+fn only_own_keys(input: &LinkInput<'_>, driver: Driver, known: &[Driver]) -> Result<(), String> {
+    driver.refuse_keys(input)?;
     for other in known.iter().filter(|other| **other != driver) {
         let own = driver.claimed_keys();
         let keys: Vec<&str> = other.claimed_keys().iter().copied().filter(|key| !own.contains(key)).collect();
         let why = format!("only for driver \"{other}\": leave it out, or change the driver");
-        told.has_none_of(&keys, &why)?;
+        input.has_none_of(&keys, &why)?;
     }
     Ok(())
 }
@@ -106,7 +107,7 @@ fn default_of(table: &LinkTable) -> LinkConfig {
 
 fn link(
     table: &LinkTable,
-    beside: Beside,
+    other_traffic: OtherTraffic,
     hosts: &Hosts,
     fragment_bytes: u32,
     at: usize,
@@ -145,11 +146,11 @@ fn link(
         propagation_min: pick(&table.propagation_min, default.propagation_min),
         propagation_max: pick(&table.propagation_max, default.propagation_max),
         prediction_error: pick(&table.prediction_error, default.prediction_error),
-        interference: match beside {
-            Beside::Behind(rate) => devices::behind(rate, pick(&table.reaction, default.reaction)),
+        interference: match other_traffic {
+            OtherTraffic::Behind(rate) => devices::behind(rate, pick(&table.reaction, default.reaction)),
             _ => interference(table, &default, at, source)?,
         },
-        kernel_traffic: devices::kernel_traffic(beside),
+        kernel_traffic: devices::kernel_traffic(other_traffic),
         kernel_share_max: kernel_rate::share_to_follow(table, at, source)?,
         best_effort_share_min: pick(&table.best_effort_share_min, default.best_effort_share_min),
         best_effort_flow_cap: pick(&table.best_effort_flow_cap, default.best_effort_flow_cap),

@@ -59,14 +59,14 @@ pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Resu
     let fragment_max = fragment_bytes.max(fragment_low_latency_bytes.unwrap_or(0));
     let signalling = signalling(&file.signalling, source)?;
     has_links(&file.link, at, source)?;
-    let around = link::Around {
+    let context = link::LinkContext {
         hosts: &hosts,
         own: id,
         fragment_bytes: fragment_max,
         real_time,
         signalling: &signalling,
     };
-    let (links, drivers, beside) = link::links(&file.link, &named, known, &around, source)?;
+    let (links, drivers, other_traffic) = link::links(&file.link, &named, known, &context, source)?;
     let routes = routes(&file.route, &hosts, id, &links, source)?;
     let node = NodeConfig {
         id,
@@ -88,6 +88,7 @@ pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Resu
         buffer_bytes_max: buffers(&own),
         wakeup_margin: pick(&own.wakeup_margin, WAKEUP_MARGIN_DEFAULT),
     };
+    node.check().map_err(|error| source.error(at, format!("[node] {error}")))?;
     let daemon = daemon(file.daemon, source)?;
     let epoch_file = own.epoch_file.map(|path| source.resolve(&path));
     let profile = profile(file.processor.get_ref(), source);
@@ -96,7 +97,7 @@ pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Resu
     Ok(HostConfig {
         node,
         drivers,
-        beside,
+        other_traffic,
         real_time,
         spin,
         co_scheduling,
@@ -164,7 +165,7 @@ fn directory(tables: &[Spanned<HostTable>], source: &Source<'_>) -> Result<Hosts
                 .error(at, format!("[[host]] \"{name}\" has the id {id} of \"{other}\": choose another")));
         }
         if hosts.insert(name.clone(), NodeId(*id)).is_some() {
-            return Err(source.error(at, format!("[[host]] \"{name}\" stands twice: remove one")));
+            return Err(source.error(at, format!("[[host]] \"{name}\" is listed twice: remove one")));
         }
     }
     Ok(hosts)

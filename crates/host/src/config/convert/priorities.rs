@@ -8,7 +8,7 @@ use super::super::file::{LevelActivation, LevelTable, PrioritiesTable, Processor
 use super::super::{ConfigError, Source};
 use crate::priorities::{Level, Priorities};
 
-/// `None` where co-scheduling is not allowed.
+/// `None` if co-scheduling is not allowed.
 pub(super) fn of(
     table: &Spanned<ProcessorTable>,
     class: SchedulingClass,

@@ -6,7 +6,7 @@ use punctual_proto::words::rate_text;
 use super::super::Driver;
 use super::super::file::{KernelTrafficName, LinkTable};
 use super::super::quantity::RateOrAuto;
-use crate::plate::name_plate;
+use crate::nominal_rate::nominal_rate;
 
 /// Rate that a measurement tries if neither the file nor a device says more. What it finds is then "at least"
 /// this rate.
@@ -17,14 +17,14 @@ pub(super) fn is_auto(table: &LinkTable) -> bool {
     table.rate.0 == RateOrAuto::Auto
 }
 
-/// The rate that is written down; of a link that finds it out by itself the most that it tries: `rate_max`, or what stands
-/// on the name plate of its device, or [`TRIED_DEFAULT`].
+/// The configured rate. With `rate = "auto"`, the highest rate that a measurement tries: `rate_max`, or else the nominal rate of
+/// the device, or else [`TRIED_DEFAULT`].
 pub(super) fn tried(table: &LinkTable) -> BitRate {
-    let plate = || table.device.as_deref().and_then(name_plate);
+    let nominal = || table.device.as_deref().and_then(nominal_rate);
     match table.rate.0 {
         RateOrAuto::Rate(rate) => rate,
         RateOrAuto::Auto => {
-            table.rate_max.as_ref().map(|most| most.0).or_else(plate).unwrap_or(TRIED_DEFAULT)
+            table.rate_max.as_ref().map(|most| most.0).or_else(nominal).unwrap_or(TRIED_DEFAULT)
         }
     }
 }

@@ -10,7 +10,7 @@ use punctual_link::kernel::{Device, KernelError, Watched, route_to};
 use punctual_os::calls::Forbidden;
 use rustix::thread::CapabilitySet;
 
-use super::{Driver, Told};
+use super::{Driver, LinkInput};
 use crate::config::ConfigError;
 use crate::finding::Finding;
 
@@ -51,7 +51,7 @@ pub trait DriverKind: Send + Sync {
         &[]
     }
 
-    /// Keys of a `[[link]]` that only this driver knows; [`Told::own`] reads them.
+    /// Keys of a `[[link]]` that only this driver knows; [`LinkInput::own`] reads them.
     fn own_keys(&self) -> &'static [&'static str] {
         &[]
     }
@@ -61,18 +61,18 @@ pub trait DriverKind: Send + Sync {
     ///
     /// # Errors
     /// What is wrong with the link's keys, and what would be right.
-    fn refuse_keys(&self, _told: &Told<'_>) -> Result<(), String> {
+    fn refuse_keys(&self, _input: &LinkInput<'_>) -> Result<(), String> {
         Ok(())
     }
 
     /// Checks and keeps what the configuration says of one link.
     ///
     /// # Errors
-    /// The first thing that is wrong, made by [`Told::refuse`].
-    fn read(&self, told: &Told<'_>) -> Result<Box<dyn LinkDriver>, ConfigError>;
+    /// The first thing that is wrong, made by [`LinkInput::refuse`].
+    fn read(&self, input: &LinkInput<'_>) -> Result<Box<dyn LinkDriver>, ConfigError>;
 
-    /// What its links have to know of each other: all links of the host, each of any driver.
-    fn acquaint(&self, _links: &mut [Box<dyn LinkDriver>]) {}
+    /// Completes the settings of its links with what depends on the others. `links` are all links of the host, of any driver.
+    fn complete(&self, _links: &mut [Box<dyn LinkDriver>]) {}
 
     /// Opens all its links of a host, in their order.
     ///
@@ -80,8 +80,8 @@ pub trait DriverKind: Send + Sync {
     /// The first that cannot be opened.
     fn open(&self, links: OpeningLinks<'_>) -> Result<Vec<Box<dyn Link>>, ConfigError>;
 
-    /// How dear a packet is over it, beside other drivers: a host's costs are measured on the dearest that it has.
-    fn dearness(&self) -> u8;
+    /// Cost of a packet, in no unit: only the order counts. A host measures its costs with the driver that has the highest one.
+    fn packet_cost(&self) -> u8;
 
     /// Both links of the chain that a profile is measured on.
     ///
@@ -99,7 +99,7 @@ pub trait DriverKind: Send + Sync {
         None
     }
 
-    /// A dearer driver, whose costs may be taken for its own where it cannot be measured.
+    /// A driver with higher costs. If this driver cannot be measured, those are used.
     fn stand_in(&self) -> Option<Driver> {
         None
     }

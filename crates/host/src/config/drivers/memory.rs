@@ -3,7 +3,7 @@
 use punctual_engine::profile::{MeasureError, Wires};
 use punctual_link::Link;
 
-use super::{Driver, DriverKind, LinkDriver, OpeningLinks, Told};
+use super::{Driver, DriverKind, LinkDriver, LinkInput, OpeningLinks};
 use crate::config::ConfigError;
 
 pub(super) struct Memory;
@@ -25,7 +25,7 @@ impl DriverKind for Memory {
         false
     }
 
-    fn read(&self, told: &Told<'_>) -> Result<Box<dyn LinkDriver>, ConfigError> {
+    fn read(&self, input: &LinkInput<'_>) -> Result<Box<dyn LinkDriver>, ConfigError> {
         let keys = [
             "local",
             "peer",
@@ -38,7 +38,7 @@ impl DriverKind for Memory {
             "device_rate",
         ];
         let why = "driver \"memory\" has no addresses, devices or ports: leave it out";
-        told.has_none_of(&keys, why).map_err(|what| told.refuse(what))?;
+        input.has_none_of(&keys, why).map_err(|what| input.refuse(what))?;
         Ok(Box::new(MemorySettings))
     }
 
@@ -50,7 +50,7 @@ impl DriverKind for Memory {
         opening.links.iter().map(|link| link.name).map(end).collect()
     }
 
-    fn dearness(&self) -> u8 {
+    fn packet_cost(&self) -> u8 {
         0
     }
 

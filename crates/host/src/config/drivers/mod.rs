@@ -6,8 +6,8 @@
 //! see [`parse_with`](super::parse_with).
 
 mod kind;
+mod link_input;
 mod memory;
-mod told;
 mod udp;
 pub mod xdp;
 
@@ -17,15 +17,15 @@ use std::ops::Deref;
 use serde::{Serialize, Serializer};
 
 pub use self::kind::{CheckedLink, DriverKind, Ends, LinkDriver, OpeningLink, OpeningLinks, settings_of};
+pub use self::link_input::LinkInput;
 pub use self::memory::MemorySettings;
-pub use self::told::Told;
 
 /// What links run on. Two are the same where their names are.
 #[derive(Clone, Copy)]
 pub struct Driver(&'static dyn DriverKind);
 
 impl Driver {
-    /// Kernel sockets: on every host, without privileges. The one to take where nothing else is said.
+    /// Kernel sockets: on every host, without privileges. The one to take if nothing else is said.
     pub const UDP: Self = Self(&udp::Udp);
     /// AF_XDP, classified in the adapter's driver.
     pub const XDP: Self = Self(&xdp::Xdp);
@@ -110,16 +110,19 @@ mod tests {
         assert!(Driver::by_name().is_sorted_by_key(|driver| driver.name()));
     }
 
-    /// A host is profiled on the dearest driver that it has; what stands in for another may not be cheaper.
+    /// A host is profiled on the dearest driver that it has; a driver that stands in for another may not be cheaper.
     #[test]
     fn costs_of_drivers_have_an_order() {
         for driver in Driver::ALL {
             assert_eq!(
-                Driver::ALL.into_iter().filter(|other| other.dearness() == driver.dearness()).count(),
+                Driver::ALL.into_iter().filter(|other| other.packet_cost() == driver.packet_cost()).count(),
                 1
             );
-            assert!(driver == Driver::BASE || driver.dearness() > Driver::BASE.dearness());
-            assert!(driver.stand_in().is_none_or(|other| other.dearness() > driver.dearness()), "{driver:?}");
+            assert!(driver == Driver::BASE || driver.packet_cost() > Driver::BASE.packet_cost());
+            assert!(
+                driver.stand_in().is_none_or(|other| other.packet_cost() > driver.packet_cost()),
+                "{driver:?}"
+            );
         }
     }
 }

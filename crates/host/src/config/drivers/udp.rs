@@ -8,10 +8,10 @@ use punctual_link::kernel::FIRST_CLASS;
 use punctual_link::{Link, UdpLink, UdpOptions};
 use rustix::thread::CapabilitySet;
 
-use super::{CheckedLink, Driver, DriverKind, Ends, LinkDriver, OpeningLink, OpeningLinks, Told};
+use super::{CheckedLink, Driver, DriverKind, Ends, LinkDriver, LinkInput, OpeningLink, OpeningLinks};
 use crate::config::convert::bytes_u32;
 use crate::config::file::KernelTrafficName;
-use crate::config::{Beside, ConfigError};
+use crate::config::{ConfigError, OtherTraffic};
 use crate::finding::{ELSEWHERE, Finding};
 
 const FIRST_FOR_ALL: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
@@ -39,8 +39,8 @@ impl DriverKind for Udp {
     }
 
     /// Why a link over kernel sockets bounds kernel traffic otherwise, and how.
-    fn refuse_keys(&self, told: &Told<'_>) -> Result<(), String> {
-        let why = match told.table.kernel_traffic {
+    fn refuse_keys(&self, input: &LinkInput<'_>) -> Result<(), String> {
+        let why = match input.table.kernel_traffic {
             Some(KernelTrafficName::Shaped) => {
                 "only for driver \"xdp\"; here kernel_traffic = \"shaped\" says it all, kernel traffic goes behind ours \
                  and has what that leaves: leave it out"
@@ -50,21 +50,23 @@ impl DriverKind for Udp {
                  instead"
             }
         };
-        told.has_none_of(&["kernel_rate", "kernel_rate_max"], why)
+        input.has_none_of(&["kernel_rate", "kernel_rate_max"], why)
     }
 
-    fn read(&self, told: &Told<'_>) -> Result<Box<dyn LinkDriver>, ConfigError> {
-        let Some(ends) = told.ends() else {
-            return Err(told.refuse("driver \"udp\" needs local and peer: give two IP addresses"));
+    fn read(&self, input: &LinkInput<'_>) -> Result<Box<dyn LinkDriver>, ConfigError> {
+        let Some(ends) = input.ends() else {
+            return Err(input.refuse("driver \"udp\" needs local and peer: give two IP addresses"));
         };
-        let (table, link) = (told.table, told.link);
-        let is_shaped = matches!(told.beside, Beside::Behind(_));
+        let (table, link) = (input.table, input.link);
+        let is_shaped = matches!(input.other_traffic, OtherTraffic::Behind(_));
         if is_shaped && table.socket_priority.is_some() {
-            return Err(told.refuse("socket_priority follows from kernel_traffic = \"shaped\": leave it out"));
+            return Err(
+                input.refuse("socket_priority follows from kernel_traffic = \"shaped\": leave it out")
+            );
         }
         let default = UdpOptions::new(ends.local, ends.peer, ends.ports[0], ends.ports[1]);
         let buffer = default.socket_buffer_bytes as u32;
-        let buffer = bytes_u32(&table.socket_buffer, buffer, "socket_buffer", told.source, told.at)?;
+        let buffer = bytes_u32(&table.socket_buffer, buffer, "socket_buffer", input.source, input.at)?;
         Ok(Box::new(UdpOptions {
             peer_data_port: ends.peer_ports[0],
             peer_signalling_port: ends.peer_ports[1],
@@ -72,7 +74,7 @@ impl DriverKind for Udp {
             packet_bytes_max: link.packet_bytes_max as usize,
             frames: link.frames,
             socket_buffer_bytes: buffer as usize,
-            socket_buffer_required: !told.is_best_effort_host(),
+            socket_buffer_required: !input.is_best_effort_host(),
             priority: match is_shaped {
                 true => FIRST_CLASS,
                 false => table.socket_priority.map_or(default.priority, u32::from),
@@ -82,7 +84,7 @@ impl DriverKind for Udp {
     }
 
     /// Links of one address to several neighbours use the same ports.
-    fn acquaint(&self, links: &mut [Box<dyn LinkDriver>]) {
+    fn complete(&self, links: &mut [Box<dyn LinkDriver>]) {
         let end = |link: &dyn LinkDriver| {
             link.settings::<UdpOptions>().map(|udp| (udp.local, udp.data_port, udp.signalling_port))
         };
@@ -106,7 +108,7 @@ impl DriverKind for Udp {
         opening.links.into_iter().filter_map(open).collect()
     }
 
-    fn dearness(&self) -> u8 {
+    fn packet_cost(&self) -> u8 {
         200
     }
 

@@ -9,7 +9,7 @@ use punctual_proto::api::UserId;
 use punctual_proto::ids::{Address, ChannelId, Name};
 use punctual_proto::node::Node;
 
-use super::{Made, Outcome};
+use super::{NewRing, Outcome};
 use crate::service::ringers::Held;
 use crate::service::{ClientId, End, Health, Host, Service, Stage};
 
@@ -23,7 +23,7 @@ impl<H: Host> Service<H> {
     ) -> Outcome {
         self.accounts.take(account, Resource::Channels, 1)?;
         let opened = self.make_best_effort(account, to, ring);
-        let (channel, Made { end: health, handles, held }, doorbell) =
+        let (channel, NewRing { end: health, handles, held }, doorbell) =
             opened.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         self.insert_best_effort(client, account, channel, held, health);
         self.watch(channel, doorbell).inspect_err(|_| self.close_end(channel))?;
@@ -35,14 +35,14 @@ impl<H: Host> Service<H> {
         account: UserId,
         to: Address,
         ring: RingShape,
-    ) -> Result<(ChannelId, Made<Health>, Arc<OwnedFd>), ApiError> {
-        let (Made { end: reader, handles, held }, doorbell) =
+    ) -> Result<(ChannelId, NewRing<Health>, Arc<OwnedFd>), ApiError> {
+        let (NewRing { end: reader, handles, held }, doorbell) =
             self.make_outbox(account, ring.slots, ring.message_bytes_max)?;
         let health = Health::Outbox(reader.health());
         let opened =
             self.ask_node(move |node, now| node.open_best_effort(to, ring.message_bytes_max, reader, now));
         let channel = opened.inspect_err(|_| self.forget_ring(account, held))?;
-        Ok((channel, Made { end: health, handles, held }, Arc::new(doorbell)))
+        Ok((channel, NewRing { end: health, handles, held }, Arc::new(doorbell)))
     }
 
     pub(super) fn bind_best_effort(
@@ -54,7 +54,7 @@ impl<H: Host> Service<H> {
     ) -> Outcome {
         self.accounts.take(account, Resource::Channels, 1)?;
         let made = self.make_inbox(account, ring.slots, ring.message_bytes_max);
-        let Made { end: writer, handles, held } =
+        let NewRing { end: writer, handles, held } =
             made.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         let health = writer.health();
         let bytes = ring.message_bytes_max;

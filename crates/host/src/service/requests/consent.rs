@@ -5,7 +5,7 @@ use punctual_ipc::api::{Answer, ApiError, Resource};
 use punctual_proto::api::{RequestError, UserId};
 use punctual_proto::ids::ChannelId;
 
-use super::{Made, Outcome, checked, done, is_anothers, reason};
+use super::{NewRing, Outcome, checked, done, is_anothers, reason};
 use crate::service::{ClientId, End, Health, Host, Service, Stage};
 
 impl<H: Host> Service<H> {
@@ -22,7 +22,7 @@ impl<H: Host> Service<H> {
             .take_channel(channel)
             .and_then(|()| self.count_room(channel, room))
             .and_then(|()| self.make_inbox_of(account, &contract, messages, stall));
-        let Made { end: writer, handles, held } = made.inspect_err(|error| {
+        let NewRing { end: writer, handles, held } = made.inspect_err(|error| {
             let why = reason(error);
             let _ = self.ask_node(move |node, now| node.refuse(channel, &why, now));
             self.release_end(channel);

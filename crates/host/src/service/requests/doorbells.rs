@@ -81,7 +81,7 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// The room that was taken becomes the channel's; none where it has some.
+    /// The room that was taken becomes the channel's; none if it has some.
     pub(super) fn make_turns(&mut self, channel: ChannelId, room: Held) -> Turns {
         let Some(end) = self.ends.get_mut(&channel).filter(|_| room.bytes > 0) else {
             return Turns::default();

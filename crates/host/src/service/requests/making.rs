@@ -8,7 +8,7 @@ use punctual_ipc::ring::{InboxWriter, OutboxReader, RingError, RingHandles, Ring
 use punctual_ipc::wake::{Alarm, RingPath};
 use punctual_proto::api::UserId;
 
-use super::Made;
+use super::NewRing;
 use crate::service::acceptance::{self, STALL_DEFAULT};
 use crate::service::files::Needs;
 use crate::service::ringers::Held;
@@ -21,14 +21,14 @@ impl<H: Host> Service<H> {
         account: UserId,
         slots: u32,
         bytes: u32,
-    ) -> Result<(Made<OutboxReader>, OwnedFd), ApiError> {
+    ) -> Result<(NewRing<OutboxReader>, OwnedFd), ApiError> {
         let shape = RingShape::new(slots, bytes)?;
         let made = self.make_ring(account, &Needs::outbox(shape), |alarm, ring_path| {
             let (reader, handles, doorbell) = outbox(shape, alarm, ring_path)?;
             Ok(((reader, doorbell), handles))
         });
-        let Made { end: (end, doorbell), handles, held } = made?;
-        Ok((Made { end, handles, held }, doorbell))
+        let NewRing { end: (end, doorbell), handles, held } = made?;
+        Ok((NewRing { end, handles, held }, doorbell))
     }
 
     /// The ring of a receiver that may stall. What it has not asked for is no reason to refuse the channel.
@@ -38,7 +38,7 @@ impl<H: Host> Service<H> {
         contract: &Contract,
         messages: u32,
         stall: Option<Nanos>,
-    ) -> Result<Made<InboxWriter>, ApiError> {
+    ) -> Result<NewRing<InboxWriter>, ApiError> {
         let bytes = contract.message_bytes_max;
         let slots = acceptance::slots(contract, messages, stall.unwrap_or(STALL_DEFAULT));
         let made = self.make_inbox(account, slots, bytes);
@@ -54,7 +54,7 @@ impl<H: Host> Service<H> {
         account: UserId,
         slots: u32,
         bytes: u32,
-    ) -> Result<Made<InboxWriter>, ApiError> {
+    ) -> Result<NewRing<InboxWriter>, ApiError> {
         let shape = RingShape::new(slots, bytes)?;
         self.make_ring(account, &Needs::inbox(shape), |alarm, ring_path| inbox(shape, alarm, ring_path))
     }
@@ -65,7 +65,7 @@ impl<H: Host> Service<H> {
         account: UserId,
         needs: &Needs,
         make: impl FnOnce(&Alarm, &RingPath) -> Result<(E, RingHandles), RingError>,
-    ) -> Result<Made<E>, ApiError> {
+    ) -> Result<NewRing<E>, ApiError> {
         let (all, held) = (needs.all(), self.files.own(needs));
         let answer = Held { bytes: 0, descriptors: needs.handed_over };
         self.take_held(account, Held { descriptors: all.descriptors + answer.descriptors, ..all })?;
@@ -74,7 +74,7 @@ impl<H: Host> Service<H> {
         let made =
             ring_path.and_then(|ring_path| make(&self.alarm, &ring_path)).and_then(|(end, handles)| {
                 self.files.watch(account, &handles, needs)?;
-                Ok(Made { end, handles, held })
+                Ok(NewRing { end, handles, held })
             });
         made.map_err(|error| {
             self.ringers.freed(account, held.bytes);

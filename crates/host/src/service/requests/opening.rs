@@ -13,7 +13,7 @@ use crate::service::files::Needs;
 use crate::service::ringers::Held;
 use crate::service::{ClientId, End, Host, Service, Stage};
 
-/// An open is charged so often what it took: the network's yes and the end are decided on the processor too, where nobody
+/// An open is charged so often what it took: the network's yes and the end are decided on the processor too, if nobody
 /// can be charged, and may each take as long and half as long again (docs/adr/0032).
 const OPEN_CHARGE: u64 = 4;
 

@@ -12,11 +12,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendFlags, Shutdown, shutdown};
 
 use super::super::backlog::Cost;
-use super::super::flight::Departed;
-use super::super::turn::{TIME_MAX, Turn};
+use super::super::descriptors_in_flight::Departed;
+use super::super::turn_budget::{TIME_MAX, TurnBudget};
 use super::{ClientId, Host, Server, Session, since};
 
-/// Interval between two looks at descriptors that were on their way to programs.
+/// Interval between two checks of descriptors that were on their way to programs.
 const LOOK: Duration = Duration::from_millis(100);
 /// Connections that were cut and are looked at then.
 const DEPARTED_LOOKS: usize = 64;
@@ -176,7 +176,7 @@ impl<H: Host> Server<H> {
             self.departed.push_back(Departed { account, socket, flight });
             self.look_at.get_or_insert_with(|| Instant::now() + LOOK);
         } else if reads {
-            self.lobby.linger(socket);
+            self.refused_connections.linger(socket);
         }
     }
 
@@ -213,7 +213,7 @@ impl<H: Host> Server<H> {
                 return;
             }
             drop(set);
-            self.turn = Turn::default();
+            self.turn = TurnBudget::default();
             for client in waiting {
                 if self.is_silent() {
                     return;

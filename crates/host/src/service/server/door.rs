@@ -41,7 +41,7 @@ impl<H: Host> Server<H> {
             }
             Err(error) => {
                 let packet = Packet::new(&FromDaemon::Answer { id: 0, result: Err(error) }, Vec::new())?;
-                self.lobby.refuse(socket, &packet);
+                self.refused_connections.refuse(socket, &packet);
                 Ok(())
             }
         });

@@ -40,7 +40,7 @@ impl InboxReader {
             <[OwnedFd; 3]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
         let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
         let region = Region::take(own, HEADER_BYTES as u64)?;
-        // The first message rings, whatever comes before the first look.
+        // The first message rings, whatever comes before the first check.
         wake::arm(Own(&region).ticket());
         Ok(Self {
             daemon: Arc::new(View::open(file, shape.file_bytes())?),

@@ -187,7 +187,7 @@ struct Kept {
     tried: Instant,
     /// Bits a second that kernel traffic is held to.
     shaped_bps: Option<u64>,
-    /// Rate of kernel traffic that the link was told last.
+    /// Rate of kernel traffic that the link was given last.
     told_bps: Option<u64>,
 }
 

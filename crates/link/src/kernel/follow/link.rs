@@ -105,7 +105,7 @@ impl FollowedLink {
         self.condition.borrow()
     }
 
-    /// What the keeper has left. Costs one look at a flag where that is nothing.
+    /// What the keeper has left. Costs one check of a flag if that is nothing.
     fn look(&mut self) {
         if let Some((driver, why)) = self.leaving.take() {
             self.leaving = self.mailbox.give_back(driver, why).err();

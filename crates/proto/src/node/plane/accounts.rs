@@ -31,7 +31,7 @@ impl<M: Memory> Node<M> {
     }
 
     /// What waits here for an answer, of somebody else or of this host's own stages, by kind: requests of receivers, asks and
-    /// answers that have no place in a stream yet, decisions, probes. Nothing does where nobody wants anything: what stays then
+    /// answers that have no place in a stream yet, decisions, probes. Nothing does if nobody wants anything: what stays then
     /// was forgotten.
     pub fn waiting(&self) -> [(&'static str, usize); 7] {
         self.signalling.waiting()

@@ -185,7 +185,7 @@ impl<F> Arrivals<F> {
         }
     }
 
-    /// Queues a packet; `false` where its path has too many waiting, or all together.
+    /// Queues a packet; `false` if its path has too many waiting, or all together.
     pub fn push(&mut self, packet: Waiting<F>) -> bool {
         let waiting = self.of_path.get(&packet.header.path).copied().unwrap_or(0);
         if self.packets.len() >= ARRIVALS_PACKETS_MAX || waiting >= ARRIVALS_OF_PATH_MAX {
@@ -257,7 +257,7 @@ mod tests {
         Waiting { frame: (), header, received: Instant(number), link: LinkId(0) }
     }
 
-    /// Packets wait in the order of their arrival, whatever their paths. The look ahead shows the packet that
+    /// Packets wait in the order of their arrival, whatever their paths. The check ahead shows the packet that
     /// comes next. Each path has a bounded number of packets.
     #[test]
     fn packets_wait_in_order_and_in_bounded_numbers_of_each_path() {

@@ -5,8 +5,8 @@ use core::ops::AddAssign;
 
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
-use super::{Clip, Context, News, PacketIn, PacketQueue, RoleState, Sink};
-use crate::api::{ChannelCounters, Notice, Passed, Receipt, Tally, Thrown};
+use super::{Clip, Context, PacketIn, PacketQueue, PendingOutput, RoleState, Sink};
+use crate::api::{ChannelCounters, DroppedPackets, Notice, Passed, Receipt, Tally};
 use crate::ids::{ChannelId, LinkId};
 use crate::lateness::Timeliness;
 use crate::linksched::FlowIndex;
@@ -28,7 +28,7 @@ pub(in crate::node) struct LinkReservation {
 pub(in crate::node) struct SoftTerms {
     /// Packets with less slack than that have expired: none where late ones are delivered too.
     pub slack_ns_min: i64,
-    /// Frames that it keeps of the pool of the link that it comes in on; none where it has its own.
+    /// Frames that it keeps of the pool of the link that it comes in on; none if it has its own.
     pub pooled: Option<u32>,
 }
 
@@ -117,7 +117,7 @@ impl<M: Memory> Clip<M> {
     /// without asking it joins `touched`, in which there is room (see [`Plane::show_from_now_on`]).
     ///
     /// [`Plane::show_from_now_on`]: super::Plane::show_from_now_on
-    pub fn touch(&mut self, news: &mut News) {
+    pub fn touch(&mut self, news: &mut PendingOutput) {
         let is_news = match &mut self.role {
             RoleState::Source(source) => source.outbox.as_mut().is_some_and(Outbox::touch),
             RoleState::Sink(sink) => sink.inbox.as_mut().is_some_and(Inbox::touch),
@@ -254,8 +254,8 @@ impl Counters {
     }
 
     /// Packets that were thrown away here.
-    fn thrown(&self) -> Thrown {
-        Thrown {
+    fn thrown(&self) -> DroppedPackets {
+        DroppedPackets {
             no_buffer: self.no_buffer.into(),
             no_slot: self.no_slot.into(),
             demoted: self.demoted_dropped.into(),

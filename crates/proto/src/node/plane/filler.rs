@@ -215,7 +215,7 @@ impl<M: Memory> Plane<M> {
         Some(header.write(out) + payload_bytes as usize)
     }
 
-    /// Takes a packet that fills the link in from its neighbour; `false` where it is none.
+    /// Takes a packet that fills the link in from its neighbour; `false` if it is none.
     pub fn take_filler(&mut self, link: LinkId, header: &Header, received: Instant) -> bool {
         let is_filler = header.path.channel == CHANNEL && header.destination == self.config.id;
         let line = &mut self.context.links.lines[usize::from(link.0)];

@@ -17,7 +17,7 @@ pub(super) struct Leftovers<M: Memory> {
     clips: VecDeque<Box<Clip<M>>>,
     /// Sinks whose application takes messages as fast as they are shown to it.
     resuming: VecDeque<ChannelId>,
-    /// True if something may be left, here, in the slabs or in the queues of links: one look tells.
+    /// True if something may be left, here, in the slabs or in the queues of links: one check tells.
     is_any: bool,
 }
 

@@ -41,7 +41,7 @@ impl<M: Memory> Plane<M> {
         self.links().for_each(|link| self.divide_rest(Some(link)));
     }
 
-    /// Where the kernel's packets go behind ours, best effort takes at most half of what is not given away: the kernel has
+    /// If the kernel's packets go behind ours, best effort takes at most half of what is not given away: the kernel has
     /// the other half, and what best effort leaves.
     pub fn divide_rest(&mut self, link: Option<LinkId>) {
         let Some(link) = link else { return };

@@ -120,7 +120,7 @@ struct Context<M: Memory> {
     messages: Messages<Message<M>>,
     /// Packets of all channels that wait for their handlers; there is room for what admission has reserved.
     waiting: Slab<PacketIn<M::Frame>>,
-    news: News,
+    news: PendingOutput,
 }
 
 /// The links out.
@@ -143,12 +143,12 @@ struct Processor {
     promises: Promises,
 }
 
-/// What somebody outside is to hear of: applications, drivers, signalling, the node.
-struct News {
+/// Output that waits for others: applications, drivers, signalling, the node.
+struct PendingOutput {
     notices: VecDeque<(ChannelId, Notice)>,
     /// Channels whose applications are to be shown what they have counted when the turn ends.
     touched: Vec<ChannelId>,
-    /// Changes that drivers have not been told yet.
+    /// Changes that drivers do not have yet.
     filters: VecDeque<(LinkId, FilterChange)>,
     /// Closing sources that have sent everything, and channels that pass or end here of which nothing more comes.
     drained: VecDeque<ChannelId>,

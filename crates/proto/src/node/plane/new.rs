@@ -13,8 +13,8 @@ use super::leftovers::Leftovers;
 use super::outgoing::Messages;
 use super::shaper::Shaper;
 use super::{
-    BestEffort, Channels, Context, Frames, LinkState, Links, Measuring, News, Owner, Plane, Processor,
-    SignalPort, Waiters, Watches,
+    BestEffort, Channels, Context, Frames, LinkState, Links, Measuring, Owner, PendingOutput, Plane,
+    Processor, SignalPort, Waiters, Watches,
 };
 use crate::api::{ChannelCounters, DropCounters};
 use crate::config::{LinkConfig, NodeConfig, NodeConfigError};
@@ -59,7 +59,7 @@ impl<M: Memory> Plane<M> {
                 processor,
                 messages: Messages::new(),
                 waiting: Slab::new(),
-                news: News::new(),
+                news: PendingOutput::new(),
             },
             backlog,
             leftovers: Leftovers::default(),
@@ -83,7 +83,7 @@ impl<M: Memory> Channels<M> {
     }
 }
 
-impl News {
+impl PendingOutput {
     fn new() -> Self {
         Self {
             notices: VecDeque::new(),

@@ -1,6 +1,6 @@
 //! Messages on their way out of this host: which fragments are made, which the link has not sent yet.
 //!
-//! The messages (and so their ring slots) are a queue's until the link has sent the last fragment. They stand in one slab
+//! The messages (and so their ring slots) are a queue's until the link has sent the last fragment. They are in one slab
 //! of the node, which has room for as many as all queues may hold: room that was never used takes no memory.
 
 use punctual_analysis::Instant;
@@ -36,7 +36,7 @@ impl<T> Linked for Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// Fragment `index` of it, where it is message `number` of its queue.
+    /// Fragment `index` of it, if it is message `number` of its queue.
     fn fragment(&self, number: u64, index: u16) -> Option<Fragment> {
         Some(Fragment {
             number,
@@ -217,7 +217,7 @@ impl Outgoing {
         }
     }
 
-    /// Fragment `index` of message `number`, as `peek` gave it; `None` where it is gone.
+    /// Fragment `index` of message `number`, as `peek` gave it; `None` if it is gone.
     pub fn fragment<T: MessageRead>(
         &self,
         messages: &Messages<T>,
@@ -227,7 +227,7 @@ impl Outgoing {
         messages.at(self.place(messages, number)?)?.fragment(number, index)
     }
 
-    /// Copies fragment `index` of message `number`; `None` where it is gone or does not fit.
+    /// Copies fragment `index` of message `number`; `None` if it is gone or does not fit.
     pub fn copy_to<T: MessageRead>(
         &self,
         messages: &Messages<T>,

@@ -79,7 +79,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The ring of a channel that starts here and has none; `None` where there is none such.
+    /// The ring of a channel that starts here and has none; `None` if there is none such.
     pub fn attach_outbox(&mut self, channel: ChannelId, outbox: M::Outbox, now: Instant) -> Option<()> {
         match &mut self.channels.clips.get_mut(channel)?.role {
             RoleState::Source(source) if source.outbox.is_none() => source.outbox = Some(outbox),
@@ -90,7 +90,7 @@ impl<M: Memory> Plane<M> {
         Some(())
     }
 
-    /// The ring of a channel that ends here; `None` where the channel is not here.
+    /// The ring of a channel that ends here; `None` if the channel is not here.
     pub fn attach_inbox(&mut self, channel: ChannelId, inbox: M::Inbox) -> Option<()> {
         let clip = self.channels.clips.get_mut(channel)?;
         if let RoleState::Sink(sink) = &mut clip.role {

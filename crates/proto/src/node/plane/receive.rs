@@ -177,7 +177,7 @@ impl<M: Memory> Plane<M> {
         space
     }
 
-    /// The link on which a best-effort or demoted packet goes on; `None` where it ends here (or nowhere).
+    /// The link on which a best-effort or demoted packet goes on; `None` if it ends here (or nowhere).
     pub fn onward(&self, header: &Header) -> Option<LinkId> {
         if header.kind == Kind::BestEffort {
             let elsewhere = header.destination != self.config.id;
@@ -281,7 +281,7 @@ impl<M: Memory> Clip<M> {
         })
     }
 
-    /// The handler that delivers at the deadline, where there is one, and when it has something to do.
+    /// The handler that delivers at the deadline, if there is one, and when it has something to do.
     fn next_delivery(&self) -> Option<(HandlerId, Option<Activation>)> {
         let RoleState::Sink(sink) = &self.role else { return None };
         let at_deadline = sink.at_deadline.as_deref()?;

@@ -160,7 +160,7 @@ impl Shaper {
         if self.stirred || news { Some(Instant::ZERO) } else { self.next }
     }
 
-    /// Takes a look at best effort.
+    /// Takes a check of best effort.
     fn look_at_best_effort(&mut self, waits: bool, now: Instant) {
         self.contention = match self.contention {
             Contention::None if waits && self.level > self.sharing.least => {
@@ -332,7 +332,7 @@ impl<M: Memory> Plane<M> {
         self.context.links.lines.iter().fold(None, |first, line| earliest(first, due(line)))
     }
 
-    /// Looks at every shaper; who may send from now on stands in `fitted`.
+    /// Looks at every shaper; who may send from now on is in `fitted`.
     pub(in crate::node) fn follow(&mut self, now: Instant) {
         for line in &mut self.context.links.lines {
             self.context.news.fitted.extend(line.follow(now));

@@ -1,5 +1,5 @@
 //! What applications read of their channels without asking: what is counted, shown at the end of each turn, and how often
-//! what else is said of them has changed.
+//! what else is reported of them has changed.
 
 use super::{Clip, Plane, RoleState};
 use crate::ids::ChannelId;
@@ -55,7 +55,7 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// What is said of it beside what it counts has changed.
+    /// What is reported of it beside what it counts has changed.
     pub fn outdate(&mut self) {
         match &mut self.role {
             RoleState::Source(source) => source.outbox.iter_mut().for_each(Outbox::outdate),

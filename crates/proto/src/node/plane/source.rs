@@ -39,7 +39,7 @@ impl Portion {
     /// What a call takes that nobody else's share bounds.
     pub const ALONE: Self = Self::InPassing(RING_MESSAGES_MAX);
 
-    /// Messages of a ring, `has_rest` where it is known to hold more than was taken.
+    /// Messages of a ring, `has_rest` if it is known to hold more than was taken.
     pub const fn messages(self, has_rest: bool) -> u32 {
         match self {
             Self::InPassing(_) if has_rest => RING_MESSAGES_BEHIND,
@@ -109,7 +109,7 @@ impl<M: Memory> Plane<M> {
         }
         let used = line.scheduler.occupancy(source.reservation.flow).slots_used_max;
         counters.occupancy_max = counters.occupancy_max.max(used);
-        // Where the adapter sets the pace, or had no room, the source may have waited for it.
+        // If the adapter sets the pace, or had no room, the source may have waited for it.
         if line.config.pace == Pacing::Clock && now.since(line.watches.full_at) >= WATCH_SLOT {
             self.note_processor(due.map_or(Nanos::ZERO, |due| now.since(due)), now);
         }
@@ -160,7 +160,7 @@ fn run_of(fragment: &Fragment, packets_max: u32) -> u32 {
 struct Drained {
     /// The contract was broken.
     policed: bool,
-    /// The last look found no message.
+    /// The last check found no message.
     is_empty: bool,
     /// Messages that were taken, whatever became of them.
     taken: u32,
@@ -314,7 +314,7 @@ impl<M: Memory> Source<M> {
         ends
     }
 
-    /// Queues a message as best effort; `false` where there is no room.
+    /// Queues a message as best effort; `false` if there is no room.
     fn demote(
         &mut self,
         messages: &mut Messages<Message<M>>,
@@ -326,7 +326,7 @@ impl<M: Memory> Source<M> {
         !demoted.outgoing.is_full() && demoted.outgoing.push(messages, message, number, Arrival::at(sent))
     }
 
-    /// Hands the next fragment to the link scheduler; `false` where it had no slot and the rest is dropped.
+    /// Hands the next fragment to the link scheduler; `false` if it had no slot and the rest is dropped.
     fn make_fragment(
         &mut self,
         channel: ChannelId,

@@ -132,7 +132,7 @@ impl<M: Memory> Plane<M> {
         written.map(PacketOut::Written)
     }
 
-    /// What goes on as best effort is of a channel where it was demoted.
+    /// What goes on as best effort is of a channel if it was demoted.
     fn count_demoted(&mut self, header: &Header) {
         if header.kind != Kind::Guaranteed {
             return;
@@ -242,7 +242,7 @@ fn header_of(kind: Kind, path: PathId, cookie: Cookie, destination: NodeId, frag
     }
 }
 
-/// Writes header and payload; `None` where the frame is too short for them.
+/// Writes header and payload; `None` if the frame is too short for them.
 fn copy_message<T: MessageRead>(
     header: &Header,
     outgoing: &Outgoing,
@@ -256,7 +256,7 @@ fn copy_message<T: MessageRead>(
 }
 
 /// Gives a packet that passes through its new header. Its frame goes on unless something is behind the packet in
-/// it, which must not; `None` where the link's packets are too short for it.
+/// it, which must not; `None` if the link's packets are too short for it.
 fn pass_on<F: AsRef<[u8]> + AsMut<[u8]>>(
     header: &Header,
     mut frame: F,

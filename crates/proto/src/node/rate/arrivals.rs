@@ -63,7 +63,7 @@ impl FillerArrivals {
         true
     }
 
-    /// The straightest window; `None` where too little came. Looks at each mark nine times at most.
+    /// The straightest window; `None` if too little came. Looks at each mark nine times at most.
     pub fn counted(&self) -> Option<RateSample> {
         let marks = self.marks.len();
         if marks < RATE_MARKS_MIN {
@@ -185,7 +185,7 @@ mod tests {
         const PACKETS: u64 = 1_200;
         const QUARTER: u64 = PACKETS / 6;
         for (begin, end) in [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (0, 2)] {
-            // A third is left out in any case; where nothing bends there is a little less than the rest.
+            // A third is left out in any case; if nothing bends there is a little less than the rest.
             let (first, last) = (PACKETS / 3 + begin * QUARTER, PACKETS - end * QUARTER);
             let drains = |number: u64, sent: u64| {
                 let before = if begin > 0 { (first - 30).saturating_sub(number) } else { 0 };

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{Instant, Ppm};
 
-use self::watch::{DrainWatch, Seen};
+use self::watch::{DrainWatch, LinkSample};
 use super::Node;
 use crate::api::{Event, MeasuredRate, RateRefusal};
 use crate::config::LinkConfig;
@@ -167,7 +167,7 @@ impl<M: Memory> Node<M> {
         let drift = Ppm(self.plane.config().clock_tolerance.0.saturating_mul(2));
         if let Some((bytes, at)) = neighbour.their_received {
             let was_slow = self.measured_slow(link).is_some();
-            let seen = Seen { sent, received: bytes, at, now };
+            let seen = LinkSample { sent, received: bytes, at, now };
             self.rates.links[usize::from(link.0)].watch.look(seen, configured, packet, drift);
             if was_slow != self.measured_slow(link).is_some() {
                 self.plane.stir();

@@ -32,7 +32,7 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// A link's name, empty where there is no such link.
+    /// A link's name, empty if there is no such link.
     pub fn link_name(&self, link: LinkId) -> &str {
         self.plane.config().links.get(usize::from(link.0)).map_or("", |link| &link.name)
     }

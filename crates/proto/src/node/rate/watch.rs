@@ -1,6 +1,6 @@
 //! What a link is seen to drain while it is used: what its neighbour says that came in, beside what was handed over.
 //!
-//! Where more was handed over than came out, and it was so in the look before, too, and about as much came out then,
+//! Where more was handed over than came out, and it was so in the check before, too, and about as much came out then,
 //! packets waited below the driver all the time: what came out is what the link drains. Else it drains that much at
 //! least. Looks happen when a HELLO comes, which says the count: nobody is woken, and no packet is touched for it.
 
@@ -13,7 +13,7 @@ use crate::limits::{RATE_LOOK_MAX, RATE_LOOK_MIN};
 const MISSING_PART: u64 = 10;
 /// Less than this part of the rate says nothing of what the link could drain.
 const FILLED_PART: u64 = 2;
-/// Divisor of a rate: two looks agree on what a link drains if they differ by this part at most.
+/// Divisor of a rate: two checks agree on what a link drains if they differ by this part at most.
 const AGREED_PART: u64 = 10;
 /// A link that carries more than this part beyond what it was seen to drain drains more now.
 const SURPASSED_PART: u64 = 20;
@@ -22,7 +22,7 @@ const FORGOTTEN: Nanos = Nanos::from_secs(60);
 
 /// Both ends of a link at one time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct LinkSample {
     /// Handed over here, in bytes of the wire.
     pub sent: u64,
     /// Came in there.
@@ -36,8 +36,8 @@ pub(super) struct Seen {
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DrainWatch {
-    last: Option<Seen>,
-    /// What came out in the look before, where more was handed over.
+    last: Option<LinkSample>,
+    /// What came out in the check before, where more was handed over.
     was_behind: Option<u64>,
     observed: Option<MeasuredRate>,
 }
@@ -50,7 +50,7 @@ impl DrainWatch {
 
     /// Takes what is known now, of a link that is to drain `configured` and whose packets take `packet` bytes of the wire at
     /// most; `drift` between the two clocks.
-    pub fn look(&mut self, seen: Seen, configured: BitRate, packet: u32, drift: Ppm) {
+    pub fn look(&mut self, seen: LinkSample, configured: BitRate, packet: u32, drift: Ppm) {
         let Some(last) = self.last else { return self.last = Some(seen) };
         let span = seen.at.since(last.at);
         if span < RATE_LOOK_MIN && seen.received >= last.received {
@@ -68,7 +68,7 @@ impl DrainWatch {
         let is_behind =
             gone > came.saturating_add(came / MISSING_PART) && came > u64::from(packet) * MISSING_PART;
         self.was_behind = is_behind.then_some(rate);
-        // Where the two differ, the link was changed, or was idle for a part of one.
+        // If the two differ, the link was changed, or was idle for a part of one.
         let agrees = was_behind.is_some_and(|before| before.abs_diff(rate) <= before.min(rate) / AGREED_PART);
         let at_least = !(is_behind && agrees);
         if at_least && rate < configured.0 / FILLED_PART {
@@ -96,10 +96,10 @@ mod tests {
 
     const CONFIGURED: BitRate = BitRate(95_000_000);
 
-    /// A look each second: (handed over, came out) in each.
+    /// A check each second: (handed over, came out) in each.
     fn after(spans: &[(u64, u64)]) -> Option<MeasuredRate> {
         let mut watch = DrainWatch::default();
-        let mut seen = Seen { sent: 0, received: 0, at: Instant(7), now: Instant(9) };
+        let mut seen = LinkSample { sent: 0, received: 0, at: Instant(7), now: Instant(9) };
         watch.look(seen, CONFIGURED, 1_530, Ppm(200));
         for (sent, received) in spans {
             seen.sent += sent;
@@ -137,20 +137,20 @@ mod tests {
         let mut watch = DrainWatch::default();
         for (received, at) in [(9_000_000, 1), (100, 2), (12_000_000, 3)] {
             let at = Instant(at * 1_000_000_000);
-            watch.look(Seen { sent: 0, received, at, now: at }, CONFIGURED, 1_530, Ppm(0));
+            watch.look(LinkSample { sent: 0, received, at, now: at }, CONFIGURED, 1_530, Ppm(0));
         }
         assert_eq!(watch.observed().map(|seen| seen.rate), Some(BitRate(95_999_200)));
     }
 
     #[test]
     fn looks_that_follow_too_soon_or_too_late_say_nothing() {
-        // Twice what comes out is handed over, all the time: two looks in a row say so.
+        // Twice what comes out is handed over, all the time: two checks in a row say so.
         let after = |apart: Nanos, looks: u64| {
             let mut watch = DrainWatch::default();
             for number in 0..=looks {
                 let at = Instant(7) + apart * number;
                 let received = apart.0 * number / 400;
-                let seen = Seen { sent: 2 * received, received, at, now: at };
+                let seen = LinkSample { sent: 2 * received, received, at, now: at };
                 watch.look(seen, CONFIGURED, 1_530, Ppm(0));
             }
             watch.observed().map(|seen| (seen.rate, seen.at_least))

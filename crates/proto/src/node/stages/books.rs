@@ -1,4 +1,4 @@
-//! The books of admission: each count that it keeps, beside what its channels hold. Who may hold something is told by
+//! The books of admission: each count that it keeps, beside what its channels hold. Who may hold something is listed by
 //! signalling: a reservation of nobody's would stay until the host restarts.
 
 use alloc::vec::Vec;

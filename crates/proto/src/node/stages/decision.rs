@@ -168,7 +168,7 @@ impl Stages {
         self.asking.answers.pop_front()
     }
 
-    /// What was said of a channel that can be made final: once, and not where it was released since.
+    /// What was returned for a channel that can be made final: once, and not if it was released since.
     pub fn take_relaxed(&mut self, channel: ChannelId) -> Option<Relaxed> {
         let index = self.asking.relaxed.iter().position(|(of, _)| *of == channel)?;
         Some(self.asking.relaxed.swap_remove(index).1)

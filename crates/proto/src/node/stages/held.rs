@@ -22,7 +22,7 @@ pub(in crate::node) struct HeldStage {
     pub bound_max: Nanos,
     /// d: the wait and what the stage's admission holds.
     pub bound: Nanos,
-    /// How a processor serves it, where it has a budget.
+    /// How a processor serves it, if it has a budget.
     pub service: Option<Service>,
     /// The flow of this host's plan whose reservation it has.
     pub(super) planned: Option<usize>,

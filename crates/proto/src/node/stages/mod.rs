@@ -44,7 +44,7 @@ pub(super) use self::models::signal_rate;
 use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
 pub(super) use self::policies::Relaxed;
-use self::policies::{Final, LinkWish, Question, Trial, Wish};
+use self::policies::{Final, LinkRequest, Question, StagesRequest, Trial};
 use crate::config::{cpu_model, link_model};
 
 /// The implicit signalling channel's place in each stage: no channel has this handle.
@@ -94,7 +94,7 @@ pub(super) struct Stages {
     node: NodeId,
     cpu: CpuStage,
     links: Vec<LinkStage>,
-    asking: Asking,
+    asking: PolicyQueries,
     while_broken: config::WhileBroken,
     plan: Vec<PlannedStage>,
     /// What each channel holds. No packet needs this.
@@ -119,7 +119,7 @@ struct CpuStage {
 }
 
 /// What is asked of the policies, and what they have answered.
-struct Asking {
+struct PolicyQueries {
     /// `None` while they are asked elsewhere.
     policies: Option<Policies>,
     /// Questions that the policies must still be asked.
@@ -175,7 +175,7 @@ impl Stages {
                 breach: None,
             },
             links,
-            asking: Asking {
+            asking: PolicyQueries {
                 policies: None,
                 questions: VecDeque::with_capacity(QUESTIONS_ROOM),
                 elsewhere: false,
@@ -235,17 +235,17 @@ impl Stages {
         self.put(question);
     }
 
-    fn wish(&self, local: &LocalChannel, limit: Nanos, dry: bool) -> Result<Wish, RefuseCause> {
+    fn wish(&self, local: &LocalChannel, limit: Nanos, dry: bool) -> Result<StagesRequest, RefuseCause> {
         self.check_suitable(local)?;
         self.check_broken(local)?;
         self.check_rate(local)?;
         let kind = cpu_kind(local.role);
-        let link = local.link_out.map(|link| LinkWish {
+        let link = local.link_out.map(|link| LinkRequest {
             link,
             demand: self.link_demand(local, link, Nanos::ZERO),
             propagation_max: self.links[usize::from(link.0)].propagation_max,
         });
-        Ok(Wish { kind, cpu: self.cpu_wish(local, limit)?, link, limit, dry })
+        Ok(StagesRequest { kind, cpu: self.cpu_wish(local, limit)?, link, limit, dry })
     }
 
     /// The processor breaks its promise, or keeps it again.
@@ -275,7 +275,7 @@ impl Stages {
         self.links[usize::from(link.0)].rate_unknown = why;
     }
 
-    /// A link that nobody uses is as `config` says from now on; `false`, with nothing changed, where it cannot carry its own
+    /// A link that nobody uses is as `config` says from now on; `false`, with nothing changed, if it cannot carry its own
     /// signalling then.
     pub fn set_link(&mut self, link: LinkId, config: &config::LinkConfig, node: &NodeConfig) -> bool {
         let changed = signal_contract(node)
@@ -394,7 +394,7 @@ impl Stages {
     }
 }
 
-/// What the implicit signalling of all links asks of the processor; `None` where there is no link.
+/// What the implicit signalling of all links asks of the processor; `None` if there is no link.
 fn signalling_of_cpu(config: &NodeConfig, cpu: &Cpu, signal: &Contract) -> Option<Demand> {
     let costs = PathCosts::one_by_one(Nanos::ZERO, config.cpu.costs.receive_packet, Nanos::ZERO);
     let bytes = SIGNAL_BYTES_MAX as u32;
@@ -423,7 +423,7 @@ fn link_admission(
     let bytes = link.signal_bytes_max();
     let of_link = Contract { message_bytes_max: bytes, ..*signal };
     let signal_demand = model.demand(&of_link, bytes, release_latency, Nanos::ZERO);
-    // Where the kernel's share follows, the shortest bound says how much it may have.
+    // If the kernel's share follows, the shortest bound says how much it may have.
     let periods = if link.follows() { SIGNAL_PERIODS_BESIDE_KERNEL } else { 1 };
     let name = format!("link {}", link.name);
     let signal_bound = hold_signalling(policy.as_mut(), &signal_demand, periods, &name)?;

@@ -29,7 +29,7 @@ fn no_rate() -> NodeConfigError {
     NodeConfigError { what: "signalling packets_per_second: give 1 to 1000000".into() }
 }
 
-/// Holds signalling with a bound of whole periods where that is feasible: it is in no hurry.
+/// Holds signalling with a bound of whole periods if that is feasible: it is in no hurry.
 pub(super) fn hold_signalling(
     policy: &mut dyn AdmissionPolicy,
     demand: &Demand,

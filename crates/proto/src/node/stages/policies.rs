@@ -20,7 +20,7 @@ use crate::signalling::{CommitTerms, LocalChannel};
 
 /// What a channel wants of the link out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LinkWish {
+pub(super) struct LinkRequest {
     pub link: LinkId,
     /// `early` is not known before the processor's bound is.
     pub demand: Demand,
@@ -29,12 +29,12 @@ pub(super) struct LinkWish {
 
 /// What a channel wants of the stages here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct StagesRequest {
     /// The processor: its part of a refusal.
     pub kind: StageKind,
     /// The processor's stage. It has no bound yet, unless it is planned.
     pub cpu: HeldStage,
-    pub link: Option<LinkWish>,
+    pub link: Option<LinkRequest>,
     /// Limit of all stages together.
     pub limit: Nanos,
     /// True for a dry run: nothing is held.
@@ -55,7 +55,7 @@ pub(super) struct Final {
 /// What a channel that holds nothing would have to be given for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
-    pub wish: Wish,
+    pub wish: StagesRequest,
     /// `None`: what is offered.
     pub wanted: Option<Vec<Nanos>>,
     pub terms: CommitTerms,
@@ -66,7 +66,7 @@ pub(super) struct Trial {
 /// What is asked of the policies for one channel.
 #[derive(Debug)]
 pub(super) enum Question {
-    Hold(Arc<LocalChannel>, Box<Wish>),
+    Hold(Arc<LocalChannel>, Box<StagesRequest>),
     /// The stages are tried: nothing is held when it is answered.
     Try(Arc<LocalChannel>, Box<Trial>),
     /// The answer to a try that is refused without asking the policies.
@@ -155,7 +155,7 @@ impl Policies {
     }
 
     /// Tests the stages, each with its smallest bound, together within the limit; holds them unless `dry`.
-    fn hold(&mut self, channel: ChannelId, wish: &Wish) -> Result<Offered, RefuseCause> {
+    fn hold(&mut self, channel: ChannelId, wish: &StagesRequest) -> Result<Offered, RefuseCause> {
         let refused = |refusal| RefuseCause::Stage { kind: wish.kind, refusal };
         let cpu = self.offer_cpu(wish).map_err(refused)?;
         let link = wish.link.map(|link| self.offer_link(&link, &cpu, wish.limit)).transpose()?;
@@ -173,8 +173,8 @@ impl Policies {
             dry: wish.dry,
         };
         self.take(channel, &offered).map_err(|cause| match cause {
-            Taken::Cpu(refusal) => refused(refusal),
-            Taken::Link(refusal) => refused_by_link(refusal),
+            RefusedBy::Cpu(refusal) => refused(refusal),
+            RefusedBy::Link(refusal) => refused_by_link(refusal),
         })?;
         offered.cpu_utilisation = self.cpu.utilisation();
         if let Some((link, .., utilisation)) = &mut offered.link {
@@ -205,7 +205,7 @@ impl Policies {
     }
 
     /// What the processor could promise, the wait for a timer included.
-    fn offer_cpu(&mut self, wish: &Wish) -> Result<HeldStage, Refusal> {
+    fn offer_cpu(&mut self, wish: &StagesRequest) -> Result<HeldStage, Refusal> {
         let stage = wish.cpu;
         if stage.planned.is_some() {
             return Ok(stage);
@@ -221,7 +221,7 @@ impl Policies {
     /// What the link out could promise, with what the processor leaves of `limit`; and how much that is.
     fn offer_link(
         &mut self,
-        wish: &LinkWish,
+        wish: &LinkRequest,
         cpu: &HeldStage,
         limit: Nanos,
     ) -> Result<(LinkId, HeldStage, Nanos), RefuseCause> {
@@ -241,11 +241,11 @@ impl Policies {
         made_of
     }
 
-    /// Holds what was offered; nothing is held where that fails.
-    fn take(&mut self, channel: ChannelId, offered: &Offered) -> Result<(), Taken> {
+    /// Holds what was offered; nothing is held if that fails.
+    fn take(&mut self, channel: ChannelId, offered: &Offered) -> Result<(), RefusedBy> {
         let key = StageKey(channel.0);
         if let Some((link, stage, ..)) = &offered.link {
-            self.link(*link).hold(key, &stage.demand, stage.bound).map_err(Taken::Link)?;
+            self.link(*link).hold(key, &stage.demand, stage.bound).map_err(RefusedBy::Link)?;
         }
         let cpu = &offered.cpu;
         if cpu.planned.is_some() {
@@ -253,7 +253,7 @@ impl Policies {
         }
         self.cpu.hold(key, &cpu.demand, cpu.work_bound()).map_err(|refusal| {
             offered.link.map(|(link, ..)| self.link(link).release(key));
-            Taken::Cpu(refusal)
+            RefusedBy::Cpu(refusal)
         })
     }
 
@@ -284,7 +284,7 @@ impl Policies {
 }
 
 /// The stage that refuses to hold what it has offered, and why.
-enum Taken {
+enum RefusedBy {
     Cpu(Refusal),
     Link(Refusal),
 }

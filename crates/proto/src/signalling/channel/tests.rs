@@ -134,7 +134,7 @@ fn half_open_is_what_came_in_and_is_not_open_yet() {
     }
 }
 
-/// A lease is renewed where there is one; what is due first is the deadline or the lease.
+/// A lease is renewed if there is one; what is due first is the deadline or the lease.
 #[test]
 fn a_lease_is_renewed_where_there_is_one() {
     let mut channels = Channels::default();

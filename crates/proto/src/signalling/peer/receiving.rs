@@ -29,7 +29,7 @@ impl Peer {
         Ok(change)
     }
 
-    /// A member of the domain speaks another `version`. Where the neighbour is heard in ours as well, its silence
+    /// A member of the domain speaks another `version`. If the neighbour is heard in ours as well, its silence
     /// decides: this may be a recording of what it was before.
     pub fn handle_foreign(&mut self, version: u8, now: Instant) -> Option<Change> {
         self.told.packets_foreign += 1;

@@ -16,7 +16,7 @@ impl Peer {
     pub fn ask(&mut self, source: Source, message: &Message, now: Instant) {
         self.put(|outbox| outbox.ask(source, message, now));
     }
-    fn put(&mut self, into: impl FnOnce(&mut Outbox) -> Result<(), Unsayable>) {
+    fn put(&mut self, into: impl FnOnce(&mut Outbox) -> Result<(), CannotEncode>) {
         if !self.listens() {
             return;
         }

@@ -265,7 +265,7 @@ fn probes_are_as_frequent_as_the_budget_allows() {
     assert_eq!(of(0, Nanos(1)), second * PROBES_BUDGET_DIVISOR, "no rate is one a second");
 }
 
-/// What cannot be said at all gives the neighbour up: half a conversation would be worse.
+/// What cannot be sent at all gives the neighbour up: half a conversation would be worse.
 #[test]
 fn what_does_not_encode_gives_the_neighbour_up() {
     let mut two = Two::met();

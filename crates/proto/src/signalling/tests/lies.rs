@@ -1,11 +1,11 @@
-//! Words that are wrong. Each is counted where it is heard, and a channel that it is about, or that others have, lives on.
+//! Words that are wrong. Each is counted if it is heard, and a channel that it is about, or that others have, lives on.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::super::message::{Create, Message, Request, Route, StageReport};
 use super::*;
-use crate::api::{Breach, Cause, Thrown};
+use crate::api::{Breach, Cause, DroppedPackets};
 use crate::ids::{ChannelNumber, Cookie};
 use crate::watch::Lateness;
 
@@ -342,7 +342,7 @@ fn what_has_passed_is_noted_once_a_host() {
     let Host { signalling, stages, .. } = &mut row.hosts[0];
     signalling.close(channel, CloseReason::Local, now, stages).expect("open");
     signalling.drained(channel, now, stages);
-    let thrown = Thrown { no_buffer: 3, ..Thrown::default() };
+    let thrown = DroppedPackets { no_buffer: 3, ..DroppedPackets::default() };
     let passed = Passed { packets_in: 9, packets_out: 6, thrown, ..Passed::default() };
     signalling.on_message(link, word(passed), now, stages);
     assert_eq!(signalling.counters.unexpected, 0);

@@ -200,7 +200,7 @@ fn an_application_closes_what_waits_for_a_link_and_who_asked_for_it_hears_so() {
     assert!(row.nothing_is_held());
 }
 
-/// Where a neighbour takes nothing more, nobody can be answered: what is asked over its link is not begun, and counted.
+/// If a neighbour takes nothing more, nobody can be answered: what is asked over its link is not begun, and counted.
 #[test]
 fn what_could_not_be_answered_is_not_begun() {
     let mut row = Row::met(3);
@@ -269,7 +269,7 @@ fn a_strangers_channel_answers_no_request() {
     assert_eq!(tokens(&row), [None, Some(own)]);
 }
 
-/// What is said of channels that are not here, or are not in that state, changes nothing.
+/// What is reported of channels that are not here, or are not in that state, changes nothing.
 #[test]
 fn what_is_said_of_other_channels_changes_nothing() {
     let mut row = Row::met(2);

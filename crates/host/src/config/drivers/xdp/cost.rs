@@ -32,7 +32,7 @@ struct Cost {
     generic: u64,
 }
 
-/// Measures and judges; a note where it cannot be measured here.
+/// Measures and judges; a note if it cannot be measured here.
 pub(super) fn check() -> Finding {
     match measure() {
         Ok(cost) => cost.finding(),

@@ -13,7 +13,7 @@ use punctual_proto::Nanos;
 use rustix::thread::CapabilitySet;
 
 use self::settings::PACKET_BYTES_MAX;
-use super::{CheckedLink, Driver, DriverKind, Ends, LinkDriver, OpeningLinks, Told, settings_of};
+use super::{CheckedLink, Driver, DriverKind, Ends, LinkDriver, LinkInput, OpeningLinks, settings_of};
 use crate::config::ConfigError;
 use crate::config::convert::kernel_rate::{self, KernelRate};
 use crate::config::convert::pick;
@@ -61,17 +61,17 @@ impl DriverKind for Xdp {
         ]
     }
 
-    fn read(&self, told: &Told<'_>) -> Result<Box<dyn LinkDriver>, ConfigError> {
-        let (Some(device), Some(ends)) = (told.device(), told.ends()) else {
-            return Err(told.refuse(
+    fn read(&self, input: &LinkInput<'_>) -> Result<Box<dyn LinkDriver>, ConfigError> {
+        let (Some(device), Some(ends)) = (input.device(), input.ends()) else {
+            return Err(input.refuse(
                 "driver \"xdp\" needs device, local and peer: give an interface and two IP addresses",
             ));
         };
-        check(told).map_err(|what| told.refuse(what))?;
-        let (table, link) = (told.table, told.link);
-        let kernel_rate = kernel_rate::of(table, link.rate_error, told.at, told.source)?;
+        check(input).map_err(|what| input.refuse(what))?;
+        let (table, link) = (input.table, input.link);
+        let kernel_rate = kernel_rate::of(table, link.rate_error, input.at, input.source)?;
         Ok(Box::new(XdpSettings {
-            classifier: classifier(told, device, ends),
+            classifier: classifier(input, device, ends),
             queue: table.queue.unwrap_or(0),
             frames: link.frames,
             zero_copy: match table.zero_copy.unwrap_or_default() {
@@ -101,7 +101,7 @@ impl DriverKind for Xdp {
         Ok(watched.collect())
     }
 
-    fn dearness(&self) -> u8 {
+    fn packet_cost(&self) -> u8 {
         100
     }
 
@@ -149,8 +149,8 @@ impl LinkDriver for XdpSettings {
 }
 
 /// Refuses settings that no link over AF_XDP can have.
-fn check(told: &Told<'_>) -> Result<(), String> {
-    let (table, bytes) = (told.table, told.link.packet_bytes_max);
+fn check(input: &LinkInput<'_>) -> Result<(), String> {
+    let (table, bytes) = (input.table, input.link.packet_bytes_max);
     if table.socket_buffer.is_some() || table.socket_priority.is_some() {
         return Err("socket_buffer and socket_priority are for driver \"udp\": use frames".into());
     }
@@ -166,18 +166,18 @@ fn check(told: &Told<'_>) -> Result<(), String> {
     }
 }
 
-fn classifier(told: &Told<'_>, device: &str, ends: Ends) -> ClassifierOptions {
+fn classifier(input: &LinkInput<'_>, device: &str, ends: Ends) -> ClassifierOptions {
     ClassifierOptions {
         peer_data_port: ends.peer_ports[0],
         peer_signalling_port: ends.peer_ports[1],
-        packet_bytes_max: told.link.packet_bytes_max,
-        mode: match told.table.xdp_mode.unwrap_or_default() {
+        packet_bytes_max: input.link.packet_bytes_max,
+        mode: match input.table.xdp_mode.unwrap_or_default() {
             XdpMode::Auto => AttachMode::Auto,
             XdpMode::Native => AttachMode::Native,
             XdpMode::Generic => AttachMode::Generic,
         },
-        signalling_rate: signals::bound(told.signalling, told.link),
-        strangers_rate: signals::strangers_bound(told.signalling),
+        signalling_rate: signals::bound(input.signalling, input.link),
+        strangers_rate: signals::strangers_bound(input.signalling),
         // Best effort may take all that is left of the link, in packets of any size: no rate of packets is too many.
         // What bounds it are its own buffers, taken only while nothing more urgent waits for the processor.
         best_effort_rate: None,

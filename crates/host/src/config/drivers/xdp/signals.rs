@@ -18,7 +18,7 @@ const HEAP_PACKETS: u64 = 32;
 /// What strangers may send, of our `packets_per_second`: one in so many.
 const STRANGERS_PART: u32 = 4;
 
-/// The bucket of a link; `None` where nothing can be sent (refused when the node is made).
+/// The bucket of a link; `None` if nothing can be sent (refused when the node is made).
 pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<Rate> {
     let packets_per_second = signalling.packets_per_second.saturating_mul(MARGIN).min(1_000_000_000);
     let fastest = SignallingConfig { packets_per_second, ..signalling.clone() }.rate()?;

@@ -31,7 +31,7 @@ fn buffers_are_reserved_to_the_byte() {
     books_hold(&stages, &[2]);
 }
 
-/// Frames of a link's driver: half of them are channels', each link its own; what is refused is told in bytes of whole frames.
+/// Frames of a link's driver: half of them are channels', each link its own; what is refused is reported in bytes of whole frames.
 #[test]
 fn frames_are_reserved_link_by_link() {
     let mut config = config();

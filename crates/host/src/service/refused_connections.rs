@@ -1,5 +1,5 @@
-//! Connections at the door: those that are refused and have not read why, and a descriptor that is kept for seeing who
-//! knocks when there is no other left.
+//! Refused connections that have not read the reason yet, and a spare descriptor: if descriptors run out, the service can still
+//! accept a connection and see whose it is.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,9 +23,9 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Refused connections. One that is closed while something of its client's is unread gives it an error in place of the
 /// reason; so they stay until the client is gone, or for a while.
 #[derive(Debug, Default)]
-pub(super) struct Lobby(VecDeque<(Connection, Instant)>);
+pub(super) struct RefusedConnections(VecDeque<(Connection, Instant)>);
 
-impl Lobby {
+impl RefusedConnections {
     /// Says why a connection is refused.
     pub(super) fn refuse(&mut self, socket: Connection, why: &Packet) {
         // A fresh socket has room; one that is closed already needs no reason.

@@ -1,4 +1,4 @@
-//! This system's rings as the profile measures them: both ends in one process.
+//! Shared-memory rings for measuring a profile: both ends are in one process.
 
 use std::io::{self, IoSlice};
 

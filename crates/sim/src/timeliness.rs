@@ -8,14 +8,14 @@ use crate::time::{HostClock, SimTime};
 /// Readings of clocks are whole nanoseconds, and latencies do not go below zero.
 const ROUNDING: Nanos = Nanos(100);
 
-/// What is told of one message beside the truth.
+/// What is reported about one message, and the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ReportedTimeliness {
     /// It was later than its deadline by more than what is stated as the clocks' error.
     pub is_late: bool,
-    /// It is told as late, or perhaps late.
+    /// It is reported as late, or perhaps late.
     pub tells: bool,
-    /// It is told as surely late.
+    /// It is reported as surely late.
     pub tells_surely: bool,
     /// Nothing is told, since no clock is known.
     pub unmeasured: bool,
@@ -29,34 +29,34 @@ pub fn check(
     due: SimTime,
     now: SimTime,
     clock: &HostClock,
-) -> Result<Told, String> {
+) -> Result<ReportedTimeliness, String> {
     let Some(error) = info.clock_error else {
-        return Ok(Told { unmeasured: true, ..Told::default() });
+        return Ok(ReportedTimeliness { unmeasured: true, ..ReportedTimeliness::default() });
     };
     let logical = clock.read(due - deadline);
     let off = info.logical_arrival.0.abs_diff(logical.0);
     if off > error.0 + ROUNDING.0 {
         return Err(format!(
-            "message {}: its logical arrival is told off by {off} ns, stated are {error}",
+            "message {}: its logical arrival is reported off by {off} ns, stated are {error}",
             info.number
         ));
     }
     let late = now.since(due);
-    let told = Told {
+    let told = ReportedTimeliness {
         is_late: late > error + ROUNDING,
         tells: matches!(info.timeliness, Timeliness::Late | Timeliness::PerhapsLate),
         tells_surely: info.timeliness == Timeliness::Late,
         unmeasured: false,
     };
     if told.is_late && !told.tells {
-        return Err(format!("message {} is late by {late} and told as in time (+-{error})", info.number));
+        return Err(format!("message {} is late by {late} and reported as in time (+-{error})", info.number));
     }
     if told.tells_surely && late == Nanos::ZERO {
-        return Err(format!("message {} is in time and told as surely late (+-{error})", info.number));
+        return Err(format!("message {} is in time and reported as surely late (+-{error})", info.number));
     }
     if late > error * 2 + ROUNDING && !told.tells_surely {
         return Err(format!(
-            "message {} is late by {late} and not told as surely late (+-{error})",
+            "message {} is late by {late} and not reported as surely late (+-{error})",
             info.number
         ));
     }
@@ -70,7 +70,7 @@ mod tests {
 
     const CLOCK: HostClock = HostClock::new(1_000_000, 0);
 
-    fn judge(late: u64, timeliness: Timeliness, off: u64) -> Result<Told, String> {
+    fn judge(late: u64, timeliness: Timeliness, off: u64) -> Result<ReportedTimeliness, String> {
         let (deadline, due) = (Nanos(10_000), SimTime(50_000));
         let info = MessageInfo {
             logical_arrival: Instant(1_040_000 + off),

@@ -1,13 +1,13 @@
-//! What stands on the name plate of a network device. It says what the adapter and its cable may carry, not what gets through.
+//! The nominal rate of a network device: what the adapter and its cable may carry. Less may get through.
 
 use std::fs;
 use std::path::Path;
 
 use punctual_proto::BitRate;
 
-/// The speed that the device of this name says it has; `None` where it is virtual, whose figure is made up, or has no cable, or
+/// The speed that the device of this name reports. `None` if the device is virtual (then the figure is made up), has no cable, or
 /// belongs to another network namespace than `/sys`.
-pub fn name_plate(device: &str) -> Option<BitRate> {
+pub fn nominal_rate(device: &str) -> Option<BitRate> {
     let folder = Path::new("/sys/class/net").join(device);
     // Only an adapter has a device behind it.
     if !folder.join("device").exists() {
@@ -20,11 +20,11 @@ pub fn name_plate(device: &str) -> Option<BitRate> {
 
 #[cfg(test)]
 mod tests {
-    use super::name_plate;
+    use super::nominal_rate;
 
     #[test]
-    fn what_has_no_adapter_has_no_name_plate() {
-        assert_eq!(name_plate("lo"), None);
-        assert_eq!(name_plate("no-such-interface"), None);
+    fn a_device_without_an_adapter_has_no_nominal_rate() {
+        assert_eq!(nominal_rate("lo"), None);
+        assert_eq!(nominal_rate("no-such-interface"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What a configuration says of one link, as its driver is told.
+//! What the configuration says about one link: the input from which its driver makes its settings.
 
 use std::net::IpAddr;
 
@@ -8,32 +8,32 @@ use serde::de::DeserializeOwned;
 
 use super::Ends;
 use crate::config::file::LinkTable;
-use crate::config::{Beside, ConfigError, DATA_PORT_DEFAULT, SIGNALLING_PORT_DEFAULT, Source};
+use crate::config::{ConfigError, DATA_PORT_DEFAULT, OtherTraffic, SIGNALLING_PORT_DEFAULT, Source};
 
 /// A `[[link]]` table, with what the node and admission know about the link.
-pub struct Told<'a> {
+pub struct LinkInput<'a> {
     pub(in crate::config) table: &'a LinkTable,
     pub(in crate::config) source: &'a Source<'a>,
     /// Byte of the file's text at which the table begins.
     pub(in crate::config) at: usize,
     pub(in crate::config) link: &'a LinkConfig,
-    pub(in crate::config) beside: Beside,
+    pub(in crate::config) other_traffic: OtherTraffic,
     pub(in crate::config) real_time: RealTime,
     pub(in crate::config) signalling: &'a SignallingConfig,
 }
 
-impl<'a> Told<'a> {
+impl<'a> LinkInput<'a> {
     /// An error about this link, with its line: `what` says what is wrong and what would be right.
     pub fn refuse(&self, what: impl Into<String>) -> ConfigError {
         self.source.error(self.at, format!("[[link]] \"{}\": {}", self.table.name, what.into()))
     }
 
-    /// Whether a key stands in the table.
+    /// Whether a key is in the table.
     pub fn has(&self, key: &str) -> bool {
         self.table.keys.iter().any(|given| given == key)
     }
 
-    /// Checks that none of these keys stands in the table.
+    /// Checks that none of these keys is in the table.
     ///
     /// # Errors
     /// The first key that does, with `why` it must not.
@@ -49,14 +49,14 @@ impl<'a> Told<'a> {
         T::deserialize(self.table.own.clone()).map_err(|error| self.refuse(error.message()))
     }
 
-    /// What the node is told of the link: its name, rate, longest packet, frames, ...
+    /// The configuration of the link at the node: its name, rate, longest packet, frames, ...
     pub fn link(&self) -> &'a LinkConfig {
         self.link
     }
 
-    /// What others send by its device, as the operator says.
-    pub fn beside(&self) -> Beside {
-        self.beside
+    /// What others may send over its device, according to the configuration.
+    pub fn other_traffic(&self) -> OtherTraffic {
+        self.other_traffic
     }
 
     /// Whether nothing is guaranteed on this host, and nothing takes a privilege.
@@ -69,7 +69,7 @@ impl<'a> Told<'a> {
         self.table.device.as_deref()
     }
 
-    /// `local` and `peer` with their ports; `None` where an address is missing.
+    /// `local` and `peer` with their ports; `None` if an address is missing.
     pub fn ends(&self) -> Option<Ends> {
         let table = self.table;
         let (local, peer): (IpAddr, IpAddr) = (table.local?, table.peer?);

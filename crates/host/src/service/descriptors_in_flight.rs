@@ -19,36 +19,36 @@ use super::connection::Connection;
 
 /// Descriptors that one socket has carried.
 #[derive(Debug, Default)]
-pub(super) struct Flight {
+pub(super) struct DescriptorsInFlight {
     /// Bytes of all packets.
     sent: u64,
     /// Packets with descriptors that may not be read yet: the place of each in the bytes that were sent, and
     /// the number of its descriptors.
-    aloft: VecDeque<(u64, u64)>,
+    unread: VecDeque<(u64, u64)>,
 }
 
-impl Flight {
+impl DescriptorsInFlight {
     /// A packet has gone into the socket.
     pub(super) fn sent(&mut self, packet: &Packet) {
         if !packet.descriptors.is_empty() {
-            self.aloft.push_back((self.sent, packet.descriptors.len() as u64));
+            self.unread.push_back((self.sent, packet.descriptors.len() as u64));
         }
         self.sent += packet.bytes.len() as u64;
     }
 
     /// Whether no descriptor is under way.
     pub(super) fn is_over(&self) -> bool {
-        self.aloft.is_empty()
+        self.unread.is_empty()
     }
 
     /// How many descriptors have been read, where the reader has left `unread` bytes.
     fn landed(&mut self, unread: u64) -> u64 {
         let mut landed = 0;
-        while let Some((begin, descriptors)) = self.aloft.front().copied() {
+        while let Some((begin, descriptors)) = self.unread.front().copied() {
             if unread >= self.sent - begin {
                 break;
             }
-            self.aloft.pop_front();
+            self.unread.pop_front();
             landed += descriptors;
         }
         landed
@@ -69,7 +69,7 @@ impl Flight {
 pub(super) struct Departed {
     pub account: UserId,
     pub socket: Connection,
-    pub flight: Flight,
+    pub flight: DescriptorsInFlight,
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
         Packet { bytes: vec![b' '; bytes], descriptors: (0..descriptors).map(descriptor).collect() }
     }
 
-    fn put(flight: &mut Flight, socket: &OwnedFd, bytes: usize, descriptors: usize) {
+    fn put(flight: &mut DescriptorsInFlight, socket: &OwnedFd, bytes: usize, descriptors: usize) {
         let packet = packet(bytes, descriptors);
         send(socket, &packet, SendFlags::DONTWAIT).expect("room");
         flight.sent(&packet);
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn what_is_unread_is_aloft_and_what_is_read_has_landed() {
         let (ours, theirs) = pair();
-        let mut flight = Flight::default();
+        let mut flight = DescriptorsInFlight::default();
         for (bytes, descriptors) in [(300, 4), (200, 0), (50, 3), (20_000, 0), (60, 1)] {
             put(&mut flight, &ours, bytes, descriptors);
         }
@@ -121,18 +121,18 @@ mod tests {
         assert!(landed == 8 && flight.is_over());
     }
 
-    /// Who reads all the time and is never done has no more aloft than fits into what it has not read.
+    /// Who reads all the time and is never done has no more unread than fits into what it has not read.
     #[test]
     fn who_always_has_something_unread_lands_all_the_same() {
         let (ours, theirs) = pair();
-        let (mut flight, mut aloft) = (Flight::default(), 0);
+        let (mut flight, mut unread) = (DescriptorsInFlight::default(), 0);
         put(&mut flight, &ours, 300, 0);
         for _ in 0..1_000 {
             put(&mut flight, &ours, 300, 4);
-            aloft += 4;
+            unread += 4;
             read(&theirs);
-            aloft -= flight.look(&ours);
-            assert!((4..=5 * 4).contains(&aloft), "{aloft}");
+            unread -= flight.look(&ours);
+            assert!((4..=5 * 4).contains(&unread), "{unread}");
         }
     }
 
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn what_was_sent_is_aloft_until_the_readers_end_is_closed() {
         let (ours, theirs) = pair();
-        let mut flight = Flight::default();
+        let mut flight = DescriptorsInFlight::default();
         put(&mut flight, &ours, 300, 4);
         shutdown(&theirs, Shutdown::Both).expect("shut");
         shutdown(&ours, Shutdown::Both).expect("shut");

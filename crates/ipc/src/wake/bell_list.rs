@@ -1,7 +1,7 @@
-//! Bells that wait to be rung: a list without locks, on which whoever wants one rung puts it without allocating.
+//! Bells that are to be rung: a list without locks. Any thread adds a bell without allocating.
 //!
-//! Each bell is in the list at most once: wanting it again before it is rung costs nothing more. One thread takes them
-//! all at once, so that no element comes back while somebody looks at it.
+//! Each bell is in the list at most once: asking again before it is rung costs nothing more. One thread takes all of them at once, so no
+//! element returns to the list while another thread reads it.
 
 use std::ptr;
 

@@ -1,18 +1,18 @@
-//! Whether somebody was told already: a busy receiver costs its sender no system call.
+//! True if the receiver was already woken: then its sender makes no system call.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// Up from the first ring until its owner is about to look.
+/// Set by the first sender that wakes the owner; cleared when the owner is about to poll.
 #[derive(Debug, Default)]
-pub(crate) struct Rung(AtomicBool);
+pub(crate) struct WakeFlag(AtomicBool);
 
-impl Rung {
-    /// Whether the owner must be told; call it after publishing.
+impl WakeFlag {
+    /// True if the caller must wake the owner. Call it after publishing.
     pub(crate) fn raise(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// Makes the next [`Rung::raise`] tell the owner again; call it before looking. It is an exchange and not
+    /// Makes the next [`WakeFlag::raise`] tell the owner again; call it before looking. It is an exchange and not
     /// a store, so that of the two one comes first. If this one does, the other one tells; if the other one
     /// does, this one has seen what it published.
     pub(crate) fn lower(&self) {

@@ -1,9 +1,8 @@
-//! What clients that are gone leave behind, ended a slice at a time.
+//! Cleans up after programs that are gone, one slice at a time.
 //!
-//! Each end of a channel is work for the processor, behind messages: a client with a thousand of them would keep the
-//! service waiting for as long. So one slice is ended in a turn of the service, of one account after the other, and all
-//! others' requests go between. The account's own requests wait until all of it is ended: a program that is started again
-//! finds its names and its places free.
+//! The processor ends each end of a channel, after messages. A client with a thousand of them would keep the service waiting. So the
+//! service ends one slice in a turn, for one account after the other, and serves requests of others in between. Requests of the same
+//! account wait until all is ended: a program that starts again then finds its names and places free.
 
 use std::collections::VecDeque;
 
@@ -20,23 +19,23 @@ const SLICE: usize = 8;
 
 /// Something whose owner is gone, or broke its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Abandoned {
     Channel(ChannelId),
     Listener(ListenerId),
     /// A receiver's request elsewhere that the client was told.
     Requested(u64),
 }
 
-/// What is left, by account, in the order in which accounts are served.
+/// What is to be ended, by account, in the order in which accounts are served.
 #[derive(Debug, Default)]
-pub(super) struct Leaving(VecDeque<(UserId, VecDeque<Left>)>);
+pub(super) struct Cleanup(VecDeque<(UserId, VecDeque<Abandoned>)>);
 
-impl Leaving {
-    pub(super) fn add(&mut self, account: UserId, left: impl IntoIterator<Item = Left>) {
+impl Cleanup {
+    pub(super) fn add(&mut self, account: UserId, left: impl IntoIterator<Item = Abandoned>) {
         match self.0.iter_mut().find(|(other, _)| *other == account) {
             Some((_, waiting)) => waiting.extend(left),
             None => {
-                let waiting: VecDeque<Left> = left.into_iter().collect();
+                let waiting: VecDeque<Abandoned> = left.into_iter().collect();
                 if !waiting.is_empty() {
                     self.0.push_back((account, waiting));
                 }
@@ -47,7 +46,7 @@ impl Leaving {
     /// Listeners among it.
     pub(super) fn listeners(&self) -> usize {
         let all = self.0.iter().flat_map(|(_, waiting)| waiting);
-        all.filter(|left| matches!(left, Left::Listener(_))).count()
+        all.filter(|left| matches!(left, Abandoned::Listener(_))).count()
     }
 
     fn has(&self, account: UserId) -> bool {
@@ -55,7 +54,7 @@ impl Leaving {
     }
 
     /// Takes the next things to end, with the user whose turn it is.
-    fn slice(&mut self) -> Option<(UserId, Vec<Left>)> {
+    fn slice(&mut self) -> Option<(UserId, Vec<Abandoned>)> {
         let (account, mut waiting) = self.0.pop_front()?;
         let most = if holds(Defence::SlicedEnds) { SLICE } else { usize::MAX };
         let slice = waiting.drain(..waiting.len().min(most)).collect();
@@ -74,40 +73,40 @@ impl<H: Host> Service<H> {
         let listeners: Vec<ListenerId> = self.listeners.iter().filter_map(is_its).collect();
         // Nobody is told any more of what comes for these listeners.
         listeners.iter().for_each(|listener| drop(self.listeners.remove(listener)));
-        self.leaving.add(account, listeners.into_iter().map(Left::Listener));
+        self.cleanup.add(account, listeners.into_iter().map(Abandoned::Listener));
         let tokens: Vec<u64> =
             self.requested.iter().filter(|(_, owner)| **owner == client).map(|(token, _)| *token).collect();
         self.requested.retain(|_, owner| *owner != client);
-        self.leaving.add(account, tokens.into_iter().map(Left::Requested));
+        self.cleanup.add(account, tokens.into_iter().map(Abandoned::Requested));
         let mut channels = Vec::new();
         for (channel, end) in self.ends.iter_mut().filter(|(_, end)| end.client == Some(client)) {
             end.client = None;
             channels.push(*channel);
         }
-        self.leaving.add(account, channels.into_iter().map(Left::Channel));
+        self.cleanup.add(account, channels.into_iter().map(Abandoned::Channel));
     }
 
     /// Whether anything of `client`'s account is still to be ended: its requests wait for that.
     pub fn is_leaving(&self, client: ClientId) -> bool {
-        self.account_of(client).is_some_and(|account| self.leaving.has(account))
+        self.account_of(client).is_some_and(|account| self.cleanup.has(account))
     }
 
     /// Whether clients that are gone have left anything that is still to be ended.
     pub fn has_left(&self) -> bool {
-        !self.leaving.0.is_empty()
+        !self.cleanup.0.is_empty()
     }
 
     /// Ends some of what clients that are gone have left.
     pub fn end_some(&mut self) {
-        let Some((account, slice)) = self.leaving.slice() else { return };
+        let Some((account, slice)) = self.cleanup.slice() else { return };
         let work = slice.clone();
         // A stopped engine has ended everything.
         let _ = self.on_node(move |node, now| work.into_iter().for_each(|left| end(node, left, now)));
         for left in slice {
             match left {
-                Left::Channel(channel) => self.after_end(channel),
-                Left::Listener(_) => self.accounts.give_back(account, Resource::Listeners, 1),
-                Left::Requested(_) => {}
+                Abandoned::Channel(channel) => self.after_end(channel),
+                Abandoned::Listener(_) => self.accounts.give_back(account, Resource::Listeners, 1),
+                Abandoned::Requested(_) => {}
             }
         }
         self.charge(account);
@@ -125,12 +124,16 @@ impl<H: Host> Service<H> {
     }
 }
 
-fn end<M: punctual_proto::memory::Memory>(node: &mut Node<M>, left: Left, now: punctual_analysis::Instant) {
+fn end<M: punctual_proto::memory::Memory>(
+    node: &mut Node<M>,
+    left: Abandoned,
+    now: punctual_analysis::Instant,
+) {
     // `Unknown` means that the node has ended it already: its event is on the way.
     let _ = match left {
-        Left::Channel(channel) => node.abandon(channel, now),
-        Left::Listener(listener) => node.unlisten(listener, now),
-        Left::Requested(token) => node.refuse_request(token, "the program is gone", now),
+        Abandoned::Channel(channel) => node.abandon(channel, now),
+        Abandoned::Listener(listener) => node.unlisten(listener, now),
+        Abandoned::Requested(token) => node.refuse_request(token, "the program is gone", now),
     };
 }
 
@@ -141,8 +144,8 @@ mod tests {
     #[test]
     fn accounts_take_turns_and_each_thing_is_ended_once() {
         let (ann, bob) = (UserId(1), UserId(2));
-        let channel = |number: u64| Left::Channel(ChannelId(number));
-        let mut leaving = Leaving::default();
+        let channel = |number: u64| Abandoned::Channel(ChannelId(number));
+        let mut leaving = Cleanup::default();
         leaving.add(ann, (0..20).map(channel));
         leaving.add(bob, (100..103).map(channel));
         leaving.add(ann, (20..22).map(channel));

@@ -1,41 +1,40 @@
-//! Overruns of one path in the latest time: whether they are the platform's accidents or more than that (ADR 0024).
+//! Decides whether the latest overruns of one path are accidents of the platform, or more than that (ADR 0024).
 //!
-//! A platform takes the processor away for some milliseconds a few times in ten seconds, whatever is to be done then. So
-//! accidents are counted against time, and not against units: a share of units says nothing where units are many. Time is
-//! what the record has seen, work and idle spans together.
+//! A platform takes the processor away for some milliseconds a few times in ten seconds, whatever work there is. So overruns are counted
+//! per time, not per unit: with many units, their share means nothing. Time is what the record has seen, work and idle spans together.
 
 use punctual_analysis::Nanos;
 
-/// Accidents of the last one to two of these count.
-const SPELL: Nanos = Nanos::from_secs(30);
+/// Overruns of the last one to two of these count.
+const WINDOW: Nanos = Nanos::from_secs(30);
 /// An overrun is grave if it takes this many times more than busy periods are allowed,
 const GRAVE_TIMES: u64 = 10;
 /// and at least so far: idle processors that wake are some 100 us late in 1 of 30 units.
 const GRAVE_MIN: Nanos = Nanos::from_micros(500);
-/// Most grave ones in one to two spells. A platform has 10 to 30 in a minute.
+/// Most grave ones in one to two windows. A platform has 10 to 30 in a minute.
 const GRAVE_TOLERATED: u32 = 100;
-/// The most that all overruns of one to two spells may take beyond what is allowed: 1 % of two. A platform takes 0.2 to
+/// The most that all overruns of one to two windows may take beyond what is allowed: 1 % of two. A platform takes 0.2 to
 /// 0.7 % in holes.
 const BEYOND_TOLERATED: Nanos = Nanos::from_millis(600);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Spell {
+struct Window {
     grave: u32,
     beyond: Nanos,
 }
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Accidents {
-    present: Spell,
-    former: Spell,
-    /// Record's time at which the present spell began.
+pub(super) struct OverrunTolerance {
+    present: Window,
+    former: Window,
+    /// Record's time at which the present window began.
     begun: Nanos,
 }
 
-impl Accidents {
+impl OverrunTolerance {
     pub const NEW: Self = {
-        let none = Spell { grave: 0, beyond: Nanos::ZERO };
+        let none = Window { grave: 0, beyond: Nanos::ZERO };
         Self { present: none, former: none, begun: Nanos::ZERO }
     };
 
@@ -55,11 +54,11 @@ impl Accidents {
     /// The accidents as they count after `elapsed`. What the last spell held counts for one spell more, then
     /// no longer.
     fn at(&self, elapsed: Nanos) -> Self {
-        let spells = (elapsed - self.begun).0 / SPELL.0;
-        let begun = self.begun + SPELL * spells;
+        let spells = (elapsed - self.begun).0 / WINDOW.0;
+        let begun = self.begun + WINDOW * spells;
         match spells {
             0 => *self,
-            1 => Self { present: Spell::default(), former: self.present, begun },
+            1 => Self { present: Window::default(), former: self.present, begun },
             _ => Self { begun, ..Self::NEW },
         }
     }
@@ -71,8 +70,8 @@ mod tests {
 
     const ALLOWED: Nanos = Nanos::from_micros(40);
 
-    fn every(interval: Nanos, count: u64, beyond: impl Fn(u64) -> Nanos) -> Accidents {
-        let mut accidents = Accidents::NEW;
+    fn every(interval: Nanos, count: u64, beyond: impl Fn(u64) -> Nanos) -> OverrunTolerance {
+        let mut accidents = OverrunTolerance::NEW;
         (0..count).for_each(|n| accidents.add(beyond(n), ALLOWED, interval * n));
         accidents
     }
@@ -106,7 +105,7 @@ mod tests {
     #[test]
     fn a_hundred_grave_ones_are_tolerated() {
         let too_many = |count, beyond, allowed| {
-            let mut accidents = Accidents::NEW;
+            let mut accidents = OverrunTolerance::NEW;
             (0..count).for_each(|_| accidents.add(beyond, allowed, Nanos::ZERO));
             accidents.are_too_many(Nanos::ZERO)
         };
@@ -122,16 +121,16 @@ mod tests {
     /// What came in a spell counts in it and in the next, wherever the record is by then.
     #[test]
     fn accidents_of_two_spells_count() {
-        let mut accidents = Accidents::NEW;
+        let mut accidents = OverrunTolerance::NEW;
         let part = Nanos::from_millis(301);
-        accidents.add(part, part, SPELL - Nanos(1));
-        assert!(!accidents.are_too_many(SPELL));
-        accidents.add(part, part, SPELL);
-        let over = [SPELL, SPELL * 2 - Nanos(1), SPELL * 2].map(|elapsed| accidents.are_too_many(elapsed));
+        accidents.add(part, part, WINDOW - Nanos(1));
+        assert!(!accidents.are_too_many(WINDOW));
+        accidents.add(part, part, WINDOW);
+        let over = [WINDOW, WINDOW * 2 - Nanos(1), WINDOW * 2].map(|elapsed| accidents.are_too_many(elapsed));
         assert_eq!(over, [true, true, false], "the first is forgotten in the third spell");
-        accidents.add(part, part, SPELL * 2 + Nanos(5));
-        assert!(accidents.are_too_many(SPELL * 3 - Nanos(1)) && !accidents.are_too_many(SPELL * 3));
-        accidents.add(part, part, SPELL * 9);
-        assert!(!accidents.are_too_many(SPELL * 9), "nothing is left of what is long ago");
+        accidents.add(part, part, WINDOW * 2 + Nanos(5));
+        assert!(accidents.are_too_many(WINDOW * 3 - Nanos(1)) && !accidents.are_too_many(WINDOW * 3));
+        accidents.add(part, part, WINDOW * 9);
+        assert!(!accidents.are_too_many(WINDOW * 9), "nothing is left of what is long ago");
     }
 }

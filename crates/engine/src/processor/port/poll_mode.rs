@@ -1,10 +1,9 @@
-//! Rest from wake-ups for best effort: while it comes in crowds, its ring is looked at by the clock.
+//! Interrupt mitigation for best effort: while it arrives in bursts, its ring is polled by the clock.
 //!
-//! A packet that finds its receiver asleep wakes it, at the sender's expense and ours: without rest, waking took a
-//! third of what a stream of 64 B messages cost the sender's kernel, and the receiver woke for one or two packets each
-//! time. So a look that finds a crowd turns the descriptor of best effort off for [`REST`] (interrupt mitigation, Mogul
-//! and Ramakrishnan 1997), and the first look by the clock that finds none turns it on again. Other descriptors, of
-//! streams that something is promised to, stay as they are; a packet of best effort is seen at most [`REST`] later.
+//! A packet that finds its receiver asleep wakes it. Both sides pay for that: without mitigation, waking took a third of what a stream
+//! of 64 B messages cost the sender's kernel, and the receiver woke for one or two packets each time. So a poll that finds a burst turns
+//! the descriptor of best effort off for [`POLL_INTERVAL`] (Mogul and Ramakrishnan 1997). The first timed poll that finds no burst turns
+//! it on again. Descriptors of guaranteed streams stay on. A packet of best effort is seen at most [`POLL_INTERVAL`] later.
 
 use std::io;
 
@@ -13,34 +12,34 @@ use punctual_proto::{Instant, Nanos};
 
 use super::DrivenLink;
 
-/// Interval between two looks at a ring that nobody reports. Each look may wake the application too, so a
+/// Interval between two checks of a ring that nobody reports. Each check may wake the application too, so a
 /// shorter rest costs more of both. A packet of best effort is late by this much at most.
-const REST: Nanos = Nanos::from_micros(100);
-/// Packets in one look that make a crowd. A request and its answer are no crowd: they never wait.
-const CROWD: usize = 8;
+const POLL_INTERVAL: Nanos = Nanos::from_micros(100);
+/// Packets in one poll that count as a burst. A request and its answer are fewer: they never wait.
+const BURST_PACKETS: usize = 8;
 
 /// Whether, and until when, the descriptor of best effort is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rest(Option<Instant>);
+pub(super) struct PollMode(Option<Instant>);
 
-impl Rest {
-    /// Notes a look at `at` that brought `packets`. `mute` and `hear` turn the descriptor off and on, and say
+impl PollMode {
+    /// Notes a check at `at` that brought `packets`. `mute` and `hear` turn the descriptor off and on, and say
     /// whether they could.
-    fn looked(
+    fn polled(
         &mut self,
         packets: usize,
         at: Instant,
         mute: impl FnOnce() -> bool,
         hear: impl FnOnce() -> bool,
     ) {
-        let is_crowd = packets >= CROWD;
+        let is_crowd = packets >= BURST_PACKETS;
         let rests = match self.0 {
             None => is_crowd && mute(),
             Some(_) if is_crowd => true,
             Some(until) if until <= at => !hear(),
             Some(_) => return,
         };
-        self.0 = rests.then_some(at + REST);
+        self.0 = rests.then_some(at + POLL_INTERVAL);
     }
 
     fn is_over(&self, at: Instant) -> bool {
@@ -49,11 +48,11 @@ impl Rest {
 }
 
 impl DrivenLink {
-    /// A look at `at` brought `packets` in.
-    pub fn looked(&mut self, packets: usize, at: Instant, waiter: &Waiter) {
-        let mut rest = self.rest;
-        rest.looked(packets, at, || self.mute(waiter), || self.hear(waiter));
-        self.rest = rest;
+    /// A check at `at` brought `packets` in.
+    pub fn polled(&mut self, packets: usize, at: Instant, waiter: &Waiter) {
+        let mut rest = self.poll_mode;
+        rest.polled(packets, at, || self.mute(waiter), || self.hear(waiter));
+        self.poll_mode = rest;
     }
 
     /// Lets best effort wake us no more; whether it could.
@@ -76,12 +75,12 @@ impl DrivenLink {
 
     /// When the ring is to be looked at by the clock.
     pub const fn rests_until(&self) -> Option<Instant> {
-        self.rest.0
+        self.poll_mode.0
     }
 
-    /// The time for a look may have come.
+    /// The time for a check may have come.
     pub fn end_rest(&mut self, at: Instant) {
-        if self.rest.is_over(at) {
+        if self.poll_mode.is_over(at) {
             self.readable();
         }
     }
@@ -92,25 +91,25 @@ mod tests {
     use super::*;
 
     const BEGIN: Instant = Instant(1_000_000);
-    const END: Instant = Instant(BEGIN.0 + REST.0);
+    const END: Instant = Instant(BEGIN.0 + POLL_INTERVAL.0);
 
     fn never() -> bool {
         panic!("the descriptor is as it should be")
     }
 
     /// The rest after a crowd at [`BEGIN`] has muted the descriptor.
-    fn resting() -> Rest {
-        let mut rest = Rest::default();
-        rest.looked(CROWD, BEGIN, || true, never);
-        assert_eq!(rest, Rest(Some(END)));
+    fn resting() -> PollMode {
+        let mut rest = PollMode::default();
+        rest.polled(BURST_PACKETS, BEGIN, || true, never);
+        assert_eq!(rest, PollMode(Some(END)));
         rest
     }
 
     #[test]
     fn a_crowd_mutes_and_less_does_not() {
-        let mut rest = Rest::default();
-        rest.looked(CROWD - 1, BEGIN, never, never);
-        assert_eq!(rest, Rest(None));
+        let mut rest = PollMode::default();
+        rest.polled(BURST_PACKETS - 1, BEGIN, never, never);
+        assert_eq!(rest, PollMode(None));
         let rest = resting();
         assert!(!rest.is_over(Instant(END.0 - 1)));
         assert!(rest.is_over(END));
@@ -120,40 +119,40 @@ mod tests {
     fn another_crowd_prolongs() {
         for at in [Instant(BEGIN.0 + 1), END, Instant(END.0 + 1)] {
             let mut rest = resting();
-            rest.looked(CROWD, at, never, never);
-            assert_eq!(rest, Rest(Some(at + REST)));
+            rest.polled(BURST_PACKETS, at, never, never);
+            assert_eq!(rest, PollMode(Some(at + POLL_INTERVAL)));
         }
     }
 
     #[test]
     fn a_small_look_before_the_end_changes_nothing() {
-        for packets in [0, CROWD - 1] {
+        for packets in [0, BURST_PACKETS - 1] {
             let mut rest = resting();
-            rest.looked(packets, Instant(END.0 - 1), never, never);
+            rest.polled(packets, Instant(END.0 - 1), never, never);
             assert_eq!(rest, resting());
         }
     }
 
     #[test]
     fn after_the_end_it_hears_again() {
-        for packets in [0, CROWD - 1] {
+        for packets in [0, BURST_PACKETS - 1] {
             let mut rest = resting();
-            rest.looked(packets, END, never, || true);
-            assert_eq!(rest, Rest(None));
+            rest.polled(packets, END, never, || true);
+            assert_eq!(rest, PollMode(None));
         }
     }
 
     #[test]
     fn where_it_cannot_hear_the_clock_goes_on_telling() {
         let mut rest = resting();
-        rest.looked(0, END, never, || false);
-        assert_eq!(rest, Rest(Some(END + REST)));
+        rest.polled(0, END, never, || false);
+        assert_eq!(rest, PollMode(Some(END + POLL_INTERVAL)));
     }
 
     #[test]
     fn what_cannot_be_muted_does_not_rest() {
-        let mut rest = Rest::default();
-        rest.looked(CROWD, BEGIN, || false, never);
-        assert_eq!(rest, Rest(None));
+        let mut rest = PollMode::default();
+        rest.polled(BURST_PACKETS, BEGIN, || false, never);
+        assert_eq!(rest, PollMode(None));
     }
 }

@@ -1,4 +1,4 @@
-//! What each user gets of one turn of the service.
+//! How much of one turn of the service each user may take.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(super) const TIME_MAX: Nanos = Nanos::from_millis(1);
 
 /// What one user has taken of the turn.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+struct Used {
     requests: u32,
     time: Nanos,
     /// Time that sending to the user's programs took. It takes long where many wait at the other end of a
@@ -25,12 +25,12 @@ struct Taken {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Turn(HashMap<UserId, Taken>);
+pub(super) struct TurnBudget(HashMap<UserId, Used>);
 
-impl Turn {
+impl TurnBudget {
     /// Whether one more request of `user` is taken.
     pub(super) fn may(&self, user: UserId) -> bool {
-        let has_turn = |taken: &Taken| taken.requests < REQUESTS_MAX && taken.time + taken.sending < TIME_MAX;
+        let has_turn = |taken: &Used| taken.requests < REQUESTS_MAX && taken.time + taken.sending < TIME_MAX;
         !holds(Defence::ServiceTurns) || self.0.get(&user).is_none_or(has_turn)
     }
 
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_user_gets_so_many_requests_and_so_much_time_and_others_theirs() {
         let (ann, bob, eve) = (UserId(1), UserId(2), UserId(3));
-        let mut turn = Turn::default();
+        let mut turn = TurnBudget::default();
         for _ in 0..REQUESTS_MAX {
             assert!(turn.may(ann));
             turn.count(ann, Nanos::from_micros(10));
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn sending_counts_in_the_turn_and_what_takes_long_is_sent_once() {
         let (ann, bob) = (UserId(1), UserId(2));
-        let mut turn = Turn::default();
+        let mut turn = TurnBudget::default();
         turn.count(ann, Nanos::from_millis(30));
         assert!(turn.may_send(ann), "its answers are sent however long they took to be made");
         turn.count_sending(bob, Nanos::from_micros(400));

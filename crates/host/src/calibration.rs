@@ -1,10 +1,10 @@
-//! What a host that starts runs on: the configured profile, a short one of its own, or the costs as written.
+//! Decides the costs that a starting host counts with: from the configured profile, from a short measurement, or as configured.
 
 use std::path::Path;
 
 use punctual_engine::WORK_SLICE;
 use punctual_engine::profile::{
-    Around, Machine, MeasureError, Plan, Profile, ProfileError, Rings, costs_with_margin, measure,
+    Machine, MeasureError, OtherCosts, Plan, Profile, ProfileError, Rings, costs_with_margin, measure,
     profile_of, quantum_that_fits, too_short,
 };
 use punctual_ipc::api::ProfileStatus;
@@ -18,7 +18,7 @@ use crate::config::{Driver, HostConfig, Mismatch, ProfileSettings};
 
 /// Costs that cannot be settled: the host does not start.
 #[derive(Debug, Error)]
-pub enum SettleError {
+pub enum CalibrationError {
     /// The file.
     #[error(transparent)]
     Profile(#[from] ProfileError),
@@ -30,8 +30,11 @@ pub enum SettleError {
 /// Puts the costs that this host runs on, and the quantum that they leave room for, into `config`.
 ///
 /// # Errors
-/// See [`SettleError`].
-pub fn settle<R: Rings + Sync>(config: &mut HostConfig, rings: &R) -> Result<ProfileStatus, SettleError> {
+/// See [`CalibrationError`].
+pub fn calibrate<R: Rings + Sync>(
+    config: &mut HostConfig,
+    rings: &R,
+) -> Result<ProfileStatus, CalibrationError> {
     let settings = config.profile.clone();
     let wanted = driver_of(config);
     let mut stands_in = None;
@@ -100,7 +103,7 @@ fn as_configured(config: &mut HostConfig, settings: &ProfileSettings) -> Profile
         (false, true) => "a best-effort host",
         (false, false) => "profile_measure = false",
     };
-    let warnings = settle_units(config, Around::default());
+    let warnings = fit_units(config, OtherCosts::default());
     ProfileStatus {
         summary: format!("processor costs as configured, not measured ({why})"),
         quantum_packets: config.node.cpu.quantum_packets,
@@ -112,7 +115,7 @@ fn as_configured(config: &mut HostConfig, settings: &ProfileSettings) -> Profile
 /// The driver that a profile for this host must have been measured on: the dearest of its links'.
 fn driver_of(config: &HostConfig) -> Driver {
     let drivers = config.drivers.iter().map(|link| link.driver());
-    drivers.max_by_key(|driver| driver.dearness()).unwrap_or(Driver::BASE)
+    drivers.max_by_key(|driver| driver.packet_cost()).unwrap_or(Driver::BASE)
 }
 
 /// The driver that the profile may have been measured on: the one that is wanted, or its stand-in.
@@ -134,7 +137,7 @@ fn apply(
         Some(_) => CostSource::Foreign { margin },
     };
     config.node.cpu.costs_from = costs_from;
-    let mut warnings = settle_units(config, Around::of(profile));
+    let mut warnings = fit_units(config, OtherCosts::of(profile));
     let cpu = &config.node.cpu;
     warnings.extend(interference_warning(cpu.interference, &cpu.costs, profile));
     let percent = f64::from(margin.0) / 1e4;
@@ -156,7 +159,7 @@ fn apply(
 }
 
 /// Decides the quantum where the configuration does not, and tells what of it is too short for its units.
-fn settle_units(config: &mut HostConfig, around: Around) -> Vec<String> {
+fn fit_units(config: &mut HostConfig, around: OtherCosts) -> Vec<String> {
     let NodeConfig { cpu, fragment_bytes, links, .. } = &mut config.node;
     let fitting = || quantum_that_fits(cpu, *fragment_bytes, links, around);
     cpu.quantum_packets = config.quantum.unwrap_or_else(fitting);

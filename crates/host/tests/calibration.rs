@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use punctual_engine::profile::{Costs, PathSamples, Profile, profile_of};
+use punctual_host::calibrate;
 use punctual_host::config::{self, HostConfig};
-use punctual_host::rings::SharedRings;
-use punctual_host::settle;
+use punctual_host::profile_rings::SharedRings;
 use punctual_proto::config::CostSource;
 use punctual_proto::{Nanos, Ppm};
 
@@ -14,12 +14,12 @@ fn a_profile_over_kernel_sockets_stands_in_for_one_over_xdp_and_says_so() {
     let xdp = "driver = \"xdp\"\ndevice = \"eth0\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"";
     let file = File::of("stands-in", |profile| profile.machine.driver = "udp".into());
     let processor = format!("profile = {:?}", file.0);
-    let settled = settle(&mut host_over(xdp, &processor), &SharedRings).expect("its costs are higher");
+    let settled = calibrate(&mut host_over(xdp, &processor), &SharedRings).expect("its costs are higher");
     assert!(settled.summary.contains("kernel sockets"), "{settled}");
     assert!(settled.warnings.iter().any(|line| line.contains("--driver xdp")), "{:?}", settled.warnings);
     let file = File::of("too-cheap", |profile| profile.machine.driver = "memory".into());
     let error =
-        settle(&mut host_over(xdp, &format!("profile = {:?}", file.0)), &SharedRings).expect_err("memory");
+        calibrate(&mut host_over(xdp, &format!("profile = {:?}", file.0)), &SharedRings).expect_err("memory");
     assert!(error.to_string().contains("driver"), "{error}");
 }
 
@@ -74,7 +74,7 @@ fn a_profile_sets_the_costs_with_its_margin_and_explicit_ones_override() {
         "profile = {:?}\nprofile_margin = \"50%\"\n[processor.costs]\ndeliver_message = \"9us\"",
         file.0
     ));
-    let settled = settle(&mut config, &SharedRings).expect("a profile of this machine");
+    let settled = calibrate(&mut config, &SharedRings).expect("a profile of this machine");
     let costs = config.node.cpu.costs;
     assert_eq!((costs.send_packet, costs.send_packet_later), (Nanos(6_000), Nanos(3_000)));
     assert_eq!(costs.deliver_message, Nanos(9_000));
@@ -85,27 +85,28 @@ fn a_profile_sets_the_costs_with_its_margin_and_explicit_ones_override() {
 #[test]
 fn a_foreign_profile_is_refused_or_accepted_as_such() {
     let file = File::of("foreign", |profile| profile.machine.host = "elsewhere".into());
-    let error =
-        settle(&mut host(&format!("profile = {:?}", file.0)), &SharedRings).expect_err("foreign").to_string();
+    let error = calibrate(&mut host(&format!("profile = {:?}", file.0)), &SharedRings)
+        .expect_err("foreign")
+        .to_string();
     assert!(
         error.contains("elsewhere") && error.contains("punctual profile") && !error.contains('\n'),
         "{error}"
     );
     let mut config = host(&format!("profile = {:?}\nprofile_mismatch = \"accept\"", file.0));
-    let settled = settle(&mut config, &SharedRings).expect("accepted");
+    let settled = calibrate(&mut config, &SharedRings).expect("accepted");
     assert!(matches!(settled.costs_from, CostSource::Foreign { .. }) && settled.summary.contains("DEGRADED"));
 }
 
 #[test]
 fn a_configuration_that_promises_more_than_was_measured_is_told() {
     let file = File::of("slow", |profile| profile.wake_up_ns = 3_000_000);
-    let settled = settle(&mut host(&format!("profile = {:?}", file.0)), &SharedRings).expect("a profile");
+    let settled = calibrate(&mut host(&format!("profile = {:?}", file.0)), &SharedRings).expect("a profile");
     let told = |what: &str| settled.warnings.iter().any(|line| line.contains(what) && line.contains("set "));
     assert!(told("release_latency") && told("reaction"), "{:?}", settled.warnings);
     let generous = "release_latency = \"5ms\"";
     let file = File::of("calm", |_| {});
-    let settled =
-        settle(&mut host(&format!("profile = {:?}\n{generous}", file.0)), &SharedRings).expect("a profile");
+    let settled = calibrate(&mut host(&format!("profile = {:?}\n{generous}", file.0)), &SharedRings)
+        .expect("a profile");
     assert!(settled.warnings.is_empty(), "{:?}", settled.warnings);
 }
 
@@ -113,7 +114,7 @@ fn a_configuration_that_promises_more_than_was_measured_is_told() {
 fn quantum_of(processor: &str) -> (u32, Vec<String>) {
     let file = File::of("quantum", |_| {});
     let mut config = host(&format!("profile = {:?}\nprofile_margin = \"0%\"\n{processor}", file.0));
-    let settled = settle(&mut config, &SharedRings).expect("a profile");
+    let settled = calibrate(&mut config, &SharedRings).expect("a profile");
     assert_eq!(config.node.cpu.quantum_packets, settled.quantum_packets);
     (settled.quantum_packets, settled.warnings)
 }
@@ -132,10 +133,10 @@ fn the_quantum_is_what_fits_unless_it_is_configured() {
 #[test]
 fn costs_that_are_configured_settle_the_quantum_too() {
     let mut config = host("");
-    let settled = settle(&mut config, &SharedRings).expect("as configured");
+    let settled = calibrate(&mut config, &SharedRings).expect("as configured");
     assert_eq!((settled.quantum_packets, settled.warnings.as_slice()), (7, &[][..]));
     assert_eq!(config.node.cpu.quantum_packets, 7);
-    let settled = settle(&mut host("quantum = 8"), &SharedRings).expect("as configured");
+    let settled = calibrate(&mut host("quantum = 8"), &SharedRings).expect("as configured");
     assert_eq!((settled.quantum_packets, settled.warnings.len()), (8, 1), "{:?}", settled.warnings);
 }
 
@@ -144,10 +145,10 @@ fn what_is_not_to_be_measured_is_as_configured() {
     for processor in ["", "profile_measure = false"] {
         let mut config = host(processor);
         let before = config.node.cpu.costs;
-        let settled = settle(&mut config, &SharedRings).expect("as configured");
+        let settled = calibrate(&mut config, &SharedRings).expect("as configured");
         assert_eq!((config.node.cpu.costs, settled.costs_from), (before, CostSource::Configured));
     }
     let missing = "profile = \"/nonexistent/profile.toml\"\nprofile_measure = false";
-    let error = settle(&mut host(missing), &SharedRings).expect_err("no file").to_string();
+    let error = calibrate(&mut host(missing), &SharedRings).expect_err("no file").to_string();
     assert!(error.contains("/nonexistent/profile.toml"), "{error}");
 }

@@ -1,27 +1,27 @@
-//! A timer that shows when the processor stands still.
+//! A timer that detects when the processor stands still.
 //!
-//! Where a channel starts nothing else does: its messages are seen when the processor looks, and other timers are rare. So
-//! while channels start here there is one that is due each few milliseconds, more rarely while nothing happens. A host
-//! without such channels has none and sleeps on.
+//! On a host where channels start, nothing else detects that: the processor sees messages when it polls, and other timers are rare.
+//! So while channels start here, this timer is due every few milliseconds (less often while nothing happens). A host without such
+//! channels has no timer and sleeps on.
 
 use punctual_proto::{Instant, Nanos};
 
-/// Span between two looks while there is work. A standstill of this length is always seen, and a shorter one
+/// Span between two checks while there is work. A standstill of this length is always seen, and a shorter one
 /// by chance; what delays messages is a standstill that happens again and again.
 const SPAN: Nanos = Nanos::from_millis(7);
-/// Span between two looks while there is no work: some sixty wake-ups a second. A prime number of
+/// Span between two checks while there is no work: some sixty wake-ups a second. A prime number of
 /// milliseconds keeps step with nothing.
 const SPAN_QUIET: Nanos = Nanos::from_millis(17);
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sentry {
+pub(super) struct StandstillTimer {
     due: Option<Instant>,
     /// True if something was done since the time was set.
     busy: bool,
 }
 
-impl Sentry {
+impl StandstillTimer {
     /// Time at which the processor must look at the latest.
     pub const fn due(&self) -> Option<Instant> {
         self.due
@@ -47,7 +47,7 @@ impl Sentry {
         late
     }
 
-    /// Sets the next time for a caller who has already said how late the look is.
+    /// Sets the next time for a caller who has already said how late the check is.
     pub fn seen(&mut self, at: Instant) {
         if self.due.is_some_and(|due| due <= at) {
             self.set(at);
@@ -75,12 +75,12 @@ mod tests {
 
     #[test]
     fn a_host_that_watches_nothing_has_no_timer() {
-        let mut sentry = Sentry::default();
-        assert_eq!((sentry.look(BEGIN, false), sentry.due()), (None, None));
-        assert_eq!((sentry.look(BEGIN, true), sentry.due()), (None, Some(BEGIN + SPAN_QUIET)));
+        let mut standstill = StandstillTimer::default();
+        assert_eq!((standstill.look(BEGIN, false), standstill.due()), (None, None));
+        assert_eq!((standstill.look(BEGIN, true), standstill.due()), (None, Some(BEGIN + SPAN_QUIET)));
         let end = BEGIN + SPAN_QUIET;
         assert_eq!(
-            (sentry.look(end, false), sentry.due()),
+            (standstill.look(end, false), standstill.due()),
             (Some(Nanos::ZERO), None),
             "the last channel has gone"
         );
@@ -88,37 +88,37 @@ mod tests {
 
     #[test]
     fn who_looks_late_is_told_by_how_much_and_once() {
-        let mut sentry = Sentry::default();
-        sentry.look(BEGIN, true);
-        sentry.work();
+        let mut standstill = StandstillTimer::default();
+        standstill.look(BEGIN, true);
+        standstill.work();
         let due = BEGIN + SPAN_QUIET;
-        assert_eq!(sentry.look(due - Nanos(1), true), None);
+        assert_eq!(standstill.look(due - Nanos(1), true), None);
         let late = Nanos::from_millis(8);
-        assert_eq!(sentry.look(due + late, true), Some(late));
-        assert_eq!(sentry.due(), Some(due + late + SPAN), "sooner, since there is work");
-        assert_eq!(sentry.look(due + late, true), None);
+        assert_eq!(standstill.look(due + late, true), Some(late));
+        assert_eq!(standstill.due(), Some(due + late + SPAN), "sooner, since there is work");
+        assert_eq!(standstill.look(due + late, true), None);
         // A late timer that somebody else has told of.
-        sentry.seen(due + late + SPAN + late);
-        assert_eq!(sentry.look(due + late + SPAN + late, true), None);
+        standstill.seen(due + late + SPAN + late);
+        assert_eq!(standstill.look(due + late + SPAN + late, true), None);
     }
 
     #[test]
     fn what_nobody_had_to_do_is_not_late() {
-        let mut sentry = Sentry::default();
-        sentry.look(BEGIN, true);
+        let mut standstill = StandstillTimer::default();
+        standstill.look(BEGIN, true);
         let back = BEGIN + Nanos::from_secs(1);
-        sentry.begin(back);
-        assert_eq!(sentry.look(back, true), None);
+        standstill.begin(back);
+        assert_eq!(standstill.look(back, true), None);
     }
 
     #[test]
     fn an_idle_sender_wakes_its_host_sixty_times_a_second_at_most() {
-        let mut sentry = Sentry::default();
+        let mut standstill = StandstillTimer::default();
         let mut at = BEGIN;
         let mut wakes = 0;
         while at < BEGIN + Nanos::from_secs(1) {
-            sentry.look(at, true);
-            at = sentry.due().expect("a channel is open");
+            standstill.look(at, true);
+            at = standstill.due().expect("a channel is open");
             wakes += 1;
         }
         assert!(wakes <= 60, "{wakes}");

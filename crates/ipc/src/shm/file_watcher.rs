@@ -1,7 +1,7 @@
-//! Tells when nobody holds a memory file any more.
+//! Detects when no process holds a memory file any more.
 //!
 //! A file's memory is the system's again when its last holder is gone: a descriptor, a mapping, or a message on its way with
-//! one, in any process. Who holds one cannot be asked: seals forbid to take the memory back, and a lease does not see
+//! one, in any process. The holders cannot be listed: seals forbid to take the memory back, and a lease does not see
 //! descriptors that only name a file (`O_PATH`). But when the last holder of a file without a name is gone the kernel takes
 //! its watches away, and says so ([ADR 0046](../../../../docs/adr/0046-what-was-given-away-counts-until-nobody-has-it.md)).
 //!
@@ -25,10 +25,10 @@ pub struct Watched(i32);
 
 /// See the module.
 #[derive(Debug)]
-pub struct Vigil(OwnedFd);
+pub struct FileWatcher(OwnedFd);
 
-impl Vigil {
-    /// A vigil that watches nothing yet.
+impl FileWatcher {
+    /// A watcher that watches nothing yet.
     ///
     /// # Errors
     /// If descriptors, or such objects (`fs.inotify.max_user_instances`), run out.
@@ -92,7 +92,7 @@ impl Vigil {
 }
 
 /// Readable when a file is gone.
-impl AsFd for Vigil {
+impl AsFd for FileWatcher {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -109,16 +109,16 @@ mod tests {
     use crate::shm::{Offer, Region};
     use crate::socket::{Packet, send};
 
-    fn gone(vigil: &Vigil) -> Vec<Watched> {
+    fn gone(watcher: &FileWatcher) -> Vec<Watched> {
         let mut gone = Vec::new();
-        assert!(vigil.take_gone(|file| gone.push(file)).expect("events"), "not too many");
+        assert!(watcher.take_gone(|file| gone.push(file)).expect("events"), "not too many");
         gone
     }
 
     /// A file of the daemon's that is sealed, as a program gets it, and nothing of which the daemon holds.
-    fn file(vigil: &Vigil) -> (OwnedFd, Watched) {
+    fn file(watcher: &FileWatcher) -> (OwnedFd, Watched) {
         let (file, _) = Region::create(8_192).expect("a file");
-        let watched = vigil.watch(&file).expect("watched");
+        let watched = watcher.watch(&file).expect("watched");
         (file, watched)
     }
 
@@ -146,34 +146,34 @@ mod tests {
                 Box::new(theirs)
             }),
         ];
-        let vigil = Vigil::new().expect("a vigil");
+        let watcher = FileWatcher::new().expect("a watcher");
         for (way, hold) in ways {
-            let (file, watched) = file(&vigil);
+            let (file, watched) = file(&watcher);
             let held = hold(&file);
             drop(file);
-            assert_eq!(gone(&vigil), [], "{way}");
-            assert!(vigil.left().expect("a list").contains(&watched), "{way}");
+            assert_eq!(gone(&watcher), [], "{way}");
+            assert!(watcher.left().expect("a list").contains(&watched), "{way}");
             drop(held);
-            assert_eq!(gone(&vigil), [watched], "{way}");
-            assert!(!vigil.left().expect("a list").contains(&watched), "{way}");
+            assert_eq!(gone(&watcher), [watched], "{way}");
+            assert!(!watcher.left().expect("a list").contains(&watched), "{way}");
         }
     }
 
     #[test]
     fn the_daemons_part_of_an_offer_holds_it_and_a_strangers_watch_does_not() {
-        let vigil = Vigil::new().expect("a vigil");
+        let watcher = FileWatcher::new().expect("a watcher");
         let (file, offer) = Offer::create(8_192).expect("a file");
-        let watched = vigil.watch(&file).expect("watched");
-        let stranger = Vigil::new().expect("another one");
+        let watched = watcher.watch(&file).expect("watched");
+        let stranger = FileWatcher::new().expect("another one");
         stranger.watch(&file).expect("watched twice");
         drop(file);
-        assert_eq!(gone(&vigil), []);
+        assert_eq!(gone(&watcher), []);
         drop(offer);
-        assert_eq!(gone(&vigil), [watched]);
-        let (file, watched) = self::file(&vigil);
-        vigil.forget(watched);
+        assert_eq!(gone(&watcher), [watched]);
+        let (file, watched) = self::file(&watcher);
+        watcher.forget(watched);
         drop(file);
-        assert!(vigil.left().expect("a list").is_empty());
+        assert!(watcher.left().expect("a list").is_empty());
     }
 
     /// The kernel keeps 16,384 events, two for each file, unless the operator says otherwise.
@@ -181,14 +181,14 @@ mod tests {
     fn too_many_at_once_are_told_and_those_that_are_left_are_known() {
         let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").expect("a limit");
         let most: usize = most.trim().parse().expect("a number");
-        let vigil = Vigil::new().expect("a vigil");
-        let (kept, watched) = file(&vigil);
+        let watcher = FileWatcher::new().expect("a watcher");
+        let (kept, watched) = file(&watcher);
         for _ in 0..=most / 2 {
-            drop(file(&vigil));
+            drop(file(&watcher));
         }
-        assert!(!vigil.take_gone(|_| {}).expect("events"), "some are lost");
-        assert_eq!(vigil.left().expect("a list"), HashSet::from([watched]));
+        assert!(!watcher.take_gone(|_| {}).expect("events"), "some are lost");
+        assert_eq!(watcher.left().expect("a list"), HashSet::from([watched]));
         drop(kept);
-        assert_eq!(gone(&vigil), [watched]);
+        assert_eq!(gone(&watcher), [watched]);
     }
 }

@@ -1,4 +1,4 @@
-//! How threads of a host are scheduled that ring bells of programs: right below the processor.
+//! Scheduling of the threads that ring the bells of programs: right below the processor.
 
 use std::io;
 

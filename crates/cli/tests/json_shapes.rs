@@ -1,0 +1,339 @@
+//! `--json` of every verb: keys, nesting and types stay as they were recorded, because scripts rely on them. Keys may be
+//! added. Recordings are in `shapes/VERB.txt` (docs/adr/0049).
+
+mod network;
+mod shapes;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use network::{Network, eventually, noise, with_contract};
+use punctual::{BitRate, BrokenStage, Cause, LateStage, Lateness, Nanos, WrongCount};
+use punctual_experiments::testbed::Privilege;
+use punctual_proto::api::SeenIn;
+use punctual_proto::ids::LinkId;
+use punctual_sim::Violation;
+use serde_json::{Value, json};
+use shapes::{Shape, compare};
+
+/// How the shapes that one verb prints are found out.
+type Run = fn(&Network) -> Found;
+/// Shapes, by what was asked for.
+type Found = Vec<(&'static str, Shape)>;
+
+/// Every verb. What takes long runs only if experiments are asked for: see [`SLOW`].
+const VERBS: [(&str, Run); 13] = [
+    ("admit", admit),
+    ("analyze", analyze),
+    ("bench", bench),
+    ("channels", channels),
+    ("demo", |_| mistake("demo")),
+    ("doctor", doctor),
+    ("plan", plan),
+    ("profile", profile),
+    ("recv", recv),
+    ("send", send),
+    ("sim", sim),
+    ("status", status),
+    ("suggest", suggest),
+];
+
+/// What takes up to a minute and needs root.
+const SLOW: [(&str, Run); 2] = [("demo-whole", demo_whole), ("profile-whole", profile_whole)];
+
+/// A soft contract that leaves nothing to defaults.
+const WISHES: [&str; 9] = [
+    "--jitter",
+    "2ms",
+    "--policing",
+    "drop",
+    "--at-deadline",
+    "--late=drop",
+    "--miss-ratio=1%",
+    "--mean-rate=50/s",
+    "--mean-over=1s",
+];
+
+#[test]
+fn every_verb_has_recorded_shapes() {
+    let mut verbs = punctual_cli::verb_names();
+    verbs.sort();
+    assert_eq!(
+        verbs,
+        VERBS.map(|(verb, _)| verb),
+        "add the new verb here, with a case for each kind of answer"
+    );
+}
+
+#[test]
+fn the_json_of_every_verb_has_its_recorded_shape() {
+    check(&VERBS);
+}
+
+#[test]
+fn the_json_of_what_takes_long_has_its_recorded_shape() {
+    if std::env::var_os("PUNCTUAL_TEST_EXPERIMENTS").is_none() {
+        eprintln!(
+            "SKIPPED: takes over a minute of real time: set PUNCTUAL_TEST_EXPERIMENTS=1, as `make test` does"
+        );
+        return;
+    }
+    if !Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root) {
+        eprintln!(
+            "SKIPPED: the demo and profiles need network namespaces and the real-time class: run as root"
+        );
+        return;
+    }
+    check(&SLOW);
+}
+
+fn check(verbs: &[(&str, Run)]) {
+    let network = Network::start();
+    let mut wrong = Vec::new();
+    for (verb, run) in verbs {
+        let found = run(&network).into_iter().map(|(case, shape)| (case.to_owned(), shape));
+        wrong.extend(compare(verb, &found.collect()));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What `punctual ARGUMENTS --json` prints on standard output, from the source tree, where examples are.
+fn printed(arguments: &[&str]) -> Value {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_punctual"));
+    let output = command.args(arguments).arg("--json").current_dir(root).output().expect("it starts");
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn shape(arguments: &[&str]) -> Shape {
+    Shape::of(&printed(arguments))
+}
+
+/// A wrong command line of a verb.
+fn mistake(verb: &str) -> Found {
+    vec![("wrong usage", shape(&[verb, "--no-such-option"]))]
+}
+
+/// A file for this test alone.
+fn place(name: &str) -> String {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name).display().to_string()
+}
+
+fn admit(network: &Network) -> Found {
+    let _receiver = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
+    let ask = |peer: &str, more: &[&str]| {
+        let arguments = with_contract("admit", peer, more);
+        Shape::of(&network.a.verb(&[&arguments[..], &["--json"]].concat()).json())
+    };
+    let too_short = ["admit", "cam@b", "--rate", "25/s", "--size", "110KB", "--deadline", "5ms", "--json"];
+    vec![
+        ("granted", ask("cam@b", &[])),
+        ("granted, explained", ask("cam@b", &["--explain"])),
+        ("granted, with a soft contract", ask("cam@b", &WISHES)),
+        ("granted, low latency", ask("cam@b", &["--activation=low-latency:10ms,1"])),
+        ("refused", Shape::of(&network.a.verb(&too_short).json())),
+        ("refused, nobody listens", ask("none@b", &[])),
+        ("no such host", ask("cam@nowhere", &[])),
+        ("wrong usage", shape(&["admit", "--no-such-option"])),
+    ]
+}
+
+fn analyze(_: &Network) -> Found {
+    let task = "[[task]]\ncost_ns = 6\nperiod_ns = 10\ndeadline_ns = 10\n";
+    let file = place("shape-tasks.toml");
+    let of = |tasks: &str| {
+        std::fs::write(&file, format!("policy = \"edf\"\n{tasks}")).expect("a file");
+        shape(&["analyze", &file])
+    };
+    vec![
+        ("schedulable", of(task)),
+        ("not schedulable", of(&format!("{task}{task}"))),
+        ("no tasks", of("")),
+        ("wrong usage", shape(&["analyze", "--no-such-option"])),
+    ]
+}
+
+fn bench(_: &Network) -> Found {
+    let directory = place("shape-bench");
+    let speed = shape(&["bench", "sim-speed", "--smoke", "--directory", &directory]);
+    vec![
+        ("list", shape(&["bench", "list"])),
+        ("sim-speed", speed),
+        ("wrong usage", shape(&["bench", "no-such-experiment"])),
+    ]
+}
+
+fn channels(network: &Network) -> Found {
+    let none = network.a.json(&["channels"]);
+    let mut receiver = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+    sender.write(b"one\n");
+    receiver.await_output(b"one\n");
+    let all = [&network.a, &network.b].map(|host| host.json(&["channels"]));
+    sender.end().done();
+    receiver.end().done();
+    network.a.await_no_channels();
+    let [source, sink] = &all;
+    vec![
+        ("none", Shape::of(&none)),
+        ("source", Shape::of(source)),
+        ("sink", Shape::of(sink)),
+        ("no daemon", shape(&["channels", "--socket", "/no/such"])),
+    ]
+}
+
+fn demo_whole(_: &Network) -> Found {
+    vec![("whole", shape(&["demo", "--directory", &place("shape-demo")]))]
+}
+
+fn doctor(network: &Network) -> Found {
+    vec![
+        ("with a daemon", Shape::of(&network.a.verb(&["doctor", "--json"]).json())),
+        ("no daemon", shape(&["doctor", "--socket", "/no/such"])),
+        ("wrong usage", shape(&["doctor", "--no-such-option"])),
+    ]
+}
+
+fn plan(_: &Network) -> Found {
+    let example = "examples/plan/flows.toml";
+    let text = std::fs::read_to_string(format!("../../{example}")).expect("the example");
+    let tight = place("shape-flows.toml");
+    std::fs::write(&tight, text.replace("deadline = \"3ms\"", "deadline = \"0.5ms\"")).expect("a file");
+    vec![
+        ("schedulable", shape(&["plan", example])),
+        ("not schedulable", shape(&["plan", &tight])),
+        ("wrong usage", shape(&["plan", "--no-such-option"])),
+    ]
+}
+
+fn profile(network: &Network) -> Found {
+    let measured = network.a.verb(&["profile", "--link", "to-b", "--json"]).done().json();
+    vec![
+        ("one link", Shape::of(&measured)),
+        ("no such link", Shape::of(&network.a.verb(&["profile", "--link", "no", "--json"]).json())),
+    ]
+}
+
+fn profile_whole(_: &Network) -> Found {
+    let (file, plot) = (place("shape-profile.toml"), place("shape-profile.svg"));
+    vec![("quick", shape(&["profile", "--quick", "--force", "--output", &file, "--plot", &plot]))]
+}
+
+/// The summary of `recv`, which it writes to standard error, because standard output carries the messages.
+fn recv(network: &Network) -> Found {
+    let lines = |text: &str| -> Vec<Value> {
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let listen = |more: &[&str]| {
+        let receiver = network.b.start_verb(&[&["recv", "cam", "--json"], more].concat());
+        network.b.await_listeners(1);
+        let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+        sender.write(b"one\n");
+        (receiver, sender)
+    };
+    let (receiver, sender) = listen(&["--info"]);
+    sender.end().done();
+    let received = lines(&receiver.end().done().stderr);
+    let [line, summary] = &received[..] else { panic!("a message and a summary: {received:?}") };
+    let (mut receiver, sender) = listen(&[]);
+    receiver.await_output(b"one\n");
+    sender.kill();
+    let failed = lines(receiver.end().stderr.lines().next().expect("a summary"));
+    network.b.await_no_channels();
+    vec![
+        ("a message", Shape::of(line)),
+        ("ended", Shape::of(summary)),
+        ("the sender failed", Shape::of_all(&failed)),
+        ("no daemon", shape(&["recv", "cam", "--socket", "/no/such"])),
+    ]
+}
+
+fn send(network: &Network) -> Found {
+    let _receiver = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
+    let start = || network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines", "--json"]));
+    let mut sender = start();
+    sender.write(b"one\n");
+    let sent = sender.end().done().json();
+    let refused = network.a.verb(&with_contract("send", "none@b", &["--json"])).json();
+    let _receiver = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
+    let mut sender = start();
+    sender.write(&noise(100_000));
+    let broken_off = sender.end().json();
+    network.a.await_no_channels();
+    vec![
+        ("done", Shape::of(&sent)),
+        ("broken off", Shape::of(&broken_off)),
+        ("refused", Shape::of(&refused)),
+        ("wrong usage", shape(&["send", "--no-such-option"])),
+    ]
+}
+
+fn sim(_: &Network) -> Found {
+    let small = |which: &[&str]| {
+        let rest = ["--size", "small", "--faults", "none", "--traffic-ms", "200"];
+        shape(&[&["sim"], which, &rest[..]].concat())
+    };
+    let (campaign, case) = (place("shape-campaign.json"), place("shape-case.toml"));
+    // A campaign goes on where its file ends.
+    let _ = std::fs::remove_file(&campaign);
+    std::fs::write(&case, "[[case]]\nseed = 1\nlesson = \"x\"\nsize = \"small\"\ntraffic_ms = 100\n")
+        .expect("a file");
+    vec![
+        ("one seed", small(&["--seed", "1"])),
+        ("some seeds", small(&["--seeds", "1..3"])),
+        ("timeline", small(&["--seed", "1", "--trace"])),
+        ("campaign", small(&["--campaign", &campaign, "--seeds", "1..3"])),
+        ("case", shape(&["sim", "--case", &case])),
+        ("minimised", small(&["--minimise", "3"])),
+        ("a violation", Shape::of(&json!(Violation { seed: 1, what: String::new() }))),
+        ("wrong usage", shape(&["sim"])),
+    ]
+}
+
+fn status(network: &Network) -> Found {
+    let mut receiver = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+    sender.write(b"one\n");
+    receiver.await_output(b"one\n");
+    eventually("the counts were compared", || !network.a.json(&["status"])["books"].is_null());
+    let status = [&network.a, &network.b].map(|host| host.json(&["status"]));
+    sender.end().done();
+    receiver.end().done();
+    network.a.await_no_channels();
+    let mut cases =
+        vec![("at work", Shape::of_all(&status)), ("no daemon", shape(&["status", "--socket", "/no/such"]))];
+    cases.extend(troubles());
+    cases
+}
+
+/// Parts of the status that a host has only if something is wrong.
+fn troubles() -> Found {
+    let late = Lateness { times: 1, by_max: Nanos(1) };
+    let (host, towards) = ("a".to_owned(), Some("b".to_owned()));
+    let cause = Cause::SlowLink { drains: BitRate(1), configured: BitRate(2) };
+    let broken = BrokenStage { host: host.clone(), towards: towards.clone(), late, cause, channels: Some(1) };
+    let late = LateStage { host, towards, late, seen_in: SeenIn::OwnClock };
+    let wrong = WrongCount { what: String::new(), link: Some(LinkId(0)), counted: 1, held: 0 };
+    vec![
+        ("a stage that breaks its promise", Shape::of(&json!(broken))),
+        ("a stage that is late", Shape::of(&json!(late))),
+        ("a wrong count", Shape::of(&json!(wrong))),
+    ]
+}
+
+fn suggest(_: &Network) -> Found {
+    let trace = "examples/traces/bigbuckbunny-720p25-h264.csv";
+    let of = |more: &[&str]| shape(&[&["suggest", trace, "--deadline", "80ms"], more].concat());
+    vec![
+        ("choices", of(&[])),
+        ("choices and a contract", of(&["--contract", "110KB,25/s,1"])),
+        ("no such file", shape(&["suggest", "/no/such", "--deadline", "80ms"])),
+        ("wrong usage", shape(&["suggest", "--no-such-option"])),
+    ]
+}
