@@ -3,10 +3,13 @@
 mod common;
 
 use common::rate::{TRIED, is_right, measured};
-use common::{Slow, World, line_config, name};
-use punctual_proto::api::{OpenRequest, Port, RequestError, UserId};
+use std::collections::HashSet;
+
+use common::{Slow, TestInbox, TestOutbox, World, line_config, name, pattern};
+use punctual_proto::api::{CloseReason, Event, Notice, OpenRequest, Port, RequestError, UserId, WorkKind};
 use punctual_proto::config::KernelTraffic;
-use punctual_proto::ids::{Address, LinkId, NodeId};
+use punctual_proto::ids::{Address, ChannelId, LinkId, NodeId};
+use punctual_proto::limits::FRAGMENTS_MAX;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
@@ -110,4 +113,112 @@ fn packets_of_another_version_are_counted_at_their_link() {
         let foreign: Vec<_> = status.links.iter().map(|link| link.packets_foreign).collect();
         assert_eq!((foreign, status.drops.version, status.drops.malformed), (vec![0, count], count, 0));
     }
+}
+
+/// A flow of best effort from the first host to `port` at the second, with messages of 100 B in a ring of eight.
+fn flow(world: &mut World, port: &str) -> (ChannelId, TestOutbox) {
+    let (to, outbox) = (Address { port: name(port), host: name("h2") }, TestOutbox::new(8, 200));
+    let flow = world.nodes[0].open_best_effort(to, 100, outbox.clone(), world.now).expect("a route");
+    (flow, outbox)
+}
+
+/// The handler of a flow may be gone before its unit is finished, and its id another's: nothing is done then, for nobody.
+#[test]
+fn a_unit_whose_handler_is_gone_does_nothing_for_who_has_its_id() {
+    let mut world = World::line(2, RATE);
+    world.run_for(Nanos::from_secs(2));
+    let now = world.now;
+    let begin = |world: &mut World, port| {
+        let (flow, outbox) = flow(world, port);
+        assert!(outbox.send(&[7; 100], now));
+        world.nodes[0].handle_outbox(flow, now);
+        (flow, outbox)
+    };
+    let (gone, _) = begin(&mut world, "first");
+    let stale = world.nodes[0].begin_work(now).expect("a message waits");
+    world.nodes[0].close(gone, now).expect("it is open");
+    begin(&mut world, "second");
+    let handler = stale.handler;
+    world.nodes[0].finish_work(stale, now);
+    assert!(!world.nodes[0].best_effort_waits(LinkId(0)), "nothing was made");
+    let own = world.nodes[0].begin_work(now).expect("its message still waits");
+    assert_eq!(own.handler, handler, "the id is given again");
+    world.nodes[0].finish_work(own, now);
+    assert!(world.nodes[0].best_effort_waits(LinkId(0)), "and now is made");
+}
+
+/// What a flow cannot send is counted, message by message; what could never be sent is refused when the flow is opened.
+#[test]
+fn messages_that_are_too_long_for_their_flow_are_counted() {
+    let mut world = World::line(2, RATE);
+    world.run_for(Nanos::from_secs(2));
+    let inbox = TestInbox::new(8, 200);
+    world.nodes[1].bind_best_effort(name("bulk"), 200, inbox.clone()).expect("free");
+    let (flow, outbox) = flow(&mut world, "bulk");
+    for bytes in [100, 101, 99, 200, 100] {
+        assert!(outbox.send(&pattern(1, bytes as u64, bytes), world.now));
+    }
+    world.nodes[0].handle_outbox(flow, world.now);
+    world.run_for(Nanos::from_millis(100));
+    let mut came = Vec::new();
+    while inbox.recv(|bytes, _| came.push(bytes.len())) {}
+    assert_eq!((came, world.nodes[0].status(world.now).drops.too_large), (vec![100, 99, 100], 2));
+    assert_eq!(outbox.0.borrow().free.len(), 8, "slots of what is thrown away are free");
+
+    let fragment = line_config(0, 2, RATE).fragment_bytes;
+    let mut open = |bytes| {
+        let to = Address { port: name("bulk"), host: name("h2") };
+        world.nodes[0].open_best_effort(to, bytes, TestOutbox::new(1, 1), world.now).map(|_| ())
+    };
+    let bytes_max = fragment * FRAGMENTS_MAX;
+    assert_eq!(open(bytes_max), Ok(()));
+    let bytes = bytes_max + 1;
+    assert_eq!(open(bytes), Err(RequestError::TooLong { bytes, bytes_max }));
+}
+
+/// However many notices nobody has read yet: each channel gives each of its own, once.
+#[test]
+fn no_notice_is_lost_while_nobody_reads_them() {
+    const CHANNELS: usize = 520;
+    let mut world = World::line(2, BitRate(1_000_000_000));
+    world.run_for(Nanos::from_secs(2));
+    let contract = Contract::new(10, Rate::per_second(1).expect("a rate"), 1, Nanos::from_secs(1));
+    let contract = contract.expect("in range");
+    let open: Vec<_> = (0..CHANNELS).map(|_| world.open(0, 1, contract).expect("there is room")).collect();
+    let now = world.now;
+    for channel in &open {
+        channel.outbox.stuff(&[7; 11], 2, now);
+        world.nodes[0].handle_outbox(channel.source, now);
+    }
+    // Units that take far more than they may, of all handlers: the first ones count as accidents.
+    for handler in (0..10 + CHANNELS as u32).cycle().take(30 * CHANNELS) {
+        let (took, declared) = (Nanos::from_millis(50), Nanos::from_micros(1));
+        world.nodes[0].record_unit(handler, WorkKind::Send, took, declared, now);
+    }
+    let mut told = Vec::new();
+    while let Some(event) = world.nodes[0].poll_event() {
+        if let Event::Notice { channel, notice } = event {
+            told.push((channel, notice));
+        }
+    }
+    let all: HashSet<_> = told.iter().copied().collect();
+    assert_eq!((told.len(), all.len()), (2 * CHANNELS, 2 * CHANNELS));
+    let of = |channel, notice| all.contains(&(channel, notice));
+    assert!(open.iter().all(|c| of(c.source, Notice::Policed) && of(c.source, Notice::ProfileAtRisk)));
+}
+
+/// Only what comes in over a link is found by its path: a path that starts here leads nowhere here, whoever names it.
+#[test]
+fn the_path_of_a_source_is_no_incoming_one() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("there is room");
+    let path = world.nodes[0].channel(open.source).expect("it is open").path;
+    let now = world.now;
+    world.nodes[0].abort_path(path, CloseReason::FilterRefused, now);
+    world.run_for(Nanos::from_secs(1));
+    assert_eq!(world.nodes[0].channel(open.source).expect("it is open").state, "open");
+    let now = world.now;
+    world.nodes[1].abort_path(path, CloseReason::FilterRefused, now);
+    world.run_for(Nanos::from_secs(1));
+    assert!(world.nodes.iter().all(|node| node.channels().is_empty()), "that of its sink is");
 }

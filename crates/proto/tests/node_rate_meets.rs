@@ -3,18 +3,19 @@
 
 mod common;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use common::rate::{TRIED, measured};
-use common::{Slow, World, line_config, name};
-use punctual_proto::api::{Event, OpenRequest, Port, RateRefusal, UserId};
-use punctual_proto::ids::{Address, Epoch, LinkId};
-use punctual_proto::limits::{RATE_ANSWER_TIME, RATE_DRAIN_TIME};
+use common::{Slow, TestOutbox, World, line_config, name};
+use punctual_proto::api::{Event, LinkChange, OpenRequest, Port, RateRefusal, UserId};
+use punctual_proto::config::LinkConfig;
+use punctual_proto::ids::{Address, ChannelNumber, Epoch, LinkId};
+use punctual_proto::limits::{BEST_EFFORT_PACKETS_MAX, RATE_ANSWER_TIME, RATE_DRAIN_TIME, RATE_TIME};
 use punctual_proto::node::Node;
 use punctual_proto::wire::Header;
-use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 const DRAINS: BitRate = BitRate(20_000_000);
 const LINK: LinkId = LinkId(0);
@@ -89,18 +90,55 @@ fn answers_to_what_was_given_up_say_nothing() {
 
 /// A DONE that comes when the neighbour has given the measurement up ends nothing, and is not answered.
 #[test]
-fn a_host_that_stood_still_while_it_filled_the_link_is_done_too_late() {
+fn done_is_said_too_late() {
+    let mut world = met(2);
+    // DONE and what repeats it is lost until its next turn comes too late; neighbours are not silent for that long.
+    let lost = [world.now + MILLI * 250, world.now + RATE_DRAIN_TIME - MILLI * 1_250];
+    let (clock, said) = (Rc::<Cell<Instant>>::default(), Rc::<Cell<u32>>::default());
+    let (now, count) = (clock.clone(), said.clone());
+    world.tap = Some(Box::new(move |node, port, _| {
+        count.set(count.get() + u32::from(port == Port::Signalling));
+        node == 1 || port == Port::Data || now.get() < lost[0] || now.get() > lost[1]
+    }));
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    let began = world.now;
+    let repeated = |world: &World| world.nodes[0].status(world.now).retransmissions;
+    let (before, mut said_before) = (repeated(&world), 0);
+    while repeated(&world) < before + 6 {
+        said_before = said.get();
+        clock.set(world.now);
+        world.run_for(MILLI);
+    }
+    assert_eq!(words(&world), 1, "no answer");
+    assert!(world.now.since(began) > RATE_TIME + RATE_DRAIN_TIME, "the neighbour has given it up");
+    world.run_for(MILLI * 100);
+    assert_eq!(said.get() - said_before, 2, "DONE, and that it was heard");
+    let is_down = |event: &Event| matches!(event, Event::Link { change: LinkChange::Down, .. });
+    assert!(!world.events.iter().flatten().any(is_down), "the link was there all the time");
+    // Both are free for another one, and for channels.
+    assert_free(&mut world);
+}
+
+/// Whoever stands still for longer than the neighbour waits is lost to it, and the measurement with it.
+#[test]
+fn a_host_that_stood_still_while_it_filled_the_link_has_measured_nothing() {
     let mut world = met(2);
     world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
     world.run_for(MILLI * 100);
     let still = RATE_DRAIN_TIME + Nanos::from_secs(1);
     world.still = Some((0, world.now + still));
     world.run_for(still + MILLI);
-    assert!(measured(&mut world, 0).is_err());
-    // Both are free for another one, and for channels.
+    assert_eq!(measured(&mut world, 0), Err(RateRefusal::NoNeighbour));
     world.run_for(Nanos::from_secs(2));
+    assert_free(&mut world);
+}
+
+/// The link can be measured, and used by a channel.
+fn assert_free(world: &mut World) {
+    world.events[0].clear();
+    world.tap = None;
     world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
-    assert!(measured(&mut world, 0).is_ok());
+    assert!(measured(world, 0).is_ok());
     let contract = Contract::new(200, Rate::per_second(200).unwrap(), 1, MILLI * 50).unwrap();
     assert!(world.open(0, 1, contract).is_ok());
 }
@@ -211,4 +249,45 @@ fn a_channel_that_waits_ends_it_with_what_is_known() {
     let (patient, waiting) = (attempts(false), attempts(true));
     assert_eq!((patient.1, waiting), (1, (1, 1)), "one attempt where somebody waits");
     assert!(patient.0 > 1, "{patient:?}");
+}
+
+/// Others have all places of queue 2 when the measurement begins: it fills the link as soon as they leave some.
+#[test]
+fn a_measurement_gets_its_places_in_a_full_queue() {
+    let config = |index| {
+        let mut config = line_config(index, 2, TRIED);
+        (config.fragment_bytes, config.cpu.best_effort_cpu_cap) = (64, Ppm::ONE);
+        let best_effort = |link: &mut LinkConfig| {
+            (link.best_effort_flow_bytes_max, link.best_effort_cap) = (8 << 20, Ppm(1));
+        };
+        config.links.iter_mut().for_each(best_effort);
+        config
+    };
+    let mut world = World::of((0..2).map(config).collect());
+    world.run_for(Nanos::from_secs(3));
+    // Each flow takes half of the places that are free.
+    for number in 0..16 {
+        let outbox = TestOutbox::new(64, 8_320);
+        while outbox.send(&[7; 8_320], world.now) {}
+        let to = format!("bulk{number}@h2").parse().expect("an address");
+        world.nodes[0].open_best_effort(to, 8_320, outbox, world.now).expect("a route");
+        world.run_for(MILLI * 200);
+    }
+    let accounts = world.nodes[0].accounts();
+    let queued = accounts.iter().find(|account| account.what == "best-effort packets").expect("an account");
+    assert_eq!(queued.counted, u64::from(BEST_EFFORT_PACKETS_MAX));
+    let fills = Rc::<Cell<u32>>::default();
+    let seen = fills.clone();
+    world.tap = Some(Box::new(move |node, port, bytes| {
+        if node == 0 && port == Port::Data {
+            let is_filler =
+                Header::parse(bytes).expect("a packet of ours").0.path.channel == ChannelNumber(0);
+            seen.set(seen.get() + u32::from(is_filler));
+        }
+        true
+    }));
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    world.run_for(RATE_TIME);
+    assert!(fills.get() > 100, "{} packets to measure with", fills.get());
+    assert_eq!(world.nodes[0].status(world.now).links[0].best_effort_dropped, 0, "and takes nobody's");
 }

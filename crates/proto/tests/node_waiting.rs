@@ -3,8 +3,10 @@
 mod common;
 
 use common::{TestInbox, TestOutbox, World, line_config, name, pattern};
+use punctual_proto::config::LinkConfig;
 use punctual_proto::ids::ChannelId;
-use punctual_proto::{BitRate, Contract, Nanos, Policing, Rate};
+use punctual_proto::limits::BEST_EFFORT_PACKETS_MAX;
+use punctual_proto::{BitRate, Contract, Nanos, Policing, Ppm, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
 const BYTES: usize = 1_000;
@@ -111,4 +113,79 @@ fn rings_that_hold_too_much_are_drained_in_turn() {
     }
     assert_eq!(waiting(), [0, 0, 0], "all is dropped that is too much");
     assert!(turns.len() >= 9, "{turns:?}");
+}
+
+/// A flow to the second host with `messages` of `bytes` in its ring.
+fn flow(world: &mut World, messages: usize, bytes: usize) -> ChannelId {
+    let outbox = TestOutbox::new(messages, bytes);
+    while outbox.send(&vec![7; bytes], world.now) {}
+    let (to, now) = ("bulk@h2".parse().expect("an address"), world.now);
+    let flow = world.nodes[0].open_best_effort(to, bytes as u32, outbox, now).expect("a route");
+    // The processor has its time for it.
+    world.run_for(Nanos::from_millis(200));
+    flow
+}
+
+/// Packets in queue 2 of the first host.
+fn queued(world: &World) -> u64 {
+    let accounts = world.nodes[0].accounts();
+    assert!(accounts.iter().all(|account| account.counted == account.held), "{accounts:?}");
+    accounts.iter().find(|account| account.what == "best-effort packets").expect("an account").counted
+}
+
+/// Two hosts; flows of the first have all places of its queue 2, and have nothing else. A packet leaves every 17 s or so.
+fn full_world() -> (World, Vec<ChannelId>) {
+    const PACKET: usize = 64;
+    let config = |index| {
+        let mut config = line_config(index, 2, RATE);
+        (config.fragment_bytes, config.cpu.best_effort_cpu_cap) = (PACKET as u32, Ppm::ONE);
+        let best_effort = |link: &mut LinkConfig| {
+            (link.best_effort_flow_bytes_max, link.best_effort_cap) = (8 << 20, Ppm(2));
+        };
+        config.links.iter_mut().for_each(best_effort);
+        config
+    };
+    let mut world = World::of((0..2).map(config).collect());
+    world.run_for(Nanos::from_secs(2));
+    let mut flows = Vec::new();
+    // A flow may have half of what is free.
+    while queued(&world) < u64::from(BEST_EFFORT_PACKETS_MAX) {
+        let free = BEST_EFFORT_PACKETS_MAX as usize - queued(&world) as usize;
+        let packets = 1 << (free.ilog2().saturating_sub(1));
+        let messages = 64.min(packets);
+        flows.push(flow(&mut world, messages, packets / messages * PACKET));
+    }
+    (world, flows)
+}
+
+/// Those who have waited longest are gone before there is room: it is theirs who are still there.
+#[test]
+fn room_is_not_given_to_who_is_gone() {
+    let (mut world, _) = full_world();
+    let gone: Vec<_> = (0..4).map(|_| flow(&mut world, 1, 64)).collect();
+    flow(&mut world, 1, 64);
+    for flow in gone {
+        world.nodes[0].close(flow, world.now).expect("it is open");
+    }
+    let sent = |world: &World| world.nodes[0].status(world.now).links[0].packets_best_effort;
+    let (full, before) = (queued(&world), sent(&world));
+    while sent(&world) == before {
+        world.run_for(Nanos::from_millis(1));
+    }
+    assert_eq!((sent(&world), queued(&world)), (before + 1, full), "another packet has its place");
+}
+
+/// Flows that have all places of queue 2 are closed, and nothing leaves: who waited for a place has one.
+#[test]
+fn what_is_closed_gives_its_room_to_who_waits() {
+    let (mut world, flows) = full_world();
+    flow(&mut world, 1, 64);
+    for flow in flows {
+        world.nodes[0].close(flow, world.now).expect("it is open");
+    }
+    while world.nodes[0].has_leftovers() {
+        world.settle();
+    }
+    world.run_for(Nanos::from_millis(1));
+    assert_eq!(queued(&world), 1, "its packet alone is there");
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::ids::{Address, ChannelId, LinkId, ListenerId};
 
-/// Something that a channel's application should know; counted, told at most once per kind until read.
+/// Something that a channel's application should know; counted, told at most once per kind in the life of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Notice {
@@ -21,6 +21,11 @@ pub enum Notice {
     Overrun,
     /// The profile's costs are exceeded: guarantees are at risk.
     ProfileAtRisk,
+}
+
+impl Notice {
+    /// Number of notices that there are: so many times a channel may tell its application something.
+    pub(crate) const COUNT: usize = Self::ProfileAtRisk as usize + 1;
 }
 
 /// What became of a link, for whoever runs the host.

@@ -38,12 +38,12 @@ pub enum RequestError {
     /// No such channel or listener, or not in a state for this.
     #[error("no such channel or listener")]
     Unknown,
-    /// A message longer than the contract.
-    #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
+    /// Messages that are too long for the link: they would be cut into too many packets.
+    #[error("messages of {bytes} B are too long: at most {bytes_max} B can be sent over the link at once")]
     TooLong {
-        /// Length of the message in bytes.
+        /// Length of a longest message in bytes.
         bytes: u32,
-        /// Longest message that the contract allows, in bytes.
+        /// Longest message that the link's packets can carry, in bytes.
         bytes_max: u32,
     },
     /// Table space is used up.

@@ -286,7 +286,8 @@ pub struct DropCounters {
     pub no_slot: u64,
     /// Best effort to a port that nobody has bound, or to an unknown host.
     pub no_receiver: u64,
-    /// Best effort larger than the link onward takes as such, or than its receiver said.
+    /// Best effort larger than the link onward takes as such, or than its receiver said, and messages that are larger than their
+    /// own flow said.
     pub too_large: u64,
     /// Best effort beyond its flow's share of the processor.
     pub over_cap: u64,

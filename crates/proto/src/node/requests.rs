@@ -152,7 +152,7 @@ impl<M: Memory> Node<M> {
         reason: CloseReason,
         now: Instant,
     ) -> Result<(), RequestError> {
-        if self.plane.close_best_effort(channel) {
+        if self.plane.close_best_effort(channel, now) {
             return Ok(());
         }
         self.signalling.close(channel, reason, now, &mut self.plane)?;
@@ -163,7 +163,8 @@ impl<M: Memory> Node<M> {
     /// Opens a best-effort flow: nothing is promised, nobody is asked.
     ///
     /// # Errors
-    /// If the host is unknown or no route leads to it.
+    /// If the host is unknown or no route leads to it, and `TooLong` if a message of `message_bytes_max` bytes would be cut
+    /// into too many packets.
     pub fn open_best_effort(
         &mut self,
         to: Address,
@@ -175,6 +176,10 @@ impl<M: Memory> Node<M> {
         let destination = config.resolve(&to.host)?;
         let link = self.plane.best_effort_link(destination);
         let link = link.ok_or_else(|| RequestError::NoRoute(to.host.clone()))?;
+        let (bytes, bytes_max) = (message_bytes_max, self.plane.flow_message_bytes_max(link));
+        if bytes > bytes_max {
+            return Err(RequestError::TooLong { bytes, bytes_max });
+        }
         let (channel, path) = loop {
             let channel = self.signalling.next_channel_id();
             let number = ChannelNumber::of_flow(channel);
@@ -212,7 +217,7 @@ impl<M: Memory> Node<M> {
         let channels = self.plane.channel_ids();
         self.signalling.shutdown(now, &mut self.plane);
         channels.into_iter().for_each(|channel| self.plane.begin_closing(channel, now));
-        self.plane.close_all_best_effort();
+        self.plane.close_all_best_effort(now);
     }
 
     /// Whether nothing is open or under way.

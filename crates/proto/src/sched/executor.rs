@@ -238,6 +238,11 @@ impl Executor {
         self.running
     }
 
+    /// Whether a handler is the running one. Another that has got the id of a removed one is not, until it is picked itself.
+    pub fn is_running(&self, id: HandlerId) -> bool {
+        self.running == Some(id)
+    }
+
     /// Whether somebody more urgent than the running handler is eligible: asked after its quantum.
     pub fn yield_request(&mut self, now: Instant) -> bool {
         if !self.settle(now) {

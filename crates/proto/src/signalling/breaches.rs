@@ -230,12 +230,13 @@ impl Signalling {
     }
 }
 
-/// Whether a channel passes a stage that lies on the side of `link`.
+/// Whether a channel passes a stage, another host's (`on_stage`), that lies on the side of `link`.
 fn concerns(channel: &Channel, link: LinkId, stage: &StageName) -> bool {
     let Some(place) = stage.place_on(&channel.way.nodes) else { return false };
     let here = usize::from(channel.position);
     let side = if place < here { channel.local.link_in } else { channel.local.link_out };
-    place != here && side == Some(link)
+    debug_assert_ne!(place, here, "a stage of this host's");
+    side == Some(link)
 }
 
 /// The handle of a channel that ends here and is open.

@@ -17,22 +17,15 @@ use crate::api::{ChannelRefusal, CloseReason, Event, RefuseCause, Role, StageGra
 use crate::ids::{ChannelId, LinkId};
 
 impl Signalling {
-    /// Asks the local stages for what `create` wants, and goes on with `then` when they have answered.
-    ///
-    /// # Errors
-    /// A refusal, and `then` back, where they need not be asked.
+    /// Asks the local stages for what `create` wants of `local`, and goes on with `then` when they have answered.
     pub(super) fn ask_stages(
         &mut self,
-        id: ChannelId,
-        link_in: Option<LinkId>,
+        local: LocalChannel,
         create: Create,
         then: Then,
         resources: &mut dyn Resources,
-    ) -> Result<(), Box<(ChannelRefusal, Then)>> {
-        let local = match self.local_channel(id, link_in, &create) {
-            Ok(local) => Arc::new(local),
-            Err(cause) => return Err(Box::new((self.refusal_of(cause, None, &create), then))),
-        };
+    ) {
+        let local = Arc::new(local);
         let deciding = Deciding { local, create, refused: None, closed: None, then };
         let Deciding { local, create, .. } = &deciding;
         let propagation_max = self.propagation_max(local.link_out);
@@ -47,7 +40,6 @@ impl Signalling {
                 self.ask_how_much(deciding, RefuseCause::Deadline { possible, wanted }, resources);
             }
         }
-        Ok(())
     }
 
     /// Time is what lacks: the stages say how much they would need.

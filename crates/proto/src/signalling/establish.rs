@@ -70,13 +70,14 @@ impl Signalling {
             attempt = goes_on;
             let Some(via) = attempt.candidates.pop_front() else { break };
             let create = self.first_create(request, &attempt, via.clone());
-            let then = Then::Try { request: Box::new(request.clone()), attempt, via };
-            let Err(refused) = self.ask_stages(id, None, create, then, resources) else {
-                return self.settle(now, resources);
-            };
-            let (refusal, Then::Try { attempt: refused, via, .. }) = *refused else { return };
-            attempt = refused;
-            attempt.note(refusal, via);
+            match self.local_channel(id, None, &create) {
+                Ok(local) => {
+                    let then = Then::Try { request: Box::new(request.clone()), attempt, via };
+                    self.ask_stages(local, create, then, resources);
+                    return self.settle(now, resources);
+                }
+                Err(cause) => attempt.note(self.refusal_of(cause, None, &create), via),
+            }
         }
         self.refused(id, request, attempt, now, resources);
     }
@@ -179,9 +180,15 @@ impl Signalling {
             return self.answer_refused(link, &create, refusal);
         }
         let id = self.next_channel_id();
-        match self.ask_stages(id, Some(link), create.clone(), Then::PassOn(link), resources) {
-            Ok(()) => self.settle(now, resources),
-            Err(refused) => self.answer_refused(link, &create, refused.0),
+        match self.local_channel(id, Some(link), &create) {
+            Ok(local) => {
+                self.ask_stages(local, create, Then::PassOn(link), resources);
+                self.settle(now, resources);
+            }
+            Err(cause) => {
+                let refusal = self.refusal_of(cause, None, &create);
+                self.answer_refused(link, &create, refusal);
+            }
         }
     }
 

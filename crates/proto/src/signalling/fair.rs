@@ -80,11 +80,12 @@ impl Counts {
             return None;
         }
         let (heaviest, most) = self.nodes.iter().max_by_key(|(_, count)| **count)?;
+        // Then the heaviest host is another one.
         let is_less = self.of_node(source.node) + 1 < *most;
         let node = if is_less { *heaviest } else { source.node };
         let users = self.users.range(Source::first_of(node)..=Source::last_of(node));
         let (giver, has) = users.max_by_key(|(_, count)| **count)?;
-        (is_less && node != source.node || self.of_user(source) + 1 < *has).then_some(*giver)
+        (is_less || self.of_user(source) + 1 < *has).then_some(*giver)
     }
 }
 

@@ -99,7 +99,7 @@ impl Signalling {
         &mut self,
         id: ChannelId,
         request: &OpenRequest,
-        mut attempt: Attempt,
+        attempt: Attempt,
         mut offering: Offering,
         now: Instant,
         resources: &mut dyn Resources,
@@ -107,13 +107,16 @@ impl Signalling {
         loop {
             let wish = OpenRequest { contract: offering.asked, probe: true, ..request.clone() };
             let create = self.first_create(&wish, &attempt, offering.via.clone());
-            let request_again = Box::new(request.clone());
-            let then = Then::Offer { request: request_again, attempt, offering: Box::new(offering) };
-            let Err(refused) = self.ask_stages(id, None, create, then, resources) else {
-                return self.settle(now, resources);
+            let cause = match self.local_channel(id, None, &create) {
+                Ok(local) => {
+                    let request = Box::new(request.clone());
+                    let then = Then::Offer { request, attempt, offering: Box::new(offering) };
+                    self.ask_stages(local, create, then, resources);
+                    return self.settle(now, resources);
+                }
+                Err(cause) => cause,
             };
-            let (refusal, Then::Offer { attempt: asked, offering: refused, .. }) = *refused else { return };
-            (attempt, offering) = (asked, *refused);
+            let refusal = self.refusal_of(cause, None, &create);
             if offering.next(Err(Some(refusal))).is_none() {
                 return self.tell_refused(id, &attempt, offering.told());
             }

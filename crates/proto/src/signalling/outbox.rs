@@ -79,8 +79,8 @@ pub struct Outbox {
     shares: Shares,
     /// Bytes of all waiting messages except asks.
     bytes: usize,
-    /// Asks that have waited for too long or had to give way, to be refused.
-    late: VecDeque<Vec<u8>>,
+    /// Asks that have waited for too long or had to give way, to be refused: soon, so that they are few.
+    late: VecDeque<Said>,
     /// Answers that were thrown away: whoever asked has too many waiting.
     answers_dropped: u64,
 }
@@ -140,7 +140,7 @@ impl Outbox {
         let Message::Refresh { node, epoch, channels } = message else { return Ok(()) };
         let path = |channel| PathId { node: *node, channel, epoch: *epoch };
         let mut channels = channels.clone();
-        channels.retain(|channel| !self.asked.contains_key(&path(*channel)));
+        channels.retain(|channel| !self.has_create(path(*channel)));
         if channels.is_empty() {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl Outbox {
         let bytes = message.encode().ok_or(Unsayable)?;
         if let Some((place, said)) = self.asks.make_room(source, ASKS_WAITING_MAX) {
             self.forget_ask(place, &said);
-            self.late.push_back(said.bytes);
+            self.late.push_back(said);
         }
         let path = path_of(message);
         let place = self.asks.push(source, Said { path, bytes });
@@ -185,10 +185,16 @@ impl Outbox {
         path.map(|path| self.asked.insert(path, place));
         Ok(())
     }
-    /// Takes back the CREATE of a channel; `false` where it does not wait here.
+    /// Takes back the CREATE of a channel, which is to be sent or to be refused; `false` where it does not wait here.
     pub fn withdraw(&mut self, path: PathId) -> bool {
+        let late = self.late.iter().position(|said| said.path == Some(path));
         let place = self.asked.get(&path).copied();
-        place.is_some_and(|place| self.take_ask(place).is_some())
+        late.and_then(|late| self.late.remove(late)).is_some()
+            || place.is_some_and(|place| self.take_ask(place).is_some())
+    }
+    /// Whether the CREATE of a channel waits here.
+    fn has_create(&self, path: PathId) -> bool {
+        self.asked.contains_key(&path) || self.late.iter().any(|said| said.path == Some(path))
     }
     fn take_ask(&mut self, place: Place) -> Option<Said> {
         let said = self.asks.remove(&place)?;
@@ -272,7 +278,7 @@ impl Outbox {
     pub fn handle_timeout(&mut self, met: Instant, now: Instant) {
         while let Some(place) = self.oldest().filter(|(due, _)| (*due).max(met + ASK_WAIT_MAX) <= now) {
             let said = self.take_ask(place.1);
-            self.late.extend(said.map(|said| said.bytes));
+            self.late.extend(said);
         }
     }
     fn oldest(&self) -> Option<(Instant, Place)> {
@@ -289,7 +295,7 @@ impl Outbox {
     }
     /// The next ask that is to be refused.
     pub fn poll_late(&mut self) -> Option<Message> {
-        Message::decode(&self.late.pop_front()?)
+        Message::decode(&self.late.pop_front()?.bytes)
     }
 }
 

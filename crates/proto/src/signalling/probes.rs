@@ -58,7 +58,8 @@ impl Signalling {
         }
     }
 
-    /// A probe that came back to this node by its link out, from a node that has said yes.
+    /// A probe that came back to this node by its link out, from a node that has said yes. While an answer is under decision,
+    /// another to the same probe is ignored: somebody has made one of them up.
     fn test_probe(
         &mut self,
         link_out: LinkId,
@@ -70,11 +71,14 @@ impl Signalling {
         let added = self.link_config(link_out).map_or(Nanos::ZERO, budget::arrival_error_of);
         create.arrival_error_fixed = create.arrival_error_fixed - added;
         let local = match create.route.before() {
-            None => match self.channels.of_path(create.path) {
-                Some(channel) if channel.local.link_out == Some(link_out) => Ok(channel.local.clone()),
+            None => match self.channels.of_path(create.path).map(|channel| &channel.local) {
+                Some(own) if own.link_out == Some(link_out) && !self.deciding.has(own.channel) => {
+                    Ok(own.clone())
+                }
                 // It was given up meanwhile.
                 _ => return self.counters.unexpected += 1,
             },
+            Some(_) if self.deciding.knows(create.path) => return self.counters.unexpected += 1,
             Some(before) => self.local_of_probe(before, &create, now, resources),
         };
         match local.and_then(|local| self.try_probe(local, create.clone(), resources)) {

@@ -174,7 +174,9 @@ impl Search<'_> {
         if ready < interval.end {
             // Interference is whole nanoseconds, so that a nanosecond or two earlier may be enough.
             let due = interval.demand + interval.blocking + (fits + 1) * cost;
-            while ready > interval.start && self.stairs.free(ready - 1) >= due {
+            // What is due does not fit into what is free at the start: the search ends behind that.
+            debug_assert!(self.stairs.free(interval.start) < due, "{ready} for {due}");
+            while self.stairs.free(ready - 1) >= due {
                 ready -= 1;
             }
         }

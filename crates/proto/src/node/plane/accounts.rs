@@ -82,8 +82,9 @@ impl<M: Memory> Plane<M> {
         let [messages_left, inputs_left] = self.left_behind();
         let sources: usize = messages_left + clips().map(Clip::messages).sum::<usize>();
         let flows: usize = self.best_effort.flows.values().map(|flow| flow.outgoing.len() as usize).sum();
+        let coming_in = clips().filter(|clip| clip.local.link_in.is_some()).count();
         let mut accounts = Vec::from([
-            of("paths", None, self.channels.paths.len(), self.channels.clips.len()),
+            of("paths", None, self.channels.paths.len(), coming_in),
             of(
                 "soft channels",
                 None,

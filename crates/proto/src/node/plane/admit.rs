@@ -299,8 +299,11 @@ impl<M: Memory> Plane<M> {
         self.channels.soft += u32::from(clip.is_soft());
         self.context.processor.promises.add(clip.cpu_bound, local.role == Role::Source);
         self.channels.clips.insert(Box::new(clip));
+        self.make_room_for_notices();
         let Channels { paths, clips, .. } = &mut self.channels;
-        paths.insert(&local.path, local.channel, |id| clips.get(id).map(|clip| clip.local.path));
+        if local.link_in.is_some() {
+            paths.insert(&local.path, local.channel, |id| clips.get(id).map(|clip| clip.local.path));
+        }
         Ok(())
     }
 
@@ -417,8 +420,8 @@ impl<M: Memory> Plane<M> {
         if let (Some(link), Some(pooled)) = (clip.local.link_in, clip.pooled_mut()) {
             self.line_mut(link).frames.pooled -= *pooled;
         }
-        self.channels.paths.remove(&clip.local.path, channel);
         if let Some(link) = clip.local.link_in {
+            self.channels.paths.remove(&clip.local.path, channel);
             self.context.news.filters.push_back((link, FilterChange::Clear(clip.local.path)));
         }
         self.context.processor.remove_handler(clip.handler);

@@ -33,8 +33,15 @@ pub(in crate::node) fn key_of(path: PathId) -> BestEffortKey {
 }
 
 impl<M: Memory> Flow<M> {
-    /// Takes what the application has put into its ring, as far as there is room; says how many messages.
-    pub fn drain(&mut self, messages: &mut Messages<Message<M>>, messages_max: u32, now: Instant) -> u32 {
+    /// Takes what the application has put into its ring, as far as there is room; says how many messages. Counts in `drops`
+    /// what is longer than the flow's messages may be, or than a message can be cut.
+    pub fn drain(
+        &mut self,
+        messages: &mut Messages<Message<M>>,
+        messages_max: u32,
+        drops: &mut DropCounters,
+        now: Instant,
+    ) -> u32 {
         let mut taken = 0;
         while taken < messages_max {
             let ready = (!self.outgoing.is_full()).then_some(&mut self.outbox);
@@ -42,9 +49,9 @@ impl<M: Memory> Flow<M> {
             taken += 1;
             let number = self.number_next;
             self.number_next += 1;
-            if message.len() <= self.message_bytes_max {
-                self.outgoing.push(messages, message, number, Arrival::at(sent));
-            }
+            let kept = message.len() <= self.message_bytes_max
+                && self.outgoing.push(messages, message, number, Arrival::at(sent));
+            drops.too_large += u64::from(!kept);
         }
         taken
     }

@@ -5,7 +5,6 @@ use punctual_analysis::Instant;
 use super::Plane;
 use crate::api::Notice;
 use crate::ids::{ChannelId, PathId};
-use crate::limits::ARRIVALS_PACKETS_MAX;
 use crate::memory::Memory;
 use crate::times::earliest;
 
@@ -38,12 +37,18 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Tells an application something once.
+    /// Tells an application something once. There is room for it ([`Self::make_room_for_notices`]), however many are unread.
     pub fn notice(&mut self, channel: ChannelId, notice: Notice) {
         let news = self.channels.clips.get_mut(channel).is_some_and(|clip| clip.notices_given.first(notice));
-        if news && self.context.news.notices.len() < ARRIVALS_PACKETS_MAX {
+        if news {
             self.context.news.notices.push_back((channel, notice));
         }
+    }
+
+    /// Makes room for every notice that channels here may still give: then nothing is allocated when one gives it.
+    pub fn make_room_for_notices(&mut self) {
+        let notices_max = self.channels.clips.len() * Notice::COUNT;
+        self.context.news.notices.reserve(notices_max);
     }
 
     /// The earliest time at which something happens by itself, where no handler is ready.

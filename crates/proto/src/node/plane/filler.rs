@@ -147,12 +147,13 @@ impl<M: Memory> Plane<M> {
         filler.full_times
     }
 
-    /// Tells the executor whether another packet is to be made.
+    /// Tells the executor whether another packet is to be made. Without room in queue 2 it waits until a packet of the link
+    /// leaves, whosever it is (`unblock_one`).
     pub fn arm_filler(&mut self, link: LinkId, now: Instant) {
         let key = key_of(self.filler_path());
         let line = &mut self.context.links.lines[usize::from(link.0)];
-        let wire_bytes = line.filler_wire_bytes();
         let Some(filler) = &line.measuring.filler else { return };
+        let wire_bytes = line.filler_wire_bytes();
         if filler.stopped || filler.bytes_left < u64::from(wire_bytes) {
             return self.context.processor.executor.idle(filler.handler);
         }
@@ -182,15 +183,13 @@ impl<M: Memory> Plane<M> {
         })
     }
 
-    /// Makes one.
+    /// Makes one, if there still is room.
     pub fn run_filler(&mut self, link: LinkId, now: Instant) {
         let key = key_of(self.filler_path());
         let line = self.line_mut(link);
         let wire_bytes = line.filler_wire_bytes();
-        let packet = Packet::Filler { link };
-        if let Some(filler) = &mut line.measuring.filler
-            && line.scheduler.enqueue_best_effort(now, key, wire_bytes, packet).is_ok()
-        {
+        let is_queued = line.queue_best_effort(key, wire_bytes, Packet::Filler { link }, now);
+        if let Some(filler) = line.measuring.filler.as_mut().filter(|_| is_queued) {
             filler.queued += 1;
             filler.bytes_left = filler.bytes_left.saturating_sub(wire_bytes.into());
         }
@@ -213,9 +212,7 @@ impl<M: Memory> Plane<M> {
         let payload = out.get_mut(HEADER_BYTES..HEADER_BYTES + payload_bytes as usize)?;
         // The buffer may hold what somebody else has sent.
         payload.fill(0);
-        let len = header.write(out) + payload_bytes as usize;
-        self.arm_filler(link, now);
-        Some(len)
+        Some(header.write(out) + payload_bytes as usize)
     }
 
     /// Takes a packet that fills the link in from its neighbour; `false` where it is none.

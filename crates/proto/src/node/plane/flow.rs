@@ -12,7 +12,7 @@ use super::work::Unit;
 use super::{Context, Flow, Owner, Plane};
 use crate::api::WorkKind;
 use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
-use crate::limits::{BEST_EFFORT_OUTGOING_MAX, HEADER_BYTES};
+use crate::limits::{BEST_EFFORT_OUTGOING_MAX, FRAGMENTS_MAX, HEADER_BYTES};
 use crate::memory::Memory;
 use crate::node::packet::Packet;
 use crate::sched::Activation;
@@ -32,7 +32,18 @@ impl<M: Memory> Plane<M> {
         self.best_effort.flows.values().any(|flow| flow.way.path == path)
     }
 
-    /// Opens a flow.
+    /// Payload of the packets into which the messages of a flow over `link` are cut, in bytes.
+    fn flow_fragment_bytes(&self, link: LinkId) -> u32 {
+        let packet_bytes = self.line(link).config.best_effort_bytes_max();
+        self.config.fragment_bytes.min(packet_bytes.saturating_sub(HEADER_BYTES as u32))
+    }
+
+    /// The longest message that a flow over `link` can send, in bytes: it is cut into [`FRAGMENTS_MAX`] packets at most.
+    pub fn flow_message_bytes_max(&self, link: LinkId) -> u32 {
+        self.flow_fragment_bytes(link).saturating_mul(FRAGMENTS_MAX)
+    }
+
+    /// Opens a flow, whose messages are no longer than [`Self::flow_message_bytes_max`].
     pub fn open_flow(
         &mut self,
         channel: ChannelId,
@@ -41,8 +52,7 @@ impl<M: Memory> Plane<M> {
         outbox: M::Outbox,
         now: Instant,
     ) {
-        let packet_bytes = self.line(way.link).config.best_effort_bytes_max();
-        let fragment_bytes = self.config.fragment_bytes.min(packet_bytes.saturating_sub(HEADER_BYTES as u32));
+        let fragment_bytes = self.flow_fragment_bytes(way.link);
         let Context { processor, messages, .. } = &mut self.context;
         let handler = processor.add_handler(Owner::Flow(channel), best_effort_parameters(&self.config));
         let outgoing = Outgoing::new(messages, BEST_EFFORT_OUTGOING_MAX, fragment_bytes);
@@ -68,13 +78,15 @@ impl<M: Memory> Plane<M> {
         self.best_effort.bound.insert(channel, hash);
     }
 
-    /// Closes a flow or a bound port; `false` where it is neither.
-    pub fn close_best_effort(&mut self, channel: ChannelId) -> bool {
+    /// Closes a flow or a bound port; `false` where it is neither. The room of what the flow had queued goes to
+    /// whoever waits.
+    pub fn close_best_effort(&mut self, channel: ChannelId, now: Instant) -> bool {
         if let Some(flow) = self.best_effort.flows.remove(&channel) {
             self.context.processor.remove_handler(flow.handler);
             flow.outgoing.dissolve(&mut self.context.messages);
             self.line_mut(flow.way.link).scheduler.remove_best_effort(key_of(flow.way.path), drop);
             self.look_for_leftovers();
+            self.unblock_one(flow.way.link, now);
             return true;
         }
         let Some(hash) = self.best_effort.bound.remove(&channel) else { return false };
@@ -82,10 +94,10 @@ impl<M: Memory> Plane<M> {
     }
 
     /// Closes every flow and every bound port.
-    pub fn close_all_best_effort(&mut self) {
+    pub fn close_all_best_effort(&mut self, now: Instant) {
         let flows: Vec<ChannelId> = self.best_effort.flows.keys().copied().collect();
         for flow in flows {
-            self.close_best_effort(flow);
+            self.close_best_effort(flow, now);
         }
         self.best_effort.bindings.clear();
         self.best_effort.bound.clear();
@@ -95,7 +107,8 @@ impl<M: Memory> Plane<M> {
     /// next.
     pub fn drain_flow(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
         let Some(flow) = self.best_effort.flows.get_mut(&channel) else { return 0 };
-        let taken = flow.drain(&mut self.context.messages, portion.messages(false), now);
+        let messages_max = portion.messages(false);
+        let taken = flow.drain(&mut self.context.messages, messages_max, &mut self.drops, now);
         self.arm_flow(channel, now);
         taken
     }
@@ -130,7 +143,7 @@ impl<M: Memory> Plane<M> {
         })
     }
 
-    /// Queues one fragment.
+    /// Queues one fragment, if there still is room.
     pub fn run_flow(&mut self, channel: ChannelId, now: Instant) {
         let Some(Flow { way: FlowWay { link, path, .. }, outgoing, .. }) =
             self.best_effort.flows.get_mut(&channel)
@@ -141,9 +154,8 @@ impl<M: Memory> Plane<M> {
         let line = &mut self.context.links.lines[usize::from(link.0)];
         let packet = Packet::Flow { channel, number: fragment.number, fragment: fragment.index };
         let wire_bytes = line.wire_bytes(fragment.bytes);
-        match line.scheduler.enqueue_best_effort(now, key_of(*path), wire_bytes, packet) {
-            Ok(()) => outgoing.made(&mut self.context.messages),
-            Err(_) => outgoing.drop_rest(&mut self.context.messages),
+        if line.queue_best_effort(key_of(*path), wire_bytes, packet, now) {
+            outgoing.made(&mut self.context.messages);
         }
     }
 }

@@ -104,6 +104,23 @@ impl<M: Memory> LinkState<M> {
         packet_wire_bytes(payload_bytes, self.config.overhead_bytes)
     }
 
+    /// Queues a packet of best effort that is made here; `false` where others have taken the room since its handler was armed.
+    /// Nothing is lost then: the handler waits again.
+    pub fn queue_best_effort(
+        &mut self,
+        key: BestEffortKey,
+        wire_bytes: u32,
+        packet: Packet<M::Frame>,
+        now: Instant,
+    ) -> bool {
+        if !self.scheduler.best_effort_space(now, key, wire_bytes) {
+            return false;
+        }
+        let queued = self.scheduler.enqueue_best_effort(now, key, wire_bytes, packet).is_ok();
+        debug_assert!(queued, "there is room");
+        queued
+    }
+
     /// Lists a channel that waits for room in this link's queues; `listed` keeps it from being listed twice.
     pub fn wait(&mut self, channel: ChannelId, listed: &mut bool) {
         if !core::mem::replace(listed, true) {

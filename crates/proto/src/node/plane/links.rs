@@ -4,7 +4,7 @@ use punctual_analysis::{BitRate, Instant, Ppm};
 
 use super::{LinkState, Plane, RoleState, Waiters};
 use crate::config::{KernelTraffic, LinkConfig};
-use crate::ids::{LinkId, NodeId};
+use crate::ids::{ChannelId, LinkId, NodeId};
 use crate::linksched::LinkParameters;
 use crate::memory::Memory;
 use crate::node::signals::Signals;
@@ -84,18 +84,31 @@ impl<M: Memory> Plane<M> {
         self.unblock_one(link, now);
     }
 
-    /// Room came free in a link's queues: who waited longest competes for the processor again.
+    /// Room came free in a link's queues: what fills the link for a measurement, and who waited longest, compete for the
+    /// processor again. The room of who is gone, or has nothing left to send, is the next one's.
     pub fn unblock_one(&mut self, link: LinkId, now: Instant) {
-        let Some(channel) = self.line_mut(link).waiters.blocked.pop_front() else { return };
+        self.arm_filler(link, now);
+        while let Some(channel) = self.line_mut(link).waiters.blocked.pop_front() {
+            if self.unblock(channel, now) {
+                return;
+            }
+        }
+    }
+
+    /// A waiter that was taken off the list competes again, or waits again. Whether it is there and has something to send.
+    fn unblock(&mut self, channel: ChannelId, now: Instant) -> bool {
         if let Some(flow) = self.best_effort.flows.get_mut(&channel) {
             flow.listed = false;
-            return self.arm_flow(channel, now);
+            let sends = flow.outgoing.has_head(&self.context.messages);
+            self.arm_flow(channel, now);
+            return sends;
         }
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
-        if let RoleState::Source(source) = &mut clip.role {
-            source.listed = false;
-            clip.arm_source(&mut self.context, now);
-        }
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return false };
+        let RoleState::Source(source) = &mut clip.role else { return false };
+        source.listed = false;
+        let sends = source.sends(&self.context.messages);
+        clip.arm_source(&mut self.context, now);
+        sends
     }
 
     /// Whether a waiting signal of the link could be queued by a call of `transmit`.

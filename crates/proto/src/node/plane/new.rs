@@ -20,9 +20,7 @@ use crate::api::{ChannelCounters, DropCounters};
 use crate::config::{LinkConfig, NodeConfig, NodeConfigError};
 use crate::ids::LinkId;
 use crate::interned::Interned;
-use crate::limits::{
-    ARRIVALS_PACKETS_MAX, FRAMES_BEST_EFFORT_DIVISOR, IN_FLIGHT_PACKETS_MAX, SIGNALS_WAITING_MAX,
-};
+use crate::limits::{FRAMES_BEST_EFFORT_DIVISOR, IN_FLIGHT_PACKETS_MAX, SIGNALS_WAITING_MAX};
 use crate::linksched::{LinkParameters, LinkScheduler};
 use crate::memory::Memory;
 use crate::node::neighbour_clock::NeighbourClock;
@@ -88,7 +86,7 @@ impl<M: Memory> Channels<M> {
 impl News {
     fn new() -> Self {
         Self {
-            notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
+            notices: VecDeque::new(),
             touched: Vec::new(),
             filters: VecDeque::new(),
             drained: VecDeque::new(),

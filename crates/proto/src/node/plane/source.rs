@@ -131,7 +131,7 @@ impl<M: Memory> Plane<M> {
         })
     }
 
-    /// Queues one fragment of a demoted message.
+    /// Queues one fragment of a demoted message, if there still is room.
     pub fn run_demoted(&mut self, channel: ChannelId, now: Instant) {
         let Some(clip) = self.channels.clips.get_mut(channel) else { return };
         let path = clip.local.path;
@@ -141,9 +141,8 @@ impl<M: Memory> Plane<M> {
         let Some(fragment) = outgoing.peek(&self.context.messages) else { return };
         let packet = Packet::Demoted { channel, number: fragment.number, fragment: fragment.index };
         let wire_bytes = line.wire_bytes(fragment.bytes);
-        match line.scheduler.enqueue_best_effort(now, key_of(path), wire_bytes, packet) {
-            Ok(()) => outgoing.made(&mut self.context.messages),
-            Err(_) => outgoing.drop_rest(&mut self.context.messages),
+        if line.queue_best_effort(key_of(path), wire_bytes, packet, now) {
+            outgoing.made(&mut self.context.messages);
         }
     }
 }
@@ -282,6 +281,12 @@ impl<M: Memory> Source<M> {
     /// something to serve ever since the ring was looked at, it is the time of that look.
     fn seen(&self, messages: &Messages<Message<M>>, now: Instant) -> Instant {
         self.rest_since.filter(|_| self.outgoing.has_head(messages)).unwrap_or(now)
+    }
+
+    /// Whether a fragment is to be made, of what keeps the contract or of what was demoted.
+    pub fn sends(&self, messages: &Messages<Message<M>>) -> bool {
+        let demoted = self.demoted.as_ref().is_some_and(|demoted| demoted.outgoing.has_head(messages));
+        demoted || self.outgoing.has_head(messages)
     }
 
     /// Whether the ring holds messages that were not taken, or slots that were not handed back.

@@ -1,7 +1,7 @@
 //! The processor's units of work: picked at `begin`, their effects at `finish`.
 //!
 //! Between the two the engine does nothing else, and the simulator lets the unit's cost pass. If a clip goes
-//! in between, the unit becomes a no-op.
+//! in between, the unit becomes a no-op, even if another clip's handler has got the id of its handler.
 
 use punctual_analysis::{Instant, Nanos};
 
@@ -65,9 +65,13 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The effects of a unit; `None` where it is signalling's, which the node does.
+    /// The effects of a unit, and whose it was: signalling's are the node's to do. `None` if its handler is gone; nothing is
+    /// done then.
     pub fn finish(&mut self, work: &Work, now: Instant) -> Option<Owner> {
         let handler = HandlerId(work.handler);
+        if !self.context.processor.executor.is_running(handler) {
+            return None;
+        }
         let owner = self.context.processor.owner(handler)?;
         let cost = work.declared_cost(&self.config.cpu.costs);
         self.charge_flow(owner, handler, cost, now);

@@ -321,6 +321,31 @@ fn asks_wait_for_their_time_and_no_longer() {
     assert!(!outbox.withdraw(path(1)), "it is gone");
 }
 
+/// A CREATE that is to be refused was never sent: nothing is said of its channel, which ends with it if it is destroyed first.
+#[test]
+fn of_a_create_that_came_too_late_nothing_is_said() {
+    let at = |millis| Instant::ZERO + Nanos::from_millis(millis);
+    for is_crowded in [false, true] {
+        let mut outbox = Outbox::default();
+        let asks = if is_crowded { ASKS_WAITING_MAX as u32 } else { 1 };
+        (1..=asks).for_each(|number| {
+            outbox.ask(source(1), &create(number, 1, false), at(100)).expect("it encodes");
+        });
+        match is_crowded {
+            true => outbox.ask(source(2), &request(2), at(100)).expect("it encodes"),
+            false => outbox.handle_timeout(at(0), at(100) + ASK_WAIT_MAX),
+        }
+        assert!(outbox.has_late());
+        let waiting = outbox.waiting();
+        outbox.say(&refresh(&[asks])).expect("it encodes");
+        outbox.say(&destroy(asks)).expect("it encodes");
+        assert_eq!(outbox.bytes(), 0, "nothing is said");
+        assert_eq!((outbox.waiting(), outbox.poll_late()), ([waiting[0] - 1, 0], None), "nobody is refused");
+        outbox.say(&destroy(asks)).expect("it encodes");
+        assert!(outbox.bytes() > 0, "what is not here is said on");
+    }
+}
+
 /// A user who asks for very much has a bounded number of answers waiting. A user who has asked little is
 /// answered.
 #[test]

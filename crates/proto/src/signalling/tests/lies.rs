@@ -192,6 +192,46 @@ fn an_answer_to_a_probe_is_of_that_probe() {
     assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
 }
 
+/// While a host's stages think about the answer to a probe, another answer to it changes nothing; the probe has one answer.
+#[test]
+fn a_second_answer_to_a_probe_changes_nothing() {
+    for thinker in [1, 0] {
+        let mut row = Row::met(3);
+        // The host behind is asked and says nothing itself.
+        row.hosts[1].is_mute = thinker == 0;
+        row.hosts[2].is_mute = true;
+        let (_, path) = row.ask(OpenRequest { probe: true, ..row.request() });
+        let request = row.request();
+        let mut nodes: Vec<_> = (1..=3).map(NodeId).collect();
+        let channel = row.hosts[0].signalling.channels.of_path(path).expect("it waits");
+        let local = channel.local.clone();
+        let mut stages = row.hosts[0].stages.offer(&local);
+        let next = LocalChannel { role: Role::Forwarder, ..(*local).clone() };
+        stages.extend(row.hosts[1].stages.offer(&next));
+        nodes.reverse();
+        let back = Route { nodes, position: if thinker == 0 { 2 } else { 1 } };
+        let probe = Create { probe: true, user: request.user, stages, ..create(path) };
+        let answer = || Message::Probed {
+            path,
+            route: back.clone(),
+            user: request.user,
+            answer: Ok(Box::new(probe.clone())),
+        };
+        row.hosts[thinker].stages.thinks = true;
+        for before in 0..3 {
+            row.hear(thinker, true, answer());
+            let signalling = &row.hosts[thinker].signalling;
+            assert_eq!((signalling.deciding.len(), row.unexpected(thinker)), (1, before), "host {thinker}");
+            let books = row.hosts[thinker].signalling.books();
+            assert!(books.iter().all(|(_, [counted, held])| counted == held), "host {thinker}: {books:?}");
+        }
+        row.answer(thinker);
+        let answers = row.hosts[0].events.iter().filter(|event| matches!(event, Event::Probed { .. }));
+        assert_eq!(answers.count(), 1, "host {thinker}");
+        assert!(row.nothing_is_held(), "host {thinker}: {:?}", row.states());
+    }
+}
+
 /// A probe's yes becomes a no where the source's own stages would not take what it says.
 #[test]
 fn a_probe_whose_answer_was_changed_on_its_way_is_refused_at_its_source() {
