@@ -251,6 +251,8 @@ pub struct Network {
     pub lag: u64,
     /// Between two packets of a host on a link; 0: they leave at once.
     pub pace: u64,
+    /// From this host to that one, between two packets, whatever the pace of others.
+    pub slow: Option<(usize, usize, u64)>,
     /// By host and link: when the next may leave.
     free_at: BTreeMap<(usize, usize), u64>,
     /// Longest time that stages think about an answer; none at all where it is 0. To be set before anything is asked.
@@ -329,6 +331,7 @@ impl Network {
             reorder_percent: 0,
             lag: 0,
             pace: 0,
+            slow: None,
             free_at: BTreeMap::new(),
             thinking_max: 0,
             thinker: None,
@@ -539,8 +542,10 @@ impl Network {
                     let version = RTCOP_VERSION + 1 - 2 * u8::from(foreign[1]);
                     seal_again(&mut out[..len], version, &self.hosts[index].config.signalling.domain_key);
                 }
-                if self.pace > 0 {
-                    self.free_at.insert((index, link), self.now + self.pace);
+                let slow = self.slow.filter(|(from, on, _)| (*from, *on) == (index, to));
+                let pace = slow.map_or(self.pace, |(.., pace)| pace);
+                if pace > 0 {
+                    self.free_at.insert((index, link), self.now + pace);
                 }
                 self.throw(index, Flying { to, link: back, bytes: out[..len].to_vec() });
             }
