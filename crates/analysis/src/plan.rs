@@ -401,8 +401,16 @@ mod tests {
         assert!(matches!(plan(&circle, processor()), Err(PlanError::Circle(_))));
         let late = [Flow { deadline: MS(9), ..flow("a", 1, 5, &[]) }];
         assert!(matches!(plan(&late, processor()), Err(PlanError::Deadline { .. })));
-        let none = [Flow { cost: Nanos::ZERO, ..flow("a", 1, 5, &[]) }];
-        assert!(matches!(plan(&none, processor()), Err(PlanError::Zero(_))));
+        let whole = flow("a", 1, 5, &[]);
+        let zero = Nanos::ZERO;
+        for none in [
+            Flow { cost: zero, ..whole.clone() },
+            Flow { period: zero, ..whole.clone() },
+            Flow { deadline: zero, ..whole.clone() },
+        ] {
+            let refused = plan(&[whole.clone(), none.clone()], processor());
+            assert!(matches!(refused, Err(PlanError::Zero(name)) if name == none.name), "{none:?}");
+        }
         let many: Vec<_> = (0..64).map(|n| flow(&alloc::format!("f{n}"), 1, 5, &[])).collect();
         assert!(matches!(plan(&many, processor()), Err(PlanError::RateGroup(_))));
     }

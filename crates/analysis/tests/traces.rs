@@ -228,3 +228,12 @@ fn a_recording_lasts_until_its_last_frame_is_over() {
         assert_eq!(trace.bits_per_second(), bits, "{times:?}");
     }
 }
+
+/// A time that is left out lies between two that are known: of one known time nothing can be said.
+#[test]
+fn one_known_time_is_no_stream() {
+    for text in ["1,I,0\n2,P,N/A\n", "1,I,N/A\n2,P,N/A\n3,P,N/A\n", "1,I,3.5\n"] {
+        let text = format!("bytes,key,pts_s\n{text}");
+        assert_eq!(Trace::parse_csv(&text), Err(TraceError::TooShort), "{text}");
+    }
+}

@@ -331,6 +331,25 @@ mod tests {
         }
     }
 
+    /// Slots that are not there cannot go, however many others are: what is there is never counted down for them.
+    #[test]
+    fn only_a_run_that_is_there_and_unused_can_go() {
+        let run = |slots| Run::<Item>::new(slots);
+        assert!(!Run::<Item>::NONE.can_go(1_000_000, 0));
+        for slots in [1, SLOTS_SPARE + 1] {
+            let spare = if slots == 1 { SLOTS_SPARE } else { 0 };
+            let needed = slots + 9 + spare;
+            assert_eq!(
+                [needed, needed - 1].map(|present| run(slots).can_go(present, 9)),
+                [true, false],
+                "{slots}"
+            );
+            let mut used = run(slots);
+            used.slots.push(Slot(None));
+            assert!(!used.can_go(needed, 9), "{slots}");
+        }
+    }
+
     fn numbers(slab: &Slab<Item>, fifo: &Fifo) -> Vec<u32> {
         slab.iter(fifo).map(|item| item.0).collect()
     }

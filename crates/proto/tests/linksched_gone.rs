@@ -2,6 +2,7 @@
 
 use punctual_proto::config::LinkConfig;
 use punctual_proto::ids::NodeId;
+use punctual_proto::limits::LEFTOVERS_MAX;
 use punctual_proto::linksched::{
     BestEffortKey, FlowIndex, Guaranteed, LinkParameters, LinkScheduler, Occupancy, OverflowReason,
 };
@@ -72,4 +73,26 @@ fn a_flows_cap_follows_the_rate() {
     assert!(link.poll(later).is_none() && link.is_empty());
     assert!(link.enqueue_best_effort(later, BestEffortKey(1), BYTES, 7).is_ok());
     assert_eq!(link.poll(later).map(|scheduled| scheduled.packet), Some(7));
+}
+
+/// A flow that goes gives its packets back in slices. After a slice that is exactly what was left, nothing is.
+#[test]
+fn a_flow_that_goes_leaves_nothing_behind_its_last_slice() {
+    for (packets, slices) in [(1, 1), (LEFTOVERS_MAX - 1, 1), (LEFTOVERS_MAX, 1), (LEFTOVERS_MAX + 1, 2)] {
+        let mut link = LinkScheduler::new(LinkParameters {
+            best_effort_flow_bytes_max: 1_000 * BYTES,
+            ..parameters(8_000_000)
+        });
+        for number in 0..packets {
+            link.enqueue_best_effort(Instant(0), BestEffortKey(1), BYTES, number).expect("there is room");
+        }
+        let mut drained = Vec::new();
+        link.remove_best_effort(BestEffortKey(1), |packet| drained.push(packet));
+        assert_eq!(link.has_leftovers(), slices > 1, "{packets}");
+        for _ in 1..slices {
+            link.free_some(|packet| drained.push(packet));
+        }
+        assert!(!link.has_leftovers() && drained.len() == packets as usize, "{packets}");
+        assert!(link.books().iter().all(|[counted, there]| counted == there));
+    }
 }

@@ -73,9 +73,15 @@ mod tests {
             assert_eq!(fields(line), found, "{line}");
         }
         assert_eq!(fields("packet,N/A,1554"), Some(("N/A", "1554")));
-        for line in
-            ["", "packet", "a,b,c", "packet,0.04", "packet,size=3", "packet,audio,1,0,0,0,0,1,1,9,9,K_"]
-        {
+        for line in [
+            "",
+            "packet",
+            "video,0,512,0.040000,512,0.040000,512,1554,105306,__",
+            "a,b,c",
+            "packet,0.04",
+            "packet,size=3",
+            "packet,audio,1,0,0,0,0,1,1,9,9,K_",
+        ] {
             assert_eq!(fields(line), None, "{line}");
         }
         assert!(is_of_something_else("packet,audio,1,0,0.0,0,0.0,1,1,9,9,K_"));

@@ -145,3 +145,17 @@ pub fn hosts_of(degraded: &[DegradedHost]) -> Vec<NodeId> {
     }
     nodes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host that cannot keep what it promises for two reasons is one host.
+    #[test]
+    fn a_host_with_two_reasons_is_named_once() {
+        let host = |node, why| DegradedHost { node: NodeId(node), why };
+        let degraded =
+            [host(3, Degraded::NoRealTime), host(1, Degraded::NoRealTime), host(3, Degraded::Broken)];
+        assert_eq!(hosts_of(&degraded), [NodeId(3), NodeId(1)]);
+    }
+}

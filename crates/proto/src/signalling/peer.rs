@@ -309,12 +309,12 @@ impl Peer {
             None => Presence::Dead,
         };
         self.last_heard = now;
+        // It is the next packet, so nothing of the life before is acknowledged (`after_packet`).
         self.hellos.due = Some(HelloStep::First);
         self.association = None;
         self.life.session = self.life.session.wrapping_add(1);
         self.envelope.seal = None;
         self.forget_said();
-        self.envelope.acknowledge = false;
         self.hellos.nonces.clear();
         self.hellos.echo = None;
         self.travel.clock.clear();

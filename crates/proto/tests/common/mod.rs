@@ -4,6 +4,7 @@
 
 mod audit;
 pub mod hops;
+mod inbox;
 mod line;
 pub mod rate;
 pub mod script;
@@ -22,6 +23,8 @@ use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWri
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Contract, Instant, Nanos};
 
+use inbox::TestSlot;
+pub use inbox::{TestInbox, Turns};
 pub use line::{line_config, name};
 
 pub const FRAME_BYTES: usize = 2_048;
@@ -151,71 +154,6 @@ impl Outbox for TestOutbox {
     }
     fn is_ready(&self) -> bool {
         !self.0.borrow().queued.is_empty()
-    }
-    fn touch(&mut self) -> bool {
-        self.0.borrow_mut().shown.touch()
-    }
-    fn show(&mut self, counters: &ChannelCounters) {
-        self.0.borrow_mut().shown.show(counters);
-    }
-    fn outdate(&mut self) {
-        self.0.borrow_mut().shown.outdated += 1;
-    }
-}
-
-#[derive(Default)]
-pub struct InRing {
-    pub received: VecDeque<(Vec<u8>, MessageInfo)>,
-    pub free: Vec<Vec<u8>>,
-    pub shown: Shown,
-}
-#[derive(Clone)]
-pub struct TestInbox(pub Rc<RefCell<InRing>>);
-
-impl TestInbox {
-    pub fn new(messages: usize, bytes: usize) -> Self {
-        let mut ring = InRing {
-            received: VecDeque::with_capacity(messages),
-            free: Vec::with_capacity(messages),
-            shown: Shown::default(),
-        };
-        ring.free.extend((0..messages).map(|_| vec![0; bytes]));
-        Self(Rc::new(RefCell::new(ring)))
-    }
-    /// Reads a message and frees its slot.
-    pub fn recv(&self, read: impl FnOnce(&[u8], MessageInfo)) -> bool {
-        let mut ring = self.0.borrow_mut();
-        let Some((bytes, info)) = ring.received.pop_front() else { return false };
-        read(&bytes[..info.len as usize], info);
-        ring.free.push(bytes);
-        true
-    }
-}
-pub struct TestSlot {
-    bytes: Vec<u8>,
-    ring: Rc<RefCell<InRing>>,
-}
-impl MessageWrite for TestSlot {
-    fn copy_from(&mut self, offset: u32, bytes: &[u8]) {
-        self.bytes[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
-    }
-}
-impl Drop for TestSlot {
-    fn drop(&mut self) {
-        if !self.bytes.is_empty() {
-            self.ring.borrow_mut().free.push(std::mem::take(&mut self.bytes));
-        }
-    }
-}
-impl Inbox for TestInbox {
-    type Slot = TestSlot;
-    fn reserve(&mut self) -> Option<TestSlot> {
-        let bytes = self.0.borrow_mut().free.pop()?;
-        Some(TestSlot { bytes, ring: self.0.clone() })
-    }
-    fn publish(&mut self, mut slot: TestSlot, info: MessageInfo) {
-        let bytes = std::mem::take(&mut slot.bytes);
-        self.0.borrow_mut().received.push_back((bytes, info));
     }
     fn touch(&mut self) -> bool {
         self.0.borrow_mut().shown.touch()
@@ -558,11 +496,6 @@ pub struct Open {
 impl std::fmt::Debug for TestOutbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("TestOutbox")
-    }
-}
-impl std::fmt::Debug for TestInbox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TestInbox")
     }
 }
 

@@ -228,3 +228,34 @@ fn what_waits_for_too_long_is_refused_with_its_reason() {
     assert_eq!(line.as_deref(), Some(expected));
     assert_eq!(network.states(0).len(), 400 - opens, "the others are asked");
 }
+
+/// What waits for too long at a host between is refused by that host: probes and requests that are nobody's there find their way
+/// back to who asked.
+#[test]
+fn what_waits_for_too_long_on_its_way_is_refused_on_the_way_back() {
+    let mut network = Network::line(5, 3, |_, config| {
+        config.links.iter_mut().for_each(|link| link.packet_bytes_max = 192);
+    });
+    network.rarely = true;
+    network.run(SECOND);
+    // The last link is slow: what the host between hears, it cannot say on.
+    network.slow = Some((1, 2, PACE));
+    let source = Address { port: name("in"), host: network.hosts[2].name() };
+    for _ in 0..200 {
+        let probe = OpenRequest { probe: true, ..network.request(2, 200) };
+        network.at(0, |s, now, stages| s.open(probe, now, stages)).expect("tried");
+        let asked =
+            network.at(0, |s, now, _| s.request(&source, name("nobody"), contract(50), UserId(8), now));
+        asked.expect("tried");
+    }
+    network.run(9 * SECOND);
+    let is_busy = |cause: &RefuseCause| *cause == RefuseCause::Busy(network.hosts[2].config.id);
+    let probes =
+        network.count(0, |e| matches!(e, Event::Probed { answer: Err(no), .. } if is_busy(&no.cause)));
+    let requests =
+        network.count(0, |e| matches!(e, Event::RequestFailed { refusal, .. } if is_busy(&refusal.cause)));
+    assert!(probes > 20 && requests > 20, "{probes} {requests}");
+    network.run(30 * SECOND);
+    let answered = network.count(0, |e| matches!(e, Event::Probed { .. } | Event::RequestFailed { .. }));
+    assert_eq!((answered, network.states(0).len()), (400, 0), "each is answered once");
+}

@@ -1,7 +1,7 @@
 //! How channels end: for which reason at which end, and the sink's last word to the source.
 
 use punctual_proto::Nanos;
-use punctual_proto::api::{CloseReason, DroppedPackets, Event, Passed, Receipt, Tally};
+use punctual_proto::api::{CloseReason, DroppedPackets, Event, OpenRequest, Passed, Receipt, Tally};
 use punctual_proto::ids::ChannelId;
 
 use crate::network::{MILLI, Network, SECOND};
@@ -304,4 +304,42 @@ fn what_was_lost_is_waited_for_as_long_as_it_may_come() {
     while end(&network, 0).is_none() && network.step(u64::MAX) {}
     assert!(network.nothing_held());
     assert_eq!(end(&network, 0), Some((CloseReason::Local, Some(RECEIPT))));
+}
+
+/// What is admitted last goes first if the host has promised too much: a probe holds nothing, and who is closing goes anyway.
+#[test]
+fn the_newest_channel_is_the_last_that_holds_something() {
+    let mut network = Network::line(1, 2, |_, _| {});
+    network.run(SECOND);
+    let newest = |n: &Network| n.hosts[0].signalling.as_ref().and_then(|s| s.newest());
+    assert_eq!(newest(&network), None);
+    let channels = [network.open(0, 1, 50), network.open(0, 1, 50)];
+    assert!(network.run_until(SECOND, |n| n.states(0) == ["open", "open"]));
+    let probe = OpenRequest { probe: true, ..network.request(1, 50) };
+    network.at(0, |s, now, stages| s.open(probe, now, stages)).expect("can be tried");
+    assert_eq!(network.states(0), ["open", "open", "probing"]);
+    assert_eq!(newest(&network), Some(channels[1]));
+    network.close(0, channels[1]);
+    assert_eq!(newest(&network), Some(channels[0]));
+}
+
+/// A host that does not stop is not quiet while it has a channel, or thinks about one.
+#[test]
+fn a_host_with_something_to_do_is_not_quiet() {
+    let quiet = |n: &Network| n.hosts[0].signalling.as_ref().is_some_and(|s| s.is_quiet());
+    let mut network = Network::line(1, 2, |_, _| {});
+    (network.thinking_max, network.thinker) = (500 * MILLI, Some(0));
+    network.run(SECOND);
+    assert!(quiet(&network));
+    let channel = network.open(0, 1, 50);
+    assert!(network.states(0).is_empty() && !quiet(&network), "its stages are asked");
+    assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+    network.run(SECOND);
+    assert!(!quiet(&network), "it is open");
+    network.close(0, channel);
+    network.at(0, |s, now, stages| s.drained(channel, now, stages));
+    assert_eq!(network.states(0), ["settling"]);
+    assert!(!quiet(&network), "its end is told once the sink has said its word");
+    assert!(network.run_until(5 * SECOND, quiet));
+    assert!(network.states(0).is_empty());
 }

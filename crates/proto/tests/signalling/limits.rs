@@ -173,7 +173,7 @@ fn a_long_reason_arrives_cut_between_characters() {
 /// given back.
 #[test]
 fn a_node_full_of_channels_keeps_and_frees_them() {
-    let mut network = Network::line(1, 2, |_, _| {});
+    let mut network = Network::new(1, 3, &[(0, 1), (1, 2)], |_, _| {});
     network.rarely = true;
     network.run(SECOND);
     let mut opened = 0;
@@ -193,6 +193,11 @@ fn a_node_full_of_channels_keeps_and_frees_them() {
         let refused = network.at(from, |s, now, stages| s.open(request, now, stages));
         assert_eq!(refused.err(), Some(RequestError::Exhausted), "host {from}");
     }
+    // Whoever comes from another neighbour is told so, too.
+    network.open(2, 1, 50);
+    network.run(SECOND);
+    let told = |event: &Event| matches!(event, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted);
+    assert_eq!((network.count(2, told), network.states(2).len()), (1, 0));
     network.run(30 * SECOND);
     (0..2).for_each(|host| network.check(host));
     assert_eq!((open(&network, 0), open(&network, 1)), (CHANNELS_MAX, CHANNELS_MAX));

@@ -150,3 +150,35 @@ fn a_degraded_host_is_known_at_both_ends() {
         assert_eq!(grant.degraded_why(), [why]);
     }
 }
+
+/// A host whose stages think for long asks them for no other offer once the application has waited for long enough.
+#[test]
+fn stages_that_think_for_long_are_asked_for_no_further_offer() {
+    let (mut quick, mut slow) = (0, 0);
+    for seed in 0..30 {
+        let mut network = uneven(seed, 1);
+        network.hosts[0].stages.link_bound = 5 * MILLI;
+        (network.thinking_max, network.thinker) = (2 * SECOND, Some(0));
+        network.run(SECOND);
+        let request = network.request(1, 1);
+        network.at(0, |s, now, stages| s.open(request, now, stages)).expect("tried");
+        let asked = |n: &Network, times| n.hosts[0].stages.probes == times;
+        assert!(network.run_until(10 * SECOND, |n| asked(n, 1)), "seed {seed}: what it would need");
+        // Others come first meanwhile: what is offered cannot be kept any more.
+        network.hosts[0].stages.link_bound += 20 * MILLI;
+        assert!(network.run_until(10 * SECOND, |n| asked(n, 2)), "seed {seed}: whether the offer holds");
+        let begun = network.now;
+        assert!(network.run_until(10 * SECOND, |n| asked(n, 3)), "seed {seed}: what it would need now");
+        assert!(network.run_until(10 * SECOND, |n| asked(n, 4) || refused(n).is_some()), "seed {seed}");
+        let is_late = network.now - begun > 2 * SECOND;
+        let refusal = refused(&network);
+        assert_eq!(refusal.is_some(), is_late, "seed {seed}: it is told, or the next offer is asked for");
+        *(if is_late { &mut slow } else { &mut quick }) += 1;
+        if let Some(refusal) = refusal {
+            assert_eq!(refusal.offer, None, "nobody has said yes to any");
+            network.run(20 * SECOND);
+            assert!(asked(&network, 3), "seed {seed}: nothing more is asked");
+        }
+    }
+    assert!(quick > 3 && slow > 3, "{quick} {slow}");
+}

@@ -206,7 +206,8 @@ impl Edf {
         self.used.check(demand, &self.model)?;
         let refusal = |reason, possible| Refusal { reason, bound_possible: possible, period_possible: None };
         match self.smallest_blocking_until(demand, bound.min(BOUND_MAX)) {
-            Ok(possible) if possible <= bound && bound > demand.release_latency => Ok(()),
+            // What is possible is more than the release latency: a message takes a nanosecond at least.
+            Ok(possible) if possible <= bound => Ok(()),
             Ok(possible) => Err(refusal(RefusalReason::Bound { possible, limit: bound }, Some(possible))),
             Err(_) => Err(refusal(RefusalReason::Others, self.smallest(demand).ok())),
         }

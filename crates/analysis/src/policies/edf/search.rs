@@ -64,6 +64,11 @@ fn div_up(value: i128, by: i128) -> i128 {
     (value + by - 1).div_euclid(by)
 }
 
+/// What `blocking` counts beyond the horizon: all of it, but for a deliberate fault.
+fn beyond(blocking: i64) -> i64 {
+    Some(blocking).filter(|_| !active(Mutation::LimitWithoutBlocking)).unwrap_or_default()
+}
+
 /// Why there is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoBound {
@@ -115,15 +120,13 @@ impl Search<'_> {
     /// The smallest d - r by the line beyond the horizon.
     pub(super) fn by_tail(&self) -> Result<i64, NoBound> {
         let horizon = self.stairs.horizon;
-        let ignored = active(Mutation::LimitWithoutBlocking);
-        let blocking = if ignored { 0 } else { self.blocking_at(horizon) };
+        let blocking = beyond(self.blocking_at(horizon));
         self.tail.bound(&self.newcomer, horizon, blocking).ok_or(NoBound::Horizon)
     }
 
     /// Blocking at and after the horizon, whatever the newcomer's bound.
     pub(super) fn blocking_max(&self) -> i64 {
-        let ignored = active(Mutation::LimitWithoutBlocking);
-        if ignored { 0 } else { self.blocking.at(self.stairs.horizon).max(self.newcomer.blocking) }
+        beyond(self.blocking.at(self.stairs.horizon).max(self.newcomer.blocking))
     }
 
     fn blocking_at(&self, t: i64) -> i64 {

@@ -119,3 +119,84 @@ fn the_steps_that_are_kept_are_bounded_whoever_comes_after_whom() {
         assert!(policy.stairs.len() as u128 <= 2 * STEPS_MAX, "{} steps", policy.stairs.len());
     }
 }
+
+fn demand(cost: u64, period: u64, release_latency: u64) -> Demand {
+    Demand {
+        cost: Nanos(cost),
+        unit_cost_max: Nanos(cost),
+        period: Nanos(period),
+        release_latency: Nanos(release_latency),
+        early: Nanos::ZERO,
+        urgency: Urgency::default(),
+        soft: None,
+    }
+}
+
+fn model(blocking: u64) -> StageModel {
+    StageModel {
+        blocking: crate::Blocking::Pipeline(Nanos(blocking)),
+        interference: crate::Interference::default(),
+        utilisation_limit: Ppm::ONE,
+    }
+}
+
+/// A message cannot be done when it is released, however little it takes: a bound that the release latency uses up is refused.
+#[test]
+fn no_bound_is_possible_within_the_release_latency() {
+    for (cost, blocking) in [(0, 0), (1, 0), (1, 7), (500, 0)] {
+        for held in [false, true] {
+            let mut policy = Edf::new(model(blocking));
+            if held {
+                policy.hold(StageKey(0), &demand(10, 1_000, 0), Nanos(900)).expect("it fits");
+            }
+            let newcomer = demand(cost, 1_000, 300);
+            for bound in [0, 299, 300] {
+                let refused = policy.hold(StageKey(1), &newcomer, Nanos(bound)).expect_err("no time is left");
+                let possible = refused.bound_possible.expect("there is room");
+                assert!(possible > Nanos(300), "{possible} for {cost} ns");
+                assert!(
+                    policy.hold(StageKey(1), &newcomer, possible).is_ok(),
+                    "what is said to be possible is"
+                );
+                policy.release(StageKey(1));
+            }
+        }
+    }
+}
+
+/// Beyond so many steps none are added, however many different channels a stage holds. What is admitted then still fits.
+#[test]
+fn the_steps_of_very_many_different_channels_are_bounded() {
+    let mut policy = Edf::new(model(0));
+    let hour = 3_600_000_000_000;
+    let channels = 2 * STEPS_MAX as u64 + 10;
+    for number in 0..channels {
+        policy.insert(StageKey(number), &demand(1, hour, 0), Nanos(1_000_000 + 2 * number));
+    }
+    let last = 1_000_000 + 2 * channels as i64;
+    assert!(policy.extend(last), "all of their first steps");
+    let steps = policy.stairs.len();
+    assert!(steps as u128 > 2 * STEPS_MAX, "{steps}");
+    assert!(!policy.extend(hour as i64) && policy.stairs.len() == steps, "no more");
+    let newcomer = demand(1_000, hour, 0);
+    let offer = policy.offer(&newcomer, BOUND_MAX).expect("nearly all is free");
+    // All others' first messages and its own are done by then.
+    assert!(offer.bound.0 >= 1_000 && offer.bound.0 < hour, "{}", offer.bound);
+}
+
+/// A channel that takes nothing is never late, however long others block; one that takes something is.
+#[test]
+fn by_qpa_who_takes_nothing_is_not_late() {
+    let feasible = |cost| is_feasible(&[(demand(cost, 1_000, 0), Nanos(100))], &model(150), Nanos(100_000));
+    assert_eq!([feasible(0), feasible(1)], [Some(true), Some(false)]);
+}
+
+/// The answer of QPA is not known if the stage may be busy for longer than it looks.
+#[test]
+fn by_qpa_a_busy_period_beyond_the_limit_has_no_answer() {
+    let channels = [(demand(500, 1_000, 0), Nanos(900)), (demand(900, 2_000, 0), Nanos(1_900))];
+    // 500 + 900, then one more of the first.
+    for (limit, expected) in [(1_899, None), (1_900, Some(true))] {
+        assert_eq!(is_feasible(&channels, &model(0), Nanos(limit)), expected, "{limit}");
+    }
+}

@@ -14,10 +14,33 @@ use crate::memory::Memory;
 use crate::node::Node;
 use crate::rate_sample::RateSample;
 
-/// Less than this part of what was offered must be missing for the link to count as filled.
+/// More than this part of what was offered must be missing for the link to count as filled.
 const OFFERED: Ppm = Ppm(20_000);
 /// What a shaper of ours does not count, at most (ADR 0027): it holds the link below its rate by so much.
 const SHAPED: Ppm = Ppm(16_000);
+
+/// What tells whether a measurement has filled its link.
+#[derive(Clone, Copy, Debug)]
+struct Filling {
+    /// The rate at which packets came through.
+    through: BitRate,
+    /// The rate at which they were sent.
+    offered: BitRate,
+    /// The rate to which a shaper of ours holds the link; `None` if it has none.
+    shaped: Option<BitRate>,
+    /// How often the driver could take no more.
+    full_times: u32,
+}
+
+impl Filling {
+    /// Whether nothing more could have come through: `false` if so little is missing that this host may not have sent enough.
+    fn is_complete(&self, error: Ppm) -> bool {
+        let missing = Ppm(error.0.max(OFFERED.0));
+        let is_less = |rate: BitRate| self.through < rate.less(missing);
+        let is_filled = is_less(self.offered) || self.full_times >= RATE_FULL_TIMES;
+        is_filled && self.shaped.is_none_or(is_less)
+    }
+}
 
 impl<M: Memory> Node<M> {
     /// The link of this name.
@@ -82,14 +105,14 @@ impl<M: Memory> Node<M> {
         // The receiver's clock against ours: each within the domain's tolerance.
         let clocks = self.plane.config().clock_tolerance.0.saturating_mul(2);
         let error = Ppm(counted.error(wire_bytes).0.saturating_add(clocks).min(Ppm::ONE.0));
-        let missing = Ppm(error.0.max(OFFERED.0));
-        let mut filled =
-            through < counted.offered_rate(wire_bytes).less(missing) || rate.full_times >= RATE_FULL_TIMES;
-        if line.config().kernel_traffic == KernelTraffic::Behind {
-            let shaped = line.config().rate.less(line.config().rate_error).less(SHAPED);
-            filled &= through < shaped.less(missing);
-        }
-        MeasuredRate { rate: through, error, at_least: !filled, at: now }
+        let is_shaped = line.config().kernel_traffic == KernelTraffic::Behind;
+        let filling = Filling {
+            through,
+            offered: counted.offered_rate(wire_bytes),
+            shaped: is_shaped.then(|| line.config().rate.less(line.config().rate_error).less(SHAPED)),
+            full_times: rate.full_times,
+        };
+        MeasuredRate { rate: through, error, at_least: !filling.is_complete(error), at: now }
     }
 
     /// Sets the rate of a link that measures itself.
@@ -107,5 +130,42 @@ impl<M: Memory> Node<M> {
         }
         self.signalling.set_link_rate(link, measured.rate, error);
         Ok(measured)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFERED_RATE: BitRate = BitRate(1_000_000);
+    const EVEN: Filling =
+        Filling { through: BitRate(0), offered: OFFERED_RATE, shaped: None, full_times: RATE_FULL_TIMES - 1 };
+
+    /// A link that lets through all but the part that may be missing has not been filled, to the bit.
+    #[test]
+    fn a_link_is_filled_only_if_more_is_missing_than_may_be() {
+        for (error, least) in [(0, 980_000), (20_000, 980_000), (30_000, 970_000)] {
+            let is_filled = |through| Filling { through, ..EVEN }.is_complete(Ppm(error));
+            let seen = [least - 1, least, OFFERED_RATE.0].map(|through| is_filled(BitRate(through)));
+            assert_eq!(seen, [true, false, false], "error {error}");
+        }
+    }
+
+    /// A driver that was full often enough has filled the link, however much came through.
+    #[test]
+    fn a_driver_that_is_full_often_enough_has_filled_the_link() {
+        let filling = |full_times| Filling { through: OFFERED_RATE, full_times, ..EVEN };
+        let times = [RATE_FULL_TIMES - 1, RATE_FULL_TIMES, RATE_FULL_TIMES + 1];
+        assert_eq!(times.map(|times| filling(times).is_complete(Ppm(0))), [false, true, true]);
+    }
+
+    /// What a shaper of ours holds back says nothing of the link behind it.
+    #[test]
+    fn a_link_that_is_shaped_here_is_filled_only_below_what_the_shaper_lets_through() {
+        for full_times in [0, RATE_FULL_TIMES] {
+            let shaped = Some(BitRate(500_000));
+            let filled = |through| Filling { through, shaped, full_times, ..EVEN }.is_complete(Ppm(0));
+            assert_eq!([489_999, 490_000, 500_000].map(|bits| filled(BitRate(bits))), [true, false, false]);
+        }
     }
 }

@@ -54,6 +54,25 @@ fn request(user: u32) -> Message {
     let (token, contract, user) = (5, contract(), UserId(user));
     Message::Request(Request { token, route: route(), epoch: EPOCH, port, reply_to, contract, user })
 }
+/// What waits in any of the queues waits.
+#[test]
+fn an_outbox_is_empty_once_nothing_waits_in_any_queue() {
+    type Put = fn(&mut Outbox) -> Result<(), Unsayable>;
+    assert!(Outbox::default().is_empty());
+    let puts: [Put; 4] = [
+        |outbox| outbox.say(&Message::Refresh { node: NODE, epoch: EPOCH, channels: vec![ChannelNumber(3)] }),
+        |outbox| outbox.say(&Message::Confirm { path: path(1) }),
+        |outbox| outbox.answer(source(1), &Message::Refuse { path: path(1), refusal: refusal() }),
+        |outbox| outbox.ask(source(1), &create(1, 1, false), Instant(5)),
+    ];
+    for (queue, put) in puts.into_iter().enumerate() {
+        let mut outbox = Outbox::default();
+        put(&mut outbox).expect("it encodes");
+        assert!(!outbox.is_empty(), "queue {queue}");
+        assert!(outbox.next().is_some() && outbox.is_empty(), "queue {queue}");
+    }
+}
+
 fn refusal() -> ChannelRefusal {
     let (stages, hosts) = (Vec::new(), Vec::new());
     ChannelRefusal { node: NodeId(3), cause: RefuseCause::Exhausted, offer: None, stages, hosts }

@@ -294,3 +294,5 @@ fn who_never_answers_takes_no_memory() {
     assert_eq!(nonces(&two), greeted[greeted.len() - NONCES..], "the last ones");
     assert!(greeted.len() > 2 * NONCES, "{} greetings", greeted.len());
 }
+
+mod giving_up;

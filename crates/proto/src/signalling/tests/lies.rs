@@ -349,3 +349,39 @@ fn what_has_passed_is_noted_once_a_host() {
     signalling.on_message(link, word(Passed::default()), now, stages);
     assert_eq!(signalling.counters.unexpected, 1, "it has said so");
 }
+
+/// A channel that ends here has nobody behind it: what the next host of the row says of it is about no channel of this link.
+#[test]
+fn who_is_not_on_a_channels_way_changes_nothing_of_it() {
+    let mut row = Row::met(3);
+    let to = Address { port: name("in"), host: name("h2") };
+    let (_, path) = row.ask(OpenRequest { to, ..row.request() });
+    let words = [
+        Message::Confirm { path },
+        Message::Refuse { path, refusal: refusal() },
+        Message::Accept { path, drift: Ppm(200), stages: Vec::new() },
+        Message::Destroy { path, reason: CloseReason::Local, sent: None },
+    ];
+    for (count, word) in (1..).zip(words) {
+        row.hear(1, true, word);
+        assert_eq!(row.unexpected(1), count);
+    }
+    assert_eq!(row.states(), [&["open"][..], &["open"], &[]]);
+}
+
+/// A host that asks one neighbour about a route hears no answer from another one.
+#[test]
+fn a_probe_is_answered_only_from_where_it_went() {
+    let mut row = Row::met(3);
+    row.hosts[2].is_mute = true;
+    let request = OpenRequest { probe: true, ..row.request() };
+    let probing = row.at(1, |signalling, now, stages| signalling.open(request, now, stages)).expect("tried");
+    let known = row.hosts[1].signalling.channels.get(probing).expect("it waits");
+    let path = known.local.path;
+    let answer = Create { probe: true, route: route(&[2, 1], 1), ..create(path) };
+    let word =
+        Message::Probed { path, route: route(&[1, 2], 1), user: answer.user, answer: Ok(Box::new(answer)) };
+    row.hear(1, false, word);
+    assert_eq!(row.unexpected(1), 1);
+    assert_eq!(row.states()[1], ["probing"], "it still waits");
+}

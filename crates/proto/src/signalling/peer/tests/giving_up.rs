@@ -1,0 +1,144 @@
+//! A neighbour that is given up: what was known of it is forgotten, and what it said before proves nothing.
+
+use super::*;
+
+/// The next packet of an end of the link.
+fn packet_of(two: &mut Two, end: usize, now: Instant) -> Option<Vec<u8>> {
+    let mut out = [0; 2_000];
+    let (len, _) = two.ends[end].poll_packet(&two.key, now, now, &mut out)?;
+    Some(out[..len].to_vec())
+}
+
+fn hello_in(two: &Two, bytes: &[u8]) -> Hello {
+    match two.key.open(bytes).expect("an authentic packet").body {
+        Body::Hello(hello) => hello,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Breaks what end 0 hears, while the neighbour is there.
+fn break_stream(two: &mut Two) {
+    two.segment_of_1(&[0xff, 0xff]);
+    assert!(two.ends[0].broken);
+}
+
+/// Silence until end 0 gives the neighbour up.
+fn fall_silent(two: &mut Two) {
+    two.deaf = [true; 2];
+    while two.alive()[0] {
+        two.run(1);
+    }
+}
+
+/// The neighbour is told at once, in a life of ours that was not there before, and nothing that it said is answered.
+#[test]
+fn a_neighbour_whose_words_make_no_sense_is_greeted_at_once_in_a_new_life() {
+    let mut two = Two::met();
+    let sessions = |two: &Two| two.ends[0].life.session;
+    for times in 1..4 {
+        let now = two.now;
+        // It has just greeted us, and has no answer yet.
+        two.ends[1].hellos.due = Some(HelloStep::First);
+        let greeting = packet_of(&mut two, 1, now).expect("it greets");
+        two.deliver(0, &greeting);
+        break_stream(&mut two);
+        assert_eq!(two.ends[0].handle_timeout(false, now), Some(Change::Lost { restarted: false }));
+        assert_eq!(sessions(&two), times);
+        let bytes = packet_of(&mut two, 0, now).expect("it is said at once");
+        assert_eq!(two.key.open(&bytes).expect("authentic").life.session, times);
+        let hello = hello_in(&two, &bytes);
+        assert_eq!((hello.step, hello.echo), (HelloStep::First, None));
+        assert_eq!(packet_of(&mut two, 0, now), None, "nothing of it is acknowledged");
+        two.run(3_000);
+        assert_eq!(two.alive(), [true; 2], "they meet again");
+    }
+}
+
+/// An answer to a greeting of the life before begins nothing: anybody who has heard it can send it again.
+#[test]
+fn an_old_answer_brings_nobody_back() {
+    let mut two = Two::met();
+    let now = two.now;
+    two.ends[0].hellos.due = Some(HelloStep::First);
+    let greeting = packet_of(&mut two, 0, now).expect("we greet");
+    two.deliver(1, &greeting);
+    let answer = packet_of(&mut two, 1, now).expect("it answers");
+    let nonce = hello_in(&two, &greeting).nonce;
+    assert_eq!(hello_in(&two, &answer).echo.map(|echo| echo.nonce), Some(nonce));
+    break_stream(&mut two);
+    two.ends[0].handle_timeout(false, now);
+    assert_eq!(two.ends[0].presence(), Presence::Awaited);
+    two.deliver(0, &answer);
+    assert_eq!(two.ends[0].presence(), Presence::Awaited, "of that life it proves nothing");
+}
+
+/// Its clock may have been stepped meanwhile: nothing is known of it until they meet again.
+#[test]
+fn the_clock_of_a_neighbour_is_forgotten_with_it() {
+    let mut two = Two::met();
+    assert!(two.ends[0].clock().offset(two.now).is_some());
+    fall_silent(&mut two);
+    assert_eq!(two.ends[0].clock().offset(two.now), None);
+    two.deaf = [false; 2];
+    two.run(3_000);
+    assert!(two.ends[0].clock().offset(two.now).is_some());
+}
+
+/// A neighbour whose clock was set back is judged from its next greeting on, not from when it is as late as before.
+#[test]
+fn a_neighbour_whose_clock_was_set_back_is_judged_at_once() {
+    let mut two = Two::met();
+    let back = Nanos::from_secs(600);
+    let theirs = |at: Instant| Instant(at.0 - back.0);
+    two.now = two.now + back;
+    two.run(10_000);
+    fall_silent(&mut two);
+    let config = NodeConfig { epoch: Epoch(2), ..config(2) };
+    two.ends[1] = Peer::new(&config, &config.links[0], 9, theirs(two.now));
+    two.ends[1].travel.ours_max = Nanos::ZERO;
+    let late = Nanos::from_millis(300);
+    for round in 0..20 {
+        two.now = two.now + two.ends[0].hellos.interval * 2;
+        let now = two.now;
+        two.ends.iter_mut().zip([now, theirs(now)]).for_each(|(end, at)| {
+            end.handle_timeout(false, at);
+        });
+        // What the neighbour says comes late from some time on.
+        let lag = if round < 10 { Nanos::ZERO } else { late };
+        for _ in 0..3 {
+            let bytes = packet_of(&mut two, 0, now);
+            bytes.into_iter().for_each(|bytes| {
+                let packet = two.key.open(&bytes).expect("authentic");
+                two.ends[1].handle(&packet, theirs(now), theirs(now)).ok();
+            });
+            let bytes = packet_of(&mut two, 1, theirs(now));
+            bytes.into_iter().for_each(|bytes| {
+                let packet = two.key.open(&bytes).expect("authentic");
+                two.ends[0].handle(&packet, now + lag, now + lag).ok();
+            });
+        }
+        let seen = two.ends[0].watch().total().times;
+        assert_eq!(seen > 0, round >= 10, "round {round}: {seen} were late");
+    }
+    assert!(two.alive()[0]);
+}
+
+/// Of a neighbour that speaks another version this is said for as long as it may be silent, if it was heard so recently.
+#[test]
+fn who_has_changed_its_version_is_told_apart_from_who_is_gone() {
+    for (before, expected) in [(1, Presence::Foreign(9)), (0, Presence::Dead)] {
+        let mut two = Two::met();
+        let end = &mut two.ends[0];
+        let (heard, silence) = (end.last_heard, end.silence());
+        // It was heard in our version, and in another one then or a nanosecond later.
+        assert_eq!(end.handle_foreign(9, heard + Nanos(before)), None);
+        let given_up = heard + silence;
+        assert_eq!(end.handle_timeout(false, given_up - Nanos(1)), None);
+        assert_eq!(end.handle_timeout(false, given_up), Some(Change::Lost { restarted: false }));
+        assert_eq!(end.presence(), expected, "heard {before} ns behind");
+        end.handle_timeout(false, given_up + silence - Nanos(1));
+        assert_eq!(end.presence(), expected, "it may be silent for so long");
+        end.handle_timeout(false, given_up + silence);
+        assert_eq!(end.presence(), Presence::Dead);
+    }
+}
