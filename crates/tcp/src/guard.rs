@@ -40,8 +40,6 @@ pub(crate) struct Changes {
     pub(crate) ack: Option<u32>,
     /// Show this window instead: the segment is older than the last window update.
     pub(crate) window: Option<u16>,
-    /// Take the FIN away: part of the data before it lies beyond the window.
-    pub(crate) strip_fin: bool,
 }
 
 /// The checks of one connection after its SYNs were exchanged.
@@ -107,6 +105,11 @@ impl Guard {
         if !self.is_ack_acceptable(ack, place) {
             return Verdict::Challenge;
         }
+        // The peer knows the window's edge. smoltcp scales the window of its own SYN, and so would take more than fits.
+        let data_end = segment.seq.wrapping_add(u32::from(segment.payload_bytes));
+        if segment.payload_bytes > 0 && before(place.edge, data_end) {
+            return Verdict::Challenge;
+        }
         self.note_timestamp(segment, now);
         Verdict::Pass(self.changes(segment, ack, place))
     }
@@ -149,8 +152,6 @@ impl Guard {
         } else if window != segment.window {
             changes.window = Some(window);
         }
-        let data_end = segment.seq.wrapping_add(u32::from(segment.payload_bytes));
-        changes.strip_fin = segment.flags.fin && before(place.edge, data_end);
         changes
     }
 }
@@ -259,13 +260,11 @@ mod tests {
         assert_eq!(verdict(600, 2001, 90), Verdict::Pass(Changes::default()));
     }
 
+    /// RFC 9293 3.10.7.4, first: what does not fit into the window is answered and not taken.
     #[test]
-    fn a_fin_after_data_beyond_the_window_waits() {
-        let fin = Flags { fin: true, ..Flags::default() };
-        let verdict = |payload_bytes| {
-            guard(None).judge(&Segment { flags: fin, payload_bytes, ..segment() }, PLACE, NOW)
-        };
+    fn data_beyond_the_window_is_answered() {
+        let verdict = |payload_bytes| guard(None).judge(&Segment { payload_bytes, ..segment() }, PLACE, NOW);
         assert_eq!(verdict(400), Verdict::Pass(Changes::default()));
-        assert_eq!(verdict(401), Verdict::Pass(Changes { strip_fin: true, ..Changes::default() }));
+        assert_eq!(verdict(401), Verdict::Challenge);
     }
 }

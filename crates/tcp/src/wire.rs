@@ -220,8 +220,14 @@ fn read_options(segment: &mut Segment, mut options: &[u8]) -> Result<(), Malform
     Ok(())
 }
 
-/// Writes `segment` as a packet into `packet`, from the flow's local end to its remote one (`is_to_peer`) or back.
+/// Writes `segment` without payload as a packet into `packet`, from the flow's local end to its remote one (`is_to_peer`) or
+/// back.
 pub fn write(segment: &Segment, hop_limit: u8, is_to_peer: bool, packet: &mut Vec<u8>) {
+    write_with(segment, &[], hop_limit, is_to_peer, packet);
+}
+
+/// [`write`] with a payload of at most 65,000 bytes.
+pub fn write_with(segment: &Segment, payload: &[u8], hop_limit: u8, is_to_peer: bool, packet: &mut Vec<u8>) {
     let Flow { local, remote } = segment.flow;
     let (source, destination) = if is_to_peer { (local, remote) } else { (remote, local) };
     let control = match segment.flags {
@@ -243,7 +249,7 @@ pub fn write(segment: &Segment, hop_limit: u8, is_to_peer: bool, packet: &mut Ve
         sack_permitted: segment.sack,
         sack_ranges: [None; 3],
         timestamp: segment.timestamp.map(|(value, echo)| TcpTimestampRepr::new(value, echo)),
-        payload: &[],
+        payload,
     };
     let (from, to) = (IpAddress::from(source.ip()), IpAddress::from(destination.ip()));
     let ip = IpRepr::new(from, to, IpProtocol::Tcp, tcp.buffer_len(), hop_limit);

@@ -35,8 +35,12 @@ fn peek(network: &mut Network, host: usize, id: ConnectionId) -> Segment {
 }
 
 fn inject(network: &mut Network, host: usize, segment: &Segment) -> Option<Segment> {
+    inject_with(network, host, segment, &[])
+}
+
+fn inject_with(network: &mut Network, host: usize, segment: &Segment, payload: &[u8]) -> Option<Segment> {
     let (mut packet, mut reply) = (Vec::new(), Vec::new());
-    wire::write(segment, 64, false, &mut packet);
+    wire::write_with(segment, payload, 64, false, &mut packet);
     let now = network.now;
     network.stacks[host].input(now, &mut packet, &mut reply).expect("well-formed");
     (!reply.is_empty()).then(|| wire::parse(&reply).expect("our own segment"))
@@ -136,7 +140,8 @@ fn no_segment_panics() {
         let base = peek(&mut network, 1, ids[0]);
         for _ in 0..100 {
             let segment = forged(&mut random, &base);
-            inject(&mut network, 1, &segment);
+            let payload = vec![0; [0, 1, 536, 1460, 9000][random.below(5) as usize]];
+            inject_with(&mut network, 1, &segment, &payload);
             if let Some(connection) = network.stacks[1].get(ids[1]) {
                 match random.below(12) {
                     0 => drop(connection.send(&[7; 5000])),
@@ -173,4 +178,100 @@ fn no_bytes_panic() {
     let mut stream = Stream::new(1, 10_000);
     stream.write(network.at(1, ids[1]));
     assert!(stream.sent > 0, "the connection is unharmed");
+}
+
+/// The ICMP error of a router about `quoted`, a packet that `flow`'s local end sent.
+fn icmp_error(is_v6: bool, kind: u8, code: u8, mtu: u16, quoted: &[u8]) -> Vec<u8> {
+    let mut icmp = vec![kind, code, 0, 0, 0, 0];
+    icmp.extend(mtu.to_be_bytes());
+    icmp.extend(&quoted[..quoted.len().min(if is_v6 { 48 } else { 28 })]);
+    let mut packet = quoted[..if is_v6 { 40 } else { 20 }].to_vec();
+    if is_v6 {
+        packet[4..6].copy_from_slice(&(icmp.len() as u16).to_be_bytes());
+        packet[6] = 58;
+        let mut pseudo = quoted[8..40].to_vec();
+        pseudo.extend((icmp.len() as u32).to_be_bytes());
+        pseudo.extend([0, 0, 0, 58]);
+        // To the local end, from anybody: the addresses change places, and their sum stays.
+        let (source, destination) = (quoted[8..24].to_vec(), quoted[24..40].to_vec());
+        packet[8..24].copy_from_slice(&destination);
+        packet[24..40].copy_from_slice(&source);
+        pseudo.extend(&icmp);
+        icmp[2..4].copy_from_slice(&sum(&pseudo).to_be_bytes());
+    } else {
+        packet[2..4].copy_from_slice(&(20 + icmp.len() as u16).to_be_bytes());
+        packet[9] = 1;
+        let (source, destination) = (quoted[12..16].to_vec(), quoted[16..20].to_vec());
+        packet[12..16].copy_from_slice(&destination);
+        packet[16..20].copy_from_slice(&source);
+        packet[10..12].fill(0);
+        let header = sum(&packet);
+        packet[10..12].copy_from_slice(&header.to_be_bytes());
+        let whole = sum(&icmp);
+        icmp[2..4].copy_from_slice(&whole.to_be_bytes());
+    }
+    packet.extend(icmp);
+    packet
+}
+
+/// The checksum of RFC 1071.
+fn sum(bytes: &[u8]) -> u16 {
+    let words =
+        bytes.chunks(2).map(|two| u32::from(two[0]) << 8 | two.get(1).map_or(0, |low| u32::from(*low)));
+    let total: u32 = words.sum();
+    let folded = (total & 0xffff) + (total >> 16);
+    !((folded & 0xffff) + (folded >> 16)) as u16
+}
+
+/// A packet of data that the first stack sent and that is in flight.
+fn in_flight(network: &mut Network, id: ConnectionId) -> Vec<u8> {
+    assert_eq!(network.at(0, id).send(&[1; 4000]), Ok(4000));
+    let (now, mut packet) = (network.now, Vec::new());
+    assert!(network.stacks[0].output(now, &mut packet));
+    packet
+}
+
+/// RFC 1191, RFC 8201: a router's word is taken; RFC 5927 4.1: if it quotes what is in flight.
+#[test]
+fn a_router_says_that_a_packet_is_too_big() {
+    for is_v6 in [false, true] {
+        let mut network = Network::new(1, Faults::default());
+        let ids = network.open(is_v6, &Config::default());
+        network.run(Nanos::from_secs(1), |_| false);
+        let quoted = in_flight(&mut network, ids[0]);
+        let (kind, code) = if is_v6 { (2, 0) } else { (3, 4) };
+        let (now, mut reply) = (network.now, Vec::new());
+        let mut forged = quoted.clone();
+        let seq = if is_v6 { 44 } else { 24 };
+        forged[seq] ^= 0x40;
+        let mut error = icmp_error(is_v6, kind, code, 1300, &forged);
+        assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
+        assert_eq!(network.at(0, ids[0]).path_mtu_bytes(), 1500, "a forged error changed something");
+        let mut error = icmp_error(is_v6, kind, code, 1300, &quoted);
+        assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
+        assert_eq!(network.at(0, ids[0]).path_mtu_bytes(), 1300);
+        network.carries_bytes = 1300;
+        assert!(network.run(Nanos::from_secs(20), |network| network.at(1, ids[1]).readable_bytes() == 4000));
+    }
+}
+
+/// RFC 5927 5.2: no ICMP error ends a connection that is open; RFC 9293 3.9.2.2: one ends an attempt to connect.
+#[test]
+fn a_port_that_is_unreachable_ends_only_an_attempt() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    network.run(Nanos::from_secs(1), |_| false);
+    let quoted = in_flight(&mut network, ids[0]);
+    let (now, mut reply, mut packet) = (network.now, Vec::new(), Vec::new());
+    let mut error = icmp_error(false, 3, 3, 0, &quoted);
+    assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
+    assert_eq!(network.at(0, ids[0]).state(), State::Established);
+    network.run(Nanos::from_secs(2), |_| false);
+    let [local, remote] = network::addresses(false);
+    let now = network.now;
+    let id = network.stacks[0].connect(now, local.ip(), remote, &Config::default()).expect("a port");
+    while network.stacks[0].output(now, &mut packet) && !wire::parse(&packet).expect("ours").flags.syn {}
+    let mut error = icmp_error(false, 3, 3, 0, &packet);
+    assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
+    assert_eq!(network.at(0, id).ended(), Some(Ended::Unreachable));
 }

@@ -145,9 +145,6 @@ impl Connection {
             if let Some(window) = changes.window {
                 tcp.set_window_len(window);
             }
-            if changes.strip_fin {
-                tcp.set_fin(false);
-            }
         });
         self.machine.input(now, packet, reply);
         self.finish(now, reply);
