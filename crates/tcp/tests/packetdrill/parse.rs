@@ -39,9 +39,10 @@ pub struct Step {
 /// The steps of a script.
 pub fn script(text: &str) -> Result<Vec<Step>, String> {
     let mut steps = Vec::new();
+    let mut skipping = None;
     for (number, line) in text.lines().enumerate() {
         let line = line.split("//").next().unwrap_or_default().trim();
-        if line.is_empty() || line.starts_with('#') {
+        if is_skipped(line, &mut skipping) || line.is_empty() || line.starts_with(['#', '-']) {
             continue;
         }
         let line_number = number + 1;
@@ -49,6 +50,23 @@ pub fn script(text: &str) -> Result<Vec<Step>, String> {
         steps.push(Step { line: line_number, when: step.0, action: step.1 });
     }
     Ok(steps)
+}
+
+/// Shell commands between backquotes set up a kernel, and comments say things: both are left out.
+fn is_skipped(line: &str, until: &mut Option<&'static str>) -> bool {
+    if let Some(end) = *until {
+        if line.ends_with(end) {
+            *until = None;
+        }
+        return true;
+    }
+    for (begin, end) in [("`", "`"), ("/*", "*/")] {
+        if let Some(rest) = line.strip_prefix(begin) {
+            *until = (!rest.contains(end)).then_some(end);
+            return true;
+        }
+    }
+    false
 }
 
 fn step(line: &str) -> Result<(When, Action), String> {
@@ -111,7 +129,8 @@ fn packet(text: &str) -> Result<Packet, String> {
 fn read_option(packet: &mut Packet, option: &str) -> Result<(), String> {
     let words: Vec<_> = option.split_whitespace().collect();
     match words.as_slice() {
-        ["nop" | "eol"] => (),
+        // The stack does not act on them as a sender, and those that it sends are not compared.
+        ["nop" | "eol"] | ["sack", ..] => (),
         ["sackOK"] => packet.sack = true,
         ["mss", value] => packet.mss = Some(number(value)?),
         ["wscale", value] => packet.scale = Some(number(value)?),
