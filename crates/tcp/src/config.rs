@@ -19,7 +19,8 @@ pub struct Config {
     pub keep_alive: Option<Nanos>,
     /// How long an acknowledgement may wait for data to ride on; at most 500 ms (RFC 9293 3.8.6.3).
     pub ack_delay: Nanos,
-    /// How long the peer may leave data unacknowledged, or a SYN unanswered, before the connection ends (RFC 9293 3.8.3, R2).
+    /// How long the peer may leave data unacknowledged before the connection ends (RFC 9293 3.8.3, R2: at least 100 s). A SYN
+    /// waits for at most three minutes of it.
     pub user_timeout: Nanos,
     /// Maximum segment lifetime; TIME-WAIT lasts twice that (RFC 9293 3.4.2 says two minutes; Linux and BSD use 30 s).
     pub msl: Nanos,
@@ -37,7 +38,7 @@ impl Default for Config {
             has_timestamps: true,
             keep_alive: None,
             ack_delay: Nanos::from_millis(10),
-            user_timeout: Nanos::from_secs(180),
+            user_timeout: Nanos::from_secs(900),
             msl: Nanos::from_secs(30),
             hop_limit: 64,
         }

@@ -38,6 +38,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Changes {
     /// Acknowledge this instead: the machine would drop the data of a segment whose acknowledgement is old.
     pub(crate) ack: Option<u32>,
+    /// Begin here instead: an acknowledgement at the window's very end, from a peer that has filled it.
+    pub(crate) seq: Option<u32>,
     /// Show this window instead: the segment is older than the last window update.
     pub(crate) window: Option<u16>,
 }
@@ -142,6 +144,9 @@ impl Guard {
         let current = later(ack, place.una);
         if current != ack {
             changes.ack = Some(current);
+        }
+        if segment.length() == 0 && segment.seq == place.edge {
+            changes.seq = Some(place.next);
         }
         // RFC 9293 3.10.7.4, fifth: SND.WL1 and SND.WL2 keep old segments from changing the window.
         let (seq, acked, window) = self.update;

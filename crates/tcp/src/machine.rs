@@ -19,6 +19,9 @@ use crate::wire::Flow;
 
 pub(crate) use smoltcp::socket::tcp::State as MachineState;
 
+/// How long a SYN may stay unanswered (RFC 9293 3.8.3: at least three minutes).
+const SYN_TIMEOUT: Nanos = Nanos::from_secs(180);
+
 /// The device of one call: at most one packet in, at most one out.
 struct Call<'a> {
     arriving: Option<&'a [u8]>,
@@ -171,7 +174,9 @@ impl Machine {
 
     /// The socket would end an idle connection too; only data, a SYN, a FIN or a keep-alive may time out (RFC 9293 3.8.3).
     fn arm_user_timeout(&mut self) {
-        let timeout = span_of(self.user_timeout);
+        let is_opening = matches!(self.state(), State::SynSent | State::SynReceived);
+        let timeout =
+            span_of(if is_opening { self.user_timeout.min(SYN_TIMEOUT) } else { self.user_timeout });
         let socket = self.socket_mut();
         let is_waiting = !matches!(socket.state(), State::Established | State::CloseWait | State::FinWait2)
             || socket.send_queue() > 0

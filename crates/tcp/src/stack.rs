@@ -120,7 +120,9 @@ impl Stack {
     /// Forgets a connection; its flow is free again.
     pub fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         let connection = self.connections.remove(&id)?;
-        self.flows.remove(&connection.flow());
+        if self.flows.get(&connection.flow()) == Some(&id) {
+            self.flows.remove(&connection.flow());
+        }
         Some(connection)
     }
 
@@ -146,7 +148,8 @@ impl Stack {
             if connection.input_checked(now, &segment, packet, reply) != Received::ForNobody {
                 return Ok(Arrival::Connection(id));
             }
-            self.remove(id);
+            // It is over, and its flow is free; the program may still read what came.
+            self.flows.remove(&segment.flow);
         }
         Ok(self.input_unknown(now, &segment, packet, reply))
     }

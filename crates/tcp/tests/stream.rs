@@ -63,8 +63,8 @@ fn corruption() {
 
 #[test]
 fn everything_at_once_with_every_kind_of_connection() {
-    for seed in 1..25 {
-        let faults = Faults { lost: seed * 8, reordered: 50, duplicated: 50, corrupted: 10 };
+    for seed in 1..96 {
+        let faults = Faults { lost: (seed % 37) * 8, reordered: 50, duplicated: 50, corrupted: 10 };
         let config = Config {
             has_timestamps: seed % 2 == 0,
             is_nodelay: seed % 3 == 0,
@@ -144,9 +144,9 @@ fn a_peer_that_vanishes_ends_the_connection_by_the_user_timeout() {
     assert_eq!(network.at(0, ids[0]).state(), State::Established, "an idle connection stays");
     assert_eq!(network.at(0, ids[0]).send(b"hello"), Ok(5));
     let start = network.now;
-    assert!(network.run(Nanos::from_secs(400), |network| network.at(0, ids[0]).ended().is_some()));
+    assert!(network.run(Nanos::from_secs(2000), |network| network.at(0, ids[0]).ended().is_some()));
     assert_eq!(network.at(0, ids[0]).ended(), Some(Ended::TimedOut));
-    assert!(network.now.since(start) >= Nanos::from_secs(180));
+    assert!(network.now.since(start) >= Nanos::from_secs(900));
 }
 
 /// RFC 6093 3: urgent bytes stay in the stream, and the mark is seen.

@@ -142,6 +142,9 @@ impl Connection {
             if let Some(ack) = ack {
                 edge::set_ack(tcp, ack);
             }
+            if let Some(seq) = changes.seq {
+                edge::set_seq(tcp, seq);
+            }
             if let Some(window) = changes.window {
                 tcp.set_window_len(window);
             }

@@ -7,7 +7,7 @@ use punctual_analysis::Instant;
 use super::{Connection, Ended, State};
 use crate::edge;
 use crate::machine::MachineState;
-use crate::sequence::before;
+use crate::sequence::{before, later};
 
 impl Connection {
     /// Makes the next segment that is due, in `packet`; whether there was one. When there was none, ask again at
@@ -70,7 +70,13 @@ impl Connection {
         let mut acknowledged = None;
         edge::edit(packet, |tcp| {
             let machine_seq = tcp.seq_number().0 as u32;
-            let seq = machine_seq.wrapping_add(numbers.offset(machine_seq));
+            let mut seq = machine_seq.wrapping_add(numbers.offset(machine_seq));
+            // After a timeout the machine counts from the oldest byte again, in bare acknowledgements too. The peer may have
+            // that byte: the segment would lie before its window, and it would not read the acknowledgement. If both ends do
+            // so, neither moves again.
+            if tcp.segment_len() == 0 && !tcp.rst() {
+                seq = later(seq, numbers.sent());
+            }
             edge::set_seq(tcp, seq);
             edge::set_timestamp(tcp, clock, if tcp.ack() { echo } else { 0 });
             let payload = tcp.segment_len() as u32;
