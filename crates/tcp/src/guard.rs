@@ -150,7 +150,12 @@ impl Guard {
         }
         // RFC 9293 3.10.7.4, fifth: SND.WL1 and SND.WL2 keep old segments from changing the window.
         let (seq, acked, window) = self.update;
-        let is_newer = before(seq, segment.seq) || (seq == segment.seq && at_or_after(ack, acked));
+        // Of two that show the same numbers the larger window is the newer one: a window does not shrink by itself. Were it
+        // taken for smaller, data in flight would lie beyond it, and smoltcp then neither sends it again nor probes.
+        let is_same = seq == segment.seq && ack == acked;
+        let is_newer = before(seq, segment.seq)
+            || (seq == segment.seq && before(acked, ack))
+            || (is_same && window < segment.window);
         if is_newer && current == ack {
             self.update = (segment.seq, ack, segment.window);
             self.max_window = self.max_window.max(u32::from(segment.window) << self.scale);
@@ -263,6 +268,8 @@ mod tests {
         assert_eq!(verdict(500, 2000, 90), old);
         assert_eq!(verdict(600, 1999, 90), old);
         assert_eq!(verdict(600, 2001, 90), Verdict::Pass(Changes::default()));
+        let shrunk = Verdict::Pass(Changes { window: Some(90), ..Changes::default() });
+        assert_eq!(verdict(600, 2001, 0), shrunk, "it was overtaken");
     }
 
     /// RFC 9293 3.10.7.4, first: what does not fit into the window is answered and not taken.

@@ -63,7 +63,7 @@ fn corruption() {
 
 #[test]
 fn everything_at_once_with_every_kind_of_connection() {
-    for seed in 1..96 {
+    for seed in 1..150 {
         let faults = Faults { lost: (seed % 37) * 8, reordered: 50, duplicated: 50, corrupted: 10 };
         let config = Config {
             has_timestamps: seed % 2 == 0,
