@@ -18,7 +18,7 @@ PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
 ORACLE := $(CARGO) test --locked --release -p punctual-analysis
 
-.PHONY: help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage branches soak attack trials bench fmt lint clean
+.PHONY: packetdrill help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage branches soak attack trials bench fmt lint clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -55,6 +55,9 @@ campaign: build ## simulate 10,000 networks with 10^8 messages; after Ctrl-C the
 
 fuzz: setup ## run each fuzz target for FUZZ_SECONDS, guided by coverage
 	scripts/fuzz $(FUZZ_SECONDS)
+
+packetdrill: setup ## run packetdrill's scripts of the folder DIR over the TCP stack in virtual time; prints which pass
+	PUNCTUAL_PACKETDRILL=$(DIR) $(CARGO) test --locked -p punctual-tcp --test packetdrill -- --nocapture
 
 sanitize: setup ## run the unsafe code under address and thread sanitizers and Miri
 	scripts/sanitize

@@ -1,0 +1,60 @@
+//! What a program may choose for a connection.
+
+use punctual_analysis::Nanos;
+
+/// Settings of a connection. [`Config::default`] suits a bulk transfer over Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes received and not yet read, 1 to 2^30; larger values are cut. The window scale follows from it (RFC 7323 2).
+    pub receive_bytes: usize,
+    /// Bytes sent and not yet acknowledged, at least 1.
+    pub send_bytes: usize,
+    /// Largest IP packet of the device in bytes, 576 to 65,535 (IPv6: from 1,280); other values are moved into that range.
+    pub mtu_bytes: u16,
+    /// Send small segments at once, without waiting for acknowledgements (no Nagle, RFC 9293 3.7.4).
+    pub is_nodelay: bool,
+    /// Offer timestamps (RFC 7323 3).
+    pub has_timestamps: bool,
+    /// Idle time after which a keep-alive segment is sent (RFC 9293 3.8.4); none by default.
+    pub keep_alive: Option<Nanos>,
+    /// How long an acknowledgement may wait for data to ride on; at most 500 ms (RFC 9293 3.8.6.3).
+    pub ack_delay: Nanos,
+    /// How long the peer may leave data unacknowledged before the connection ends (RFC 9293 3.8.3, R2: at least 100 s). A SYN
+    /// waits for at most three minutes of it.
+    pub user_timeout: Nanos,
+    /// Maximum segment lifetime; TIME-WAIT lasts twice that (RFC 9293 3.4.2 says two minutes; Linux and BSD use 30 s).
+    pub msl: Nanos,
+    /// Time to live or hop limit, 1 to 255; 0 counts as 64.
+    pub hop_limit: u8,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            receive_bytes: 256 * 1024,
+            send_bytes: 256 * 1024,
+            mtu_bytes: 1500,
+            is_nodelay: false,
+            has_timestamps: true,
+            keep_alive: None,
+            ack_delay: Nanos::from_millis(10),
+            user_timeout: Nanos::from_secs(900),
+            msl: Nanos::from_secs(30),
+            hop_limit: 64,
+        }
+    }
+}
+
+impl Config {
+    /// These settings moved into their ranges, for a flow over IPv6 or IPv4.
+    pub(crate) fn bounded(mut self, is_v6: bool) -> Self {
+        self.receive_bytes = self.receive_bytes.clamp(1, 1 << 30);
+        self.send_bytes = self.send_bytes.max(1);
+        self.mtu_bytes = self.mtu_bytes.max(if is_v6 { 1280 } else { 576 });
+        self.ack_delay = self.ack_delay.min(Nanos::from_millis(500));
+        if self.hop_limit == 0 {
+            self.hop_limit = 64;
+        }
+        self
+    }
+}

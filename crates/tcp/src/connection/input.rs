@@ -1,0 +1,242 @@
+//! The input handler: one segment.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::Instant;
+
+use super::{Connection, Ended, Received, State};
+use crate::config::Config;
+use crate::edge;
+use crate::guard::{Changes, Guard, Place, Verdict};
+use crate::handshake::{Opening, shift_of};
+use crate::machine::MachineState;
+use crate::secrets::Secrets;
+use crate::sequence::before;
+use crate::wire::{self, Flags, Malformed, Segment, bare};
+
+impl Connection {
+    /// A connection whose handshake a listener did. The caller hands it the third segment next. None if the flow cannot be
+    /// one of a connection.
+    pub fn accept(opening: &Opening, config: &Config, secrets: &Secrets, now: Instant) -> Option<Self> {
+        let shake = &opening.0;
+        let mut connection = Self::closed(shake.syn.flow, config, secrets, shake.iss, now)?;
+        if !connection.machine.listen(connection.flow) {
+            return None;
+        }
+        // The machine opens as if the SYN came now; what it answers was sent by the listener.
+        let (mut packet, mut answer) = (Vec::new(), Vec::new());
+        wire::write(&shake.syn, 64, false, &mut packet);
+        connection.machine.input(now, &packet, &mut answer);
+        connection.synchronize(&shake.syn, now);
+        connection.output(now, &mut answer);
+        (connection.state() == State::SynReceived).then_some(connection)
+    }
+
+    /// Processes the packet of one segment; an answer that must leave at once is in `reply`, which is empty otherwise.
+    /// `packet` is used as scratch.
+    ///
+    /// # Errors
+    ///
+    /// The packet is malformed; nothing changed.
+    pub fn input(
+        &mut self,
+        now: Instant,
+        packet: &mut [u8],
+        reply: &mut Vec<u8>,
+    ) -> Result<Received, Malformed> {
+        let segment = wire::parse(packet)?;
+        Ok(self.input_checked(now, &segment, packet, reply))
+    }
+
+    /// [`Connection::input`] of a packet that [`wire::parse`] checked.
+    pub fn input_checked(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        packet: &mut [u8],
+        reply: &mut Vec<u8>,
+    ) -> Received {
+        reply.clear();
+        if segment.flow != self.flow {
+            return Received::ForNobody;
+        }
+        match self.state() {
+            State::Closed => Received::ForNobody,
+            State::TimeWait => self.input_time_wait(now, segment, reply),
+            State::SynSent => self.input_syn_sent(now, segment, packet, reply),
+            _ => self.input_synchronized(now, segment, packet, reply),
+        }
+    }
+
+    fn input_syn_sent(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        packet: &mut [u8],
+        reply: &mut Vec<u8>,
+    ) -> Received {
+        let acks_syn = segment.ack == Some(self.numbers.iss().wrapping_add(1));
+        // RFC 9293 3.10.7.3: a wrong acknowledgement is reset, a reset without the right one is dropped.
+        if segment.ack.is_some() && !acks_syn {
+            wire::reset_for(segment, reply);
+            return Received::Dropped;
+        }
+        if segment.flags.rst {
+            if acks_syn {
+                self.ended = Some(Ended::Refused);
+            }
+            return if acks_syn { Received::Processed } else { Received::Dropped };
+        }
+        if !segment.flags.syn {
+            return Received::Dropped;
+        }
+        self.deliver(now, segment, packet, Changes::default(), reply);
+        if self.machine.state() != MachineState::SynSent {
+            self.synchronize(segment, now);
+        }
+        Received::Processed
+    }
+
+    /// The peer's SYN is known.
+    fn synchronize(&mut self, syn: &Segment, now: Instant) {
+        let shift = syn.scale.map_or(0, |_| shift_of(self.config.receive_bytes));
+        self.numbers.synchronize(syn.seq, shift);
+        self.guard = Some(Guard::new(syn, self.config.has_timestamps, syn.scale.is_some(), now));
+    }
+
+    fn input_synchronized(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        packet: &mut [u8],
+        reply: &mut Vec<u8>,
+    ) -> Received {
+        let place = self.place();
+        let Some(guard) = self.guard.as_mut() else { return Received::Dropped };
+        match guard.judge(segment, place, now) {
+            Verdict::Drop => Received::Dropped,
+            Verdict::Challenge => {
+                self.challenge(now, reply);
+                Received::Dropped
+            }
+            Verdict::Pass(changes) => {
+                self.note_urgent(segment, place);
+                self.deliver(now, segment, packet, changes, reply);
+                self.after_input(now, segment, reply);
+                Received::Processed
+            }
+        }
+    }
+
+    /// Hands a segment to the machine, in the machine's numbers.
+    fn deliver(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        packet: &mut [u8],
+        changes: Changes,
+        reply: &mut Vec<u8>,
+    ) {
+        let ack = changes.ack.or(segment.ack).map(|ack| self.numbers.to_machine(ack));
+        edge::edit(packet, |tcp| {
+            if let Some(ack) = ack {
+                edge::set_ack(tcp, ack);
+            }
+            if let Some(seq) = changes.seq {
+                edge::set_seq(tcp, seq);
+            }
+            if let Some(window) = changes.window {
+                tcp.set_window_len(window);
+            }
+        });
+        self.machine.input(now, packet, reply);
+        self.finish(now, reply);
+    }
+
+    fn after_input(&mut self, now: Instant, segment: &Segment, reply: &mut Vec<u8>) {
+        self.urgent.acknowledged(self.place().una);
+        match self.machine.state() {
+            MachineState::TimeWait => self.enter_time_wait(now, reply),
+            MachineState::Closed => {
+                self.ended = Some(if segment.flags.rst { Ended::Reset } else { Ended::Closed });
+            }
+            // A reset takes the machine back to LISTEN, which is the listener's.
+            MachineState::Listen => self.ended = Some(Ended::Reset),
+            _ => (),
+        }
+    }
+
+    fn note_urgent(&mut self, segment: &Segment, place: Place) {
+        let Some(pointer) = segment.urgent else { return };
+        // RFC 9293 3.10.7.4, sixth: only in the window, and only while data may come.
+        let is_near = !before(segment.seq, place.next.wrapping_sub(u32::from(u16::MAX)));
+        if is_near && before(segment.seq, place.edge) && !self.has_received_fin() {
+            self.urgent.received(segment.seq, pointer);
+        }
+    }
+
+    fn enter_time_wait(&mut self, now: Instant, reply: &mut Vec<u8>) {
+        self.time_wait = Some(now + self.config.msl * 2);
+        self.answer(now, reply);
+    }
+
+    /// RFC 9293 3.10.7.4 in TIME-WAIT, RFC 1337 (resets are ignored), RFC 6191 (a newer SYN may take over).
+    fn input_time_wait(&mut self, now: Instant, segment: &Segment, reply: &mut Vec<u8>) -> Received {
+        let next = self.place().next;
+        let Some(guard) = self.guard.as_ref() else { return Received::Dropped };
+        let is_stale =
+            guard.has_timestamps() && segment.timestamp.is_some_and(|(value, _)| guard.is_stale(value, now));
+        if segment.flags.rst {
+            return Received::Dropped;
+        }
+        if segment.flags.syn && segment.ack.is_none() && !is_stale {
+            let is_newer = segment
+                .timestamp
+                .is_some_and(|(value, _)| guard.has_timestamps() && before(guard.echo(), value));
+            if is_newer || before(next, segment.seq) {
+                self.ended = Some(Ended::Closed);
+                return Received::ForNobody;
+            }
+        }
+        if segment.flags.fin && !is_stale {
+            self.time_wait = Some(now + self.config.msl * 2);
+        }
+        if segment.length() > 0 || segment.seq != next {
+            self.challenge(now, reply);
+        }
+        Received::Dropped
+    }
+
+    /// Shows the peer where this end stands, as often as challenges may be sent.
+    fn challenge(&mut self, now: Instant, reply: &mut Vec<u8>) {
+        if self.challenges.may_send(now) {
+            self.answer(now, reply);
+        }
+    }
+
+    /// An acknowledgement of all that came: <SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>.
+    fn answer(&mut self, now: Instant, reply: &mut Vec<u8>) {
+        let place = self.place();
+        let clock = self.clock(now);
+        let timestamp =
+            self.guard.as_ref().filter(|guard| guard.has_timestamps()).map(|guard| (clock, guard.echo()));
+        let window = self.numbers.window(place.next);
+        let flags = Flags::default();
+        let ack = Some(place.next);
+        let segment = Segment { seq: place.sent, ack, flags, window, timestamp, ..bare(self.flow) };
+        wire::write(&segment, self.config.hop_limit, true, reply);
+    }
+
+    /// Where the connection stands, in numbers of the wire.
+    pub(super) fn place(&self) -> Place {
+        let (state, socket) = (self.machine.state(), self.machine.socket());
+        let is_open =
+            !matches!(state, MachineState::SynSent | MachineState::SynReceived | MachineState::Listen);
+        let fin_acked = matches!(state, MachineState::FinWait2 | MachineState::TimeWait);
+        let acked = self.numbers.enqueued_end().wrapping_sub(socket.send_queue() as u32);
+        let una = if is_open { acked.wrapping_add(u32::from(fin_acked)) } else { self.numbers.iss() };
+        let arrived = self.numbers.read_end().wrapping_add(socket.recv_queue() as u32);
+        let next = arrived.wrapping_add(u32::from(self.has_received_fin()));
+        Place { una, sent: self.numbers.sent(), next, edge: self.numbers.edge() }
+    }
+}

@@ -1,0 +1,272 @@
+//! One connection: the machine, and what stands around it. Two handlers and one timer (RTU 5.2): `input` processes one
+//! segment and may answer it with one; `output` makes one; `next_deadline` says when `output` has work.
+
+mod input;
+mod numbers;
+mod output;
+
+use punctual_analysis::Instant;
+
+use crate::challenge::Challenges;
+use crate::config::Config;
+use crate::guard::Guard;
+use crate::icmp::{Quote, Trouble};
+use crate::machine::{Machine, MachineState};
+use crate::pmtu::PathMtu;
+use crate::secrets::Secrets;
+use crate::sequence::within;
+use crate::urgent::Urgent;
+use crate::wire::{Flow, is_usable};
+
+use numbers::Numbers;
+
+/// States of RFC 9293 3.3.2, without LISTEN, which is a [`crate::Listener`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum State {
+    SynSent,
+    SynReceived,
+    Established,
+    FinWait1,
+    FinWait2,
+    CloseWait,
+    Closing,
+    LastAck,
+    TimeWait,
+    Closed,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ended {
+    /// Both ends closed it.
+    #[error("both ends closed the connection")]
+    Closed,
+    /// The peer reset it.
+    #[error("the peer reset the connection")]
+    Reset,
+    /// Nobody listens at the peer's port.
+    #[error("the peer refused the connection: nobody listens at its port")]
+    Refused,
+    /// The peer did not answer within the user timeout.
+    #[error("the peer did not answer in time")]
+    TimedOut,
+    /// The network says that the peer cannot be reached.
+    #[error("the peer cannot be reached")]
+    Unreachable,
+    /// The program aborted it.
+    #[error("the program aborted the connection")]
+    Aborted,
+}
+
+/// What became of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// It was processed.
+    Processed,
+    /// It was dropped: old, forged or out of place. It may have been answered.
+    Dropped,
+    /// The connection is over: the segment is for nobody, or a SYN that may open a new connection (RFC 9293 3.10.7.4).
+    ForNobody,
+}
+
+/// Why nothing can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// This end closed its direction.
+    #[error("this end closed the connection for sending")]
+    Closed,
+    /// The connection is over.
+    #[error(transparent)]
+    Ended(#[from] Ended),
+}
+
+/// A TCP connection.
+#[derive(Debug)]
+pub struct Connection {
+    flow: Flow,
+    config: Config,
+    machine: Machine,
+    guard: Option<Guard>,
+    numbers: Numbers,
+    urgent: Urgent,
+    path: PathMtu,
+    challenges: Challenges,
+    timestamp_offset: u32,
+    time_wait: Option<Instant>,
+    ended: Option<Ended>,
+}
+
+impl Connection {
+    /// Begins to connect; `output` makes the SYN. None if an address or port of `flow` cannot belong to a connection.
+    pub fn connect(flow: Flow, config: &Config, secrets: &Secrets, now: Instant) -> Option<Self> {
+        let iss = secrets.initial_sequence(flow, now);
+        let mut connection = Self::closed(flow, config, secrets, iss, now)?;
+        connection.machine.connect(flow).then_some(connection)
+    }
+
+    fn closed(flow: Flow, config: &Config, secrets: &Secrets, iss: u32, now: Instant) -> Option<Self> {
+        let is_one_version = flow.local.is_ipv4() == flow.remote.is_ipv4();
+        let has_ports = flow.local.port() != 0 && flow.remote.port() != 0;
+        if !is_one_version || !has_ports || !is_usable(flow.local.ip()) || !is_usable(flow.remote.ip()) {
+            return None;
+        }
+        let config = config.bounded(flow.is_v6());
+        Some(Self {
+            flow,
+            config,
+            machine: Machine::new(flow, &config, now),
+            guard: None,
+            numbers: Numbers::new(iss),
+            urgent: Urgent::default(),
+            path: PathMtu::new(config.mtu_bytes, flow.is_v6()),
+            challenges: Challenges::default(),
+            timestamp_offset: secrets.timestamp_offset(flow),
+            time_wait: None,
+            ended: None,
+        })
+    }
+
+    /// The two ends.
+    pub const fn flow(&self) -> Flow {
+        self.flow
+    }
+
+    /// Where the connection stands.
+    pub fn state(&self) -> State {
+        if self.ended.is_some() {
+            return State::Closed;
+        }
+        match self.machine.state() {
+            MachineState::Closed => State::Closed,
+            MachineState::Listen | MachineState::SynReceived => State::SynReceived,
+            MachineState::SynSent => State::SynSent,
+            MachineState::Established => State::Established,
+            MachineState::FinWait1 => State::FinWait1,
+            MachineState::FinWait2 => State::FinWait2,
+            MachineState::CloseWait => State::CloseWait,
+            MachineState::Closing => State::Closing,
+            MachineState::LastAck => State::LastAck,
+            MachineState::TimeWait => State::TimeWait,
+        }
+    }
+
+    /// Why the connection ended, if it has.
+    pub const fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// The largest packet that is sent, in bytes.
+    pub const fn path_mtu_bytes(&self) -> u16 {
+        self.path.current()
+    }
+
+    /// Takes bytes to send: how many, which is less than all when the buffer is full and 0 before the connection is open.
+    ///
+    /// # Errors
+    ///
+    /// This end was closed, or the connection is over.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
+        match self.state() {
+            State::SynSent | State::SynReceived => return Ok(0),
+            State::Established | State::CloseWait => (),
+            State::Closed => return Err(self.ended.unwrap_or(Ended::Closed).into()),
+            _ => return Err(SendError::Closed),
+        }
+        let taken = self.machine.socket_mut().send_slice(bytes).map_err(|_| SendError::Closed)?;
+        self.numbers.enqueue(taken);
+        Ok(taken)
+    }
+
+    /// [`Connection::send`] of bytes that are urgent (RFC 6093): the peer is told where the last one lies that was taken.
+    ///
+    /// # Errors
+    ///
+    /// As `send`.
+    pub fn send_urgent(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
+        let taken = self.send(bytes)?;
+        if taken > 0 {
+            self.urgent.mark(self.numbers.enqueued_end());
+        }
+        Ok(taken)
+    }
+
+    /// Reads bytes in order: how many, 0 when there are none now.
+    pub fn recv(&mut self, bytes: &mut [u8]) -> usize {
+        let read = self.machine.socket_mut().recv_slice(bytes).unwrap_or(0);
+        self.numbers.consume(read);
+        read
+    }
+
+    /// Bytes that `recv` would give now.
+    pub fn readable_bytes(&self) -> usize {
+        self.machine.socket().recv_queue()
+    }
+
+    /// Bytes that `send` would take now.
+    pub fn writable_bytes(&self) -> usize {
+        let socket = self.machine.socket();
+        if socket.may_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
+    }
+
+    /// Bytes sent or to be sent that the peer has not acknowledged.
+    pub fn unacknowledged_bytes(&self) -> usize {
+        self.machine.socket().send_queue()
+    }
+
+    /// Whether the peer has closed its direction and all of it was read.
+    pub fn is_finished(&self) -> bool {
+        let has_fin = self.has_received_fin() || self.state() == State::Closed;
+        has_fin && self.readable_bytes() == 0
+    }
+
+    /// Bytes until the urgent mark, if one lies ahead (RFC 6093 3.1: they stay in the stream).
+    pub fn urgent_ahead(&self) -> Option<u32> {
+        self.urgent.ahead(self.numbers.read_end())
+    }
+
+    /// Closes this end's direction: what was sent still arrives, and the peer may go on (half-close, RFC 9293 3.6).
+    pub fn close(&mut self) {
+        let was_opening = self.state() == State::SynSent;
+        self.machine.socket_mut().close();
+        if was_opening {
+            self.ended = Some(Ended::Closed);
+        }
+    }
+
+    /// Ends the connection at once; `output` makes one reset for the peer (RFC 9293 3.10.5).
+    pub fn abort(&mut self) {
+        if self.ended.is_none() {
+            let has_peer = !matches!(self.state(), State::SynSent | State::TimeWait);
+            self.ended = Some(Ended::Aborted);
+            self.time_wait = None;
+            if has_peer {
+                self.machine.socket_mut().abort();
+            }
+        }
+    }
+
+    /// An ICMP error quoted a segment of this connection. Whether it was believed.
+    pub fn icmp(&mut self, now: Instant, quote: &Quote) -> bool {
+        let place = self.place();
+        // RFC 5927 4.1: what the error quotes must be in flight.
+        if self.ended.is_some() || quote.flow != self.flow || !within(quote.seq, place.una, place.sent) {
+            return false;
+        }
+        match quote.trouble {
+            Trouble::TooBig(mtu) => {
+                if self.path.too_big(mtu, now) {
+                    self.machine.set_mtu(self.flow, self.path.current(), now);
+                }
+            }
+            Trouble::Unreachable if self.state() == State::SynSent => self.ended = Some(Ended::Unreachable),
+            Trouble::Unreachable | Trouble::Transient => (),
+        }
+        true
+    }
+
+    fn has_received_fin(&self) -> bool {
+        use State::{CloseWait, Closing, LastAck, TimeWait};
+        matches!(self.state(), CloseWait | Closing | LastAck | TimeWait)
+    }
+}

@@ -1,0 +1,86 @@
+//! Sequence numbers of a connection as they are on the wire. The machine counts from numbers of its own; the difference is
+//! known once it made its SYN.
+
+use crate::sequence::later;
+
+/// Where both directions began, and how far they are.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    iss: u32,
+    irs: u32,
+    offset: Option<u32>,
+    enqueued: u64,
+    consumed: u64,
+    sent: u32,
+    edge: u32,
+    shift: u8,
+}
+
+impl Numbers {
+    pub(super) const fn new(iss: u32) -> Self {
+        Self { iss, irs: 0, offset: None, enqueued: 0, consumed: 0, sent: iss, edge: 0, shift: 0 }
+    }
+
+    /// Our initial sequence number.
+    pub(super) const fn iss(&self) -> u32 {
+        self.iss
+    }
+
+    /// The peer's SYN had the number `irs`; from now on our windows are scaled by `shift`.
+    pub(super) fn synchronize(&mut self, irs: u32, shift: u8) {
+        (self.irs, self.shift) = (irs, shift);
+    }
+
+    /// What of the wire's numbers the machine's lack; the first packet that it makes is its SYN.
+    pub(super) fn offset(&mut self, machine_seq: u32) -> u32 {
+        *self.offset.get_or_insert(self.iss.wrapping_sub(machine_seq))
+    }
+
+    /// The machine's number for `ack` of the wire.
+    pub(super) fn to_machine(&self, ack: u32) -> u32 {
+        ack.wrapping_sub(self.offset.unwrap_or(0))
+    }
+
+    pub(super) fn enqueue(&mut self, bytes: usize) {
+        self.enqueued += bytes as u64;
+    }
+
+    pub(super) fn consume(&mut self, bytes: usize) {
+        self.consumed += bytes as u64;
+    }
+
+    /// The number after all bytes that the program gave.
+    pub(super) fn enqueued_end(&self) -> u32 {
+        self.iss.wrapping_add(1).wrapping_add(self.enqueued as u32)
+    }
+
+    /// The number of the next byte that the program reads.
+    pub(super) fn read_end(&self) -> u32 {
+        self.irs.wrapping_add(1).wrapping_add(self.consumed as u32)
+    }
+
+    /// A segment up to `end` left, with this acknowledgement and window field.
+    pub(super) fn left(&mut self, end: u32, ack: Option<u32>, window: u16, is_syn: bool) {
+        self.sent = later(self.sent, end);
+        let shift = if is_syn { 0 } else { self.shift };
+        if let Some(ack) = ack {
+            self.edge = ack.wrapping_add(u32::from(window) << shift);
+        }
+    }
+
+    /// End of all that was ever sent (SND.MAX).
+    pub(super) const fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// End of the window that the peer knows.
+    pub(super) const fn edge(&self) -> u32 {
+        self.edge
+    }
+
+    /// The window field that shows the same edge again, for the next expected number `next`.
+    pub(super) fn window(&self, next: u32) -> u16 {
+        let room = self.edge.wrapping_sub(next) >> self.shift;
+        u16::try_from(room).unwrap_or(if (self.edge.wrapping_sub(next) as i32) < 0 { 0 } else { u16::MAX })
+    }
+}

@@ -1,0 +1,109 @@
+//! The output handler: one segment, and the timers.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::Instant;
+
+use super::{Connection, Ended, State};
+use crate::edge;
+use crate::machine::MachineState;
+use crate::sequence::{before, later};
+
+impl Connection {
+    /// Makes the next segment that is due, in `packet`; whether there was one. When there was none, ask again at
+    /// `next_deadline`, or after a segment came or the program did something.
+    pub fn output(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
+        packet.clear();
+        if let Some(until) = self.time_wait {
+            if now >= until {
+                self.time_wait = None;
+                self.ended = Some(Ended::Closed);
+            }
+            return false;
+        }
+        if self.ended.is_some_and(|ended| ended != Ended::Aborted) {
+            return false;
+        }
+        if self.path.raise(now) {
+            self.machine.set_mtu(self.flow, self.path.current(), now);
+        }
+        let was_sent = self.numbers.sent();
+        self.machine.output(now, packet);
+        if self.machine.state() == MachineState::Closed && self.ended.is_none() {
+            self.ended = Some(Ended::TimedOut);
+        }
+        self.finish(now, packet);
+        self.watch_path(now, was_sent, packet);
+        !packet.is_empty()
+    }
+
+    /// When `output` has work: `now` if at once, none if only a segment or the program can bring some.
+    pub fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
+        if self.time_wait.is_some() {
+            return self.time_wait.map(|at| at.max(now));
+        }
+        if self.ended.is_some_and(|ended| ended != Ended::Aborted) {
+            return None;
+        }
+        let machine = self.machine.deadline(now);
+        let path = self.path.deadline().map(|at| at.max(now)).filter(|_| self.state() != State::Closed);
+        [machine, path].into_iter().flatten().min()
+    }
+
+    /// Whether nothing is left to do: the connection ended, and its reset, if any, has left.
+    pub fn is_over(&mut self, now: Instant) -> bool {
+        self.ended.is_some() && self.next_deadline(now).is_none()
+    }
+
+    /// This connection's timestamp clock: milliseconds from an offset of its own (RFC 7323 5.4).
+    pub(super) fn clock(&self, now: Instant) -> u32 {
+        self.timestamp_offset.wrapping_add((now.0 / 1_000_000) as u32)
+    }
+
+    /// Turns what the machine made into what goes on the wire.
+    pub(super) fn finish(&mut self, now: Instant, packet: &mut [u8]) {
+        if packet.is_empty() {
+            return;
+        }
+        let (clock, echo) = (self.clock(now), self.guard.as_ref().map_or(0, |guard| guard.echo()));
+        let (numbers, urgent) = (&mut self.numbers, &self.urgent);
+        let mut acknowledged = None;
+        edge::edit(packet, |tcp| {
+            let machine_seq = tcp.seq_number().0 as u32;
+            let mut seq = machine_seq.wrapping_add(numbers.offset(machine_seq));
+            // After a timeout the machine counts from the oldest byte again, in bare acknowledgements too. The peer may have
+            // that byte: the segment would lie before its window, and it would not read the acknowledgement. If both ends do
+            // so, neither moves again.
+            if tcp.segment_len() == 0 && !tcp.rst() {
+                seq = later(seq, numbers.sent());
+            }
+            edge::set_seq(tcp, seq);
+            edge::set_timestamp(tcp, clock, if tcp.ack() { echo } else { 0 });
+            let payload = tcp.segment_len() as u32;
+            acknowledged = tcp.ack().then(|| tcp.ack_number().0 as u32).filter(|_| !tcp.rst());
+            numbers.left(seq.wrapping_add(payload), acknowledged, tcp.window_len(), tcp.syn());
+            if let Some(pointer) = urgent.pointer(seq).filter(|_| !tcp.syn() && !tcp.rst()) {
+                tcp.set_urg(true);
+                tcp.set_urgent_at(pointer);
+            }
+        });
+        if let (Some(guard), Some(ack)) = (self.guard.as_mut(), acknowledged) {
+            guard.acknowledged(ack);
+        }
+        edge::seal(packet);
+    }
+
+    /// Data that leaves again from the oldest byte on: large packets may vanish on the path (RFC 4821 7.7).
+    fn watch_path(&mut self, now: Instant, was_sent: u32, packet: &[u8]) {
+        if packet.is_empty() || self.state() == State::Closed {
+            return;
+        }
+        let una = self.place().una;
+        let first = edge::first_byte(packet).filter(|seq| *seq == una && before(*seq, was_sent));
+        if let Some(seq) = first
+            && self.path.timed_out(seq, packet.len(), now)
+        {
+            self.machine.set_mtu(self.flow, self.path.current(), now);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! SYN cookies (RFC 4987 3.6): when the backlog is full, what a listener must remember of a SYN travels in the numbers of its
+//! answer: time, an index into a table of segment sizes and a keyed hash in the sequence number, the rest in the timestamp.
+
+use punctual_analysis::Instant;
+
+use crate::secrets::{Secrets, Use};
+use crate::wire::{Flow, Segment};
+
+/// Segment sizes that a cookie can name (3 bits).
+const SIZES: [u16; 8] = [536, 966, 1220, 1280, 1360, 1400, 1440, 1460];
+/// A cookie is good in the slot of 64 s in which it was made, and in the next.
+const SLOT_NS: u64 = 64_000_000_000;
+/// The value of four bits that stands for "no window scale".
+const NO_SCALE: u32 = 15;
+/// Bits of the timestamp that carry scale and SACK.
+pub(crate) const OPTION_BITS: u32 = 0b1_1111;
+
+fn slot(now: Instant) -> u64 {
+    now.0 / SLOT_NS
+}
+
+fn number(secrets: &Secrets, flow: Flow, irs: u32, slot: u64, size: u32) -> u32 {
+    let hash = secrets.hash(Use::Cookie, (flow, irs, slot, size)) as u32;
+    ((slot as u32 & 31) << 27) | (size << 24) | (hash & 0xff_ffff)
+}
+
+/// The initial sequence number that answers `syn` and remembers its segment size, rounded down.
+pub(crate) fn bake(secrets: &Secrets, syn: &Segment, now: Instant) -> u32 {
+    let mss = syn.mss.unwrap_or(536);
+    let size = SIZES.iter().rposition(|size| *size <= mss).unwrap_or(0);
+    number(secrets, syn.flow, syn.seq, slot(now), size as u32)
+}
+
+/// The segment size that the cookie in `ack`, the answer to our SYN, remembers; none if it is forged or too old.
+pub(crate) fn check(secrets: &Secrets, ack: &Segment, now: Instant) -> Option<u16> {
+    let cookie = ack.ack?.wrapping_sub(1);
+    let irs = ack.seq.wrapping_sub(1);
+    let size = (cookie >> 24) & 7;
+    let slots = [slot(now), slot(now).wrapping_sub(1)];
+    let is_good = slots.into_iter().any(|slot| number(secrets, ack.flow, irs, slot, size) == cookie);
+    is_good.then(|| SIZES[size as usize])
+}
+
+/// The timestamp that answers `syn`: `clock` with the lowest bits replaced by its options.
+pub(crate) fn options(syn: &Segment, clock: u32) -> u32 {
+    let scale = syn.scale.map_or(NO_SCALE, u32::from);
+    (clock & !OPTION_BITS) | scale | (u32::from(syn.sack) << 4)
+}
+
+/// Scale and SACK out of the clock value that came back.
+pub(crate) const fn read_options(clock: u32) -> (Option<u8>, bool) {
+    let scale = clock & 15;
+    let has_scale = scale != NO_SCALE;
+    (if has_scale { Some(scale as u8) } else { None }, clock & 16 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::bare;
+
+    const NOW: Instant = Instant(1_000_000_000_000);
+
+    fn syn() -> Segment {
+        let flow = Flow { local: ([10, 0, 0, 1], 80).into(), remote: ([10, 0, 0, 2], 5000).into() };
+        Segment { seq: 77, mss: Some(1460), scale: Some(7), sack: true, ..bare(flow) }
+    }
+
+    #[test]
+    fn a_cookie_comes_back_with_its_options() {
+        let secrets = Secrets::new([1; 16]);
+        let ack =
+            Segment { seq: 78, ack: Some(bake(&secrets, &syn(), NOW).wrapping_add(1)), ..bare(syn().flow) };
+        assert_eq!(check(&secrets, &ack, NOW), Some(1460));
+        assert_eq!(read_options(options(&syn(), 0xffff_ffff)), (Some(7), true));
+        let plain = Segment { scale: None, sack: false, ..syn() };
+        assert_eq!(read_options(options(&plain, 0)), (None, false));
+    }
+
+    /// A cookie is good for 64 to 128 s, for its flow and first number alone.
+    #[test]
+    fn a_forged_or_old_cookie_is_refused() {
+        let secrets = Secrets::new([1; 16]);
+        let good = bake(&secrets, &syn(), NOW).wrapping_add(1);
+        let ack = Segment { seq: 78, ack: Some(good), ..bare(syn().flow) };
+        let after = |seconds: u64| Instant(NOW.0 + seconds * 1_000_000_000);
+        assert!(check(&secrets, &ack, after(60)).is_some());
+        assert_eq!(check(&secrets, &ack, after(128)), None);
+        assert_eq!(check(&secrets, &Segment { seq: 79, ..ack }, NOW), None);
+        assert_eq!(check(&Secrets::new([2; 16]), &ack, NOW), None);
+        let guessed = (0..10_000u32).filter(|n| {
+            let ack = Some(good.wrapping_add(1 + n * 65_537));
+            check(&secrets, &Segment { ack, ..bare(syn().flow) }, NOW).is_some()
+        });
+        assert!(guessed.count() < 2, "24 bits of hash");
+    }
+}

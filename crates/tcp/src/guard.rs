@@ -1,0 +1,282 @@
+//! What is checked of a segment before the machine sees it: the rules of RFC 9293 3.10.7.4, RFC 5961 and RFC 7323 that
+//! smoltcp lacks. The guard owns the timestamps of a connection and the last window update that it accepted.
+
+use punctual_analysis::{Instant, Nanos};
+
+use crate::sequence::{at_or_after, before, later, within};
+use crate::wire::Segment;
+
+/// A timestamp older than this may be from before a wrap, so it is not compared (RFC 7323 5.5: 24 days).
+const TIMESTAMP_LIFE: Nanos = Nanos::from_secs(24 * 24 * 3600);
+
+/// Where a connection stands; numbers as on the wire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Oldest byte that is not acknowledged (SND.UNA).
+    pub(crate) una: u32,
+    /// End of what was ever sent (SND.MAX).
+    pub(crate) sent: u32,
+    /// Next byte expected (RCV.NXT).
+    pub(crate) next: u32,
+    /// End of the window that the peer knows.
+    pub(crate) edge: u32,
+}
+
+/// What is to be done with a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Hand it to the machine, changed as said.
+    Pass(Changes),
+    /// Drop it.
+    Drop,
+    /// Drop it, and show the peer where we stand.
+    Challenge,
+}
+
+/// Changes before the machine sees a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Acknowledge this instead: the machine would drop the data of a segment whose acknowledgement is old.
+    pub(crate) ack: Option<u32>,
+    /// Begin here instead: an acknowledgement at the window's very end, from a peer that has filled it.
+    pub(crate) seq: Option<u32>,
+    /// Show this window instead: the segment is older than the last window update.
+    pub(crate) window: Option<u16>,
+}
+
+/// The checks of one connection after its SYNs were exchanged.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    has_timestamps: bool,
+    recent: (u32, Instant),
+    last_ack_sent: u32,
+    update: (u32, u32, u16),
+    max_window: u32,
+    scale: u8,
+}
+
+impl Guard {
+    /// A guard after `syn`, the peer's SYN, on a connection that uses timestamps or not and scales windows or not.
+    pub(crate) fn new(syn: &Segment, has_timestamps: bool, is_scaled: bool, now: Instant) -> Self {
+        let recent = syn.timestamp.map_or(0, |(value, _)| value);
+        let next = syn.seq.wrapping_add(1);
+        Self {
+            has_timestamps: has_timestamps && syn.timestamp.is_some(),
+            recent: (recent, now),
+            last_ack_sent: next,
+            update: (syn.seq, syn.ack.unwrap_or(0), syn.window),
+            max_window: u32::from(syn.window),
+            scale: if is_scaled { syn.scale.unwrap_or(0) } else { 0 },
+        }
+    }
+
+    /// The peer's latest timestamp, to be echoed (TS.Recent).
+    pub(crate) const fn echo(&self) -> u32 {
+        self.recent.0
+    }
+
+    /// Whether both ends use timestamps.
+    pub(crate) const fn has_timestamps(&self) -> bool {
+        self.has_timestamps
+    }
+
+    /// An acknowledgement left (Last.ACK.sent).
+    pub(crate) fn acknowledged(&mut self, ack: u32) {
+        self.last_ack_sent = ack;
+    }
+
+    /// Whether a timestamp is older than the peer's latest.
+    pub(crate) fn is_stale(&self, value: u32, now: Instant) -> bool {
+        let (recent, at) = self.recent;
+        before(value, recent) && now.since(at) < TIMESTAMP_LIFE
+    }
+
+    /// Judges a segment of a synchronized connection, in the order of RFC 9293 3.10.7.4.
+    pub(crate) fn judge(&mut self, segment: &Segment, place: Place, now: Instant) -> Verdict {
+        if segment.flags.rst {
+            return judge_reset(segment, place);
+        }
+        if let Some(verdict) = self.judge_timestamp(segment, now) {
+            return verdict;
+        }
+        // RFC 5961 4.2: a SYN is challenged wherever it lies.
+        if segment.flags.syn {
+            return Verdict::Challenge;
+        }
+        let Some(ack) = segment.ack else { return Verdict::Drop };
+        if !self.is_ack_acceptable(ack, place) {
+            return Verdict::Challenge;
+        }
+        // The peer knows the window's edge. smoltcp scales the window of its own SYN, and so would take more than fits.
+        let data_end = segment.seq.wrapping_add(u32::from(segment.payload_bytes));
+        if segment.payload_bytes > 0 && before(place.edge, data_end) {
+            return Verdict::Challenge;
+        }
+        self.note_timestamp(segment, now);
+        Verdict::Pass(self.changes(segment, ack, place))
+    }
+
+    /// RFC 7323 5.3 (R1): an old timestamp is answered and dropped; a segment without one is dropped (3.2).
+    fn judge_timestamp(&self, segment: &Segment, now: Instant) -> Option<Verdict> {
+        if !self.has_timestamps {
+            return None;
+        }
+        let Some((value, _)) = segment.timestamp else { return Some(Verdict::Drop) };
+        self.is_stale(value, now).then_some(Verdict::Challenge)
+    }
+
+    /// RFC 7323 4.3 (2): the latest timestamp is taken from a segment at or before what was acknowledged last.
+    fn note_timestamp(&mut self, segment: &Segment, now: Instant) {
+        let Some((value, _)) = segment.timestamp.filter(|_| self.has_timestamps) else { return };
+        if at_or_after(value, self.recent.0) && at_or_after(self.last_ack_sent, segment.seq) {
+            self.recent = (value, now);
+        }
+    }
+
+    /// RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
+    fn is_ack_acceptable(&self, ack: u32, place: Place) -> bool {
+        let oldest = place.una.wrapping_sub(self.max_window);
+        at_or_after(ack, oldest) && at_or_after(place.sent, ack)
+    }
+
+    fn changes(&mut self, segment: &Segment, ack: u32, place: Place) -> Changes {
+        let mut changes = Changes::default();
+        let current = later(ack, place.una);
+        if current != ack {
+            changes.ack = Some(current);
+        }
+        if segment.length() == 0 && segment.seq == place.edge {
+            changes.seq = Some(place.next);
+        }
+        // RFC 9293 3.10.7.4, fifth: SND.WL1 and SND.WL2 keep old segments from changing the window.
+        let (seq, acked, window) = self.update;
+        // Of two that show the same numbers the larger window is the newer one: a window does not shrink by itself. Were it
+        // taken for smaller, data in flight would lie beyond it, and smoltcp then neither sends it again nor probes.
+        let is_same = seq == segment.seq && ack == acked;
+        let is_newer = before(seq, segment.seq)
+            || (seq == segment.seq && before(acked, ack))
+            || (is_same && window < segment.window);
+        if is_newer && current == ack {
+            self.update = (segment.seq, ack, segment.window);
+            self.max_window = self.max_window.max(u32::from(segment.window) << self.scale);
+        } else if window != segment.window {
+            changes.window = Some(window);
+        }
+        changes
+    }
+}
+
+/// RFC 5961 3.2: a reset at exactly RCV.NXT ends the connection, another in the window is challenged, all others are dropped.
+fn judge_reset(segment: &Segment, place: Place) -> Verdict {
+    if segment.seq == place.next {
+        return Verdict::Pass(Changes::default());
+    }
+    if within(segment.seq, place.next, place.edge) { Verdict::Challenge } else { Verdict::Drop }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Flags, Flow, bare};
+
+    const PLACE: Place = Place { una: 1000, sent: 3000, next: 500, edge: 900 };
+    const NOW: Instant = Instant(0);
+
+    fn segment() -> Segment {
+        let flow = Flow { local: ([10, 0, 0, 1], 80).into(), remote: ([10, 0, 0, 2], 5000).into() };
+        Segment { seq: 500, ack: Some(2000), window: 100, ..bare(flow) }
+    }
+
+    fn guard(timestamp: Option<(u32, u32)>) -> Guard {
+        let syn = Segment { seq: 499, timestamp, ..segment() };
+        Guard::new(&syn, true, false, NOW)
+    }
+
+    /// RFC 5961 3.2.
+    #[test]
+    fn resets() {
+        let verdict = |seq| {
+            let rst = Segment { seq, flags: Flags { rst: true, ..Flags::default() }, ..segment() };
+            guard(None).judge(&rst, PLACE, NOW)
+        };
+        assert_eq!(verdict(500), Verdict::Pass(Changes::default()));
+        for seq in [501, 899] {
+            assert_eq!(verdict(seq), Verdict::Challenge, "{seq}");
+        }
+        for seq in [499, 900, 0, 2_000_000_000] {
+            assert_eq!(verdict(seq), Verdict::Drop, "{seq}");
+        }
+    }
+
+    /// RFC 5961 4.2: irrespective of the sequence number.
+    #[test]
+    fn every_syn_is_challenged() {
+        for seq in [499, 500, 700, 5_000_000] {
+            let syn = Segment { seq, flags: Flags { syn: true, ..Flags::default() }, ..segment() };
+            assert_eq!(guard(None).judge(&syn, PLACE, NOW), Verdict::Challenge, "{seq}");
+        }
+    }
+
+    /// RFC 5961 5.2: the range of acknowledgements, the largest window below SND.UNA to SND.MAX.
+    #[test]
+    fn acknowledgements() {
+        let verdict = |ack| guard(None).judge(&Segment { ack: Some(ack), ..segment() }, PLACE, NOW);
+        for ack in [1000 - 101, 3001, 500_000_000] {
+            assert_eq!(verdict(ack), Verdict::Challenge, "{ack}");
+        }
+        let old = Changes { ack: Some(1000), ..Changes::default() };
+        assert_eq!(verdict(1000 - 100), Verdict::Pass(old), "its data still counts");
+        for ack in [1000, 3000] {
+            assert_eq!(verdict(ack), Verdict::Pass(Changes::default()), "{ack}");
+        }
+        assert_eq!(guard(None).judge(&Segment { ack: None, ..segment() }, PLACE, NOW), Verdict::Drop);
+    }
+
+    /// RFC 7323 5.3: PAWS, and its end after 24 days.
+    #[test]
+    fn old_timestamps() {
+        let mut guard = guard(Some((100, 0)));
+        let mut verdict = |timestamp, now| guard.judge(&Segment { timestamp, ..segment() }, PLACE, now);
+        assert_eq!(verdict(Some((99, 0)), NOW), Verdict::Challenge);
+        assert_eq!(verdict(None, NOW), Verdict::Drop);
+        assert!(matches!(verdict(Some((101, 0)), NOW), Verdict::Pass(_)));
+        assert_eq!(verdict(Some((100, 0)), NOW), Verdict::Challenge);
+        let later = NOW + TIMESTAMP_LIFE;
+        assert!(matches!(verdict(Some((100, 0)), later), Verdict::Pass(_)));
+    }
+
+    /// RFC 7323 4.3: a segment beyond what was acknowledged does not set the echo.
+    #[test]
+    fn the_echo_is_of_the_segment_that_moves_the_window() {
+        let mut guard = guard(Some((100, 0)));
+        guard.judge(&Segment { seq: 600, timestamp: Some((105, 0)), ..segment() }, PLACE, NOW);
+        assert_eq!(guard.echo(), 100);
+        guard.judge(&Segment { seq: 500, timestamp: Some((103, 0)), ..segment() }, PLACE, NOW);
+        assert_eq!(guard.echo(), 103);
+    }
+
+    /// RFC 9293 3.10.7.4: an older segment, by its number and then by its acknowledgement, does not change the window.
+    #[test]
+    fn old_windows() {
+        let mut guard = guard(None);
+        let mut verdict = |seq, ack, window| {
+            let it = Segment { seq, ack: Some(ack), window, ..segment() };
+            guard.judge(&it, PLACE, NOW)
+        };
+        assert_eq!(verdict(600, 2000, 7), Verdict::Pass(Changes::default()));
+        let old = Verdict::Pass(Changes { window: Some(7), ..Changes::default() });
+        assert_eq!(verdict(500, 2000, 90), old);
+        assert_eq!(verdict(600, 1999, 90), old);
+        assert_eq!(verdict(600, 2001, 90), Verdict::Pass(Changes::default()));
+        let shrunk = Verdict::Pass(Changes { window: Some(90), ..Changes::default() });
+        assert_eq!(verdict(600, 2001, 0), shrunk, "it was overtaken");
+    }
+
+    /// RFC 9293 3.10.7.4, first: what does not fit into the window is answered and not taken.
+    #[test]
+    fn data_beyond_the_window_is_answered() {
+        let verdict = |payload_bytes| guard(None).judge(&Segment { payload_bytes, ..segment() }, PLACE, NOW);
+        assert_eq!(verdict(400), Verdict::Pass(Changes::default()));
+        assert_eq!(verdict(401), Verdict::Challenge);
+    }
+}

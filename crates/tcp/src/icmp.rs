@@ -1,0 +1,103 @@
+//! ICMP errors that quote a segment of ours. Anybody can forge one, so they are believed only as far as RFC 5927 says: the
+//! quoted number must be in flight, and none of them ends a connection that is open.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use smoltcp::wire::{Icmpv4Packet, Icmpv6Packet, IpProtocol, Ipv4Packet, Ipv6Packet};
+
+use crate::wire::{Flow, IPV6_BYTES};
+
+/// What a router or the peer's host says of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The next hop carries only packets of so many bytes; 0 if the router does not say.
+    TooBig(u16),
+    /// Nobody is there: it ends an attempt to connect (RFC 9293 3.9.2.2), and nothing else (RFC 5927 5.2).
+    Unreachable,
+    /// It may pass: routes change (RFC 9293 3.9.2.2, soft errors).
+    Transient,
+}
+
+/// An ICMP error about a TCP segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quote {
+    /// The flow of the quoted segment, as this host sees it.
+    pub flow: Flow,
+    /// Its sequence number.
+    pub seq: u32,
+    /// What became of it.
+    pub trouble: Trouble,
+}
+
+/// Reads an IP packet with an ICMP error; none if it is something else, is malformed, or quotes no TCP.
+pub fn parse(packet: &[u8]) -> Option<Quote> {
+    match packet.first()? >> 4 {
+        4 => parse_v4(packet),
+        6 => parse_v6(packet),
+        _ => None,
+    }
+}
+
+fn parse_v4(packet: &[u8]) -> Option<Quote> {
+    let ip = Ipv4Packet::new_checked(packet).ok()?;
+    if ip.next_header() != IpProtocol::Icmp
+        || ip.frag_offset() != 0
+        || ip.more_frags()
+        || !ip.verify_checksum()
+    {
+        return None;
+    }
+    let icmp = Icmpv4Packet::new_checked(ip.payload()).ok()?;
+    if !icmp.verify_checksum() {
+        return None;
+    }
+    let bytes = ip.payload();
+    let trouble = match (bytes[0], bytes[1]) {
+        (3, 4) => Trouble::TooBig(u16::from_be_bytes([bytes[6], bytes[7]])),
+        (3, 2 | 3) => Trouble::Unreachable,
+        (3 | 11 | 12, _) => Trouble::Transient,
+        _ => return None,
+    };
+    let quoted = bytes.get(8..)?;
+    let header = usize::from(quoted.first()? & 15) * 4;
+    let is_tcp = quoted[0] >> 4 == 4 && header >= 20 && *quoted.get(9)? == u8::from(IpProtocol::Tcp);
+    let address = |at: usize| -> Option<IpAddr> {
+        let octets: [u8; 4] = quoted.get(at..at + 4)?.try_into().ok()?;
+        Some(Ipv4Addr::from(octets).into())
+    };
+    if is_tcp { quote(address(12)?, address(16)?, quoted.get(header..)?, trouble) } else { None }
+}
+
+fn parse_v6(packet: &[u8]) -> Option<Quote> {
+    let ip = Ipv6Packet::new_checked(packet).ok()?;
+    if ip.next_header() != IpProtocol::Icmpv6 {
+        return None;
+    }
+    let icmp = Icmpv6Packet::new_checked(ip.payload()).ok()?;
+    if !icmp.verify_checksum(&ip.src_addr(), &ip.dst_addr()) {
+        return None;
+    }
+    let bytes = ip.payload();
+    let word = bytes.get(4..8)?.try_into().map(u32::from_be_bytes).ok()?;
+    let trouble = match (bytes[0], bytes[1]) {
+        (2, _) => Trouble::TooBig(u16::try_from(word).unwrap_or(u16::MAX)),
+        (1, 1 | 4) => Trouble::Unreachable,
+        (1 | 3 | 4, _) => Trouble::Transient,
+        _ => return None,
+    };
+    let quoted = bytes.get(8..)?;
+    let is_tcp = quoted.first()? >> 4 == 6 && *quoted.get(6)? == u8::from(IpProtocol::Tcp);
+    let address = |at: usize| -> Option<IpAddr> {
+        let octets: [u8; 16] = quoted.get(at..at + 16)?.try_into().ok()?;
+        Some(Ipv6Addr::from(octets).into())
+    };
+    if is_tcp { quote(address(8)?, address(24)?, quoted.get(IPV6_BYTES..)?, trouble) } else { None }
+}
+
+/// The first eight bytes of a TCP header are always quoted (RFC 792): ports and sequence number.
+fn quote(local: IpAddr, remote: IpAddr, tcp: &[u8], trouble: Trouble) -> Option<Quote> {
+    let port = |at: usize| Some(u16::from_be_bytes(tcp.get(at..at + 2)?.try_into().ok()?));
+    let seq = u32::from_be_bytes(tcp.get(4..8)?.try_into().ok()?);
+    let flow = Flow { local: SocketAddr::new(local, port(0)?), remote: SocketAddr::new(remote, port(2)?) };
+    Some(Quote { flow, seq, trouble })
+}

@@ -1,0 +1,227 @@
+//! A listener: it answers SYNs, remembers a bounded number of half-open connections, and says when a handshake is done. Past
+//! its backlog it answers with SYN cookies, so that a flood of SYNs costs it no memory (RFC 4987 3.6).
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use crate::config::Config;
+use crate::cookie;
+use crate::handshake::{Handshake, Opening, shift_of};
+use crate::secrets::Secrets;
+use crate::sequence::before;
+use crate::wire::{self, Flags, Flow, IPV4_BYTES, IPV6_BYTES, Segment, TCP_BYTES, bare};
+
+/// First wait for the third segment of a handshake (RFC 6298 2); it doubles each time.
+const FIRST_WAIT: Nanos = Nanos::from_secs(1);
+/// SYN-ACKs that are sent again before a half-open connection is forgotten.
+const RETRIES: u32 = 5;
+/// How long cookies are accepted after the last one was sent (two slots, `cookie`).
+const COOKIE_LIFE: Nanos = Nanos::from_secs(128);
+
+#[derive(Clone, Copy, Debug)]
+struct HalfOpen {
+    shake: Handshake,
+    due: Instant,
+    sent: u32,
+}
+
+/// What a listener says of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing more; there may be a reply.
+    Done,
+    /// The segment completes a handshake: it is the first of the connection that [`crate::Connection`] takes over.
+    Opened(Opening),
+}
+
+/// Answers the SYNs to one local address and port.
+#[derive(Debug)]
+pub struct Listener {
+    config: Config,
+    backlog: usize,
+    half_open: BTreeMap<Flow, HalfOpen>,
+    due: BTreeSet<(Instant, Flow)>,
+    cookies_until: Option<Instant>,
+}
+
+impl Listener {
+    /// A listener that remembers `backlog` half-open connections; 0 means that it always answers with cookies.
+    pub fn new(config: &Config, backlog: usize) -> Self {
+        let (half_open, due) = (BTreeMap::new(), BTreeSet::new());
+        Self { config: *config, backlog, half_open, due, cookies_until: None }
+    }
+
+    /// Half-open connections that it remembers.
+    pub fn half_open(&self) -> usize {
+        self.half_open.len()
+    }
+
+    /// Settings of the connections that it opens.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Processes a segment that belongs to no connection. What must leave at once is in `reply`, which is empty otherwise.
+    /// `has_room` says whether one connection more may be opened: if not, the peer tries again later.
+    pub fn input(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        secrets: &Secrets,
+        has_room: bool,
+        reply: &mut Vec<u8>,
+    ) -> Answer {
+        reply.clear();
+        match (segment.flags, segment.ack) {
+            (Flags { rst: true, .. }, _) => self.input_reset(segment),
+            (Flags { syn: true, .. }, None) => self.input_syn(now, segment, secrets, reply),
+            (Flags { syn: false, .. }, Some(ack)) => {
+                return self.input_ack(now, segment, ack, secrets, has_room, reply);
+            }
+            // RFC 9293 3.10.7.2, second: an acknowledgement of nothing is reset; a segment without one is dropped.
+            (_, Some(_)) => {
+                wire::reset_for(segment, reply);
+            }
+            _ => (),
+        }
+        Answer::Done
+    }
+
+    /// Makes one SYN-ACK that is due again, in `packet`; whether there was one. Forgets who never answered.
+    pub fn output(&mut self, now: Instant, secrets: &Secrets, packet: &mut Vec<u8>) -> bool {
+        packet.clear();
+        while let Some(&(due, flow)) = self.due.first() {
+            if due > now {
+                return false;
+            }
+            let Some(mut entry) = self.forget(flow) else { return false };
+            if entry.sent > RETRIES {
+                continue;
+            }
+            entry.due = now + FIRST_WAIT * (1 << entry.sent);
+            entry.sent += 1;
+            self.remember(flow, entry);
+            self.write_answer(now, &entry.shake, secrets, None, packet);
+            return true;
+        }
+        false
+    }
+
+    /// When `output` has work; none while nothing is half-open.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    fn remember(&mut self, flow: Flow, entry: HalfOpen) {
+        self.due.insert((entry.due, flow));
+        self.half_open.insert(flow, entry);
+    }
+
+    fn forget(&mut self, flow: Flow) -> Option<HalfOpen> {
+        let entry = self.half_open.remove(&flow)?;
+        self.due.remove(&(entry.due, flow));
+        Some(entry)
+    }
+
+    /// RFC 5961 3.2: a reset of a half-open connection must have exactly the next number.
+    fn input_reset(&mut self, segment: &Segment) {
+        let is_exact = |entry: &HalfOpen| entry.shake.syn.seq.wrapping_add(1) == segment.seq;
+        if self.half_open.get(&segment.flow).is_some_and(is_exact) {
+            self.forget(segment.flow);
+        }
+    }
+
+    fn input_syn(&mut self, now: Instant, syn: &Segment, secrets: &Secrets, reply: &mut Vec<u8>) {
+        if let Some(entry) = self.half_open.get(&syn.flow).filter(|entry| entry.shake.syn.seq == syn.seq) {
+            let shake = entry.shake;
+            return self.write_answer(now, &shake, secrets, None, reply);
+        }
+        self.forget(syn.flow);
+        // Payload on a SYN is dropped: the peer sends it again.
+        let syn = Segment { payload_bytes: 0, ..*syn };
+        if self.half_open.len() < self.backlog {
+            let shake = Handshake { syn, iss: secrets.initial_sequence(syn.flow, now) };
+            self.remember(syn.flow, HalfOpen { shake, due: now + FIRST_WAIT, sent: 1 });
+            return self.write_answer(now, &shake, secrets, None, reply);
+        }
+        self.cookies_until = Some(now + COOKIE_LIFE);
+        let shake = Handshake { syn, iss: cookie::bake(secrets, &syn, now) };
+        self.write_answer(now, &shake, secrets, Some(&syn), reply);
+    }
+
+    fn input_ack(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        ack: u32,
+        secrets: &Secrets,
+        has_room: bool,
+        reply: &mut Vec<u8>,
+    ) -> Answer {
+        let known = self.half_open.get(&segment.flow).map(|entry| entry.shake);
+        let shake = known.or_else(|| self.remembered(now, segment, secrets));
+        let Some(shake) = shake.filter(|shake| shake.iss.wrapping_add(1) == ack) else {
+            wire::reset_for(segment, reply);
+            return Answer::Done;
+        };
+        let is_old = before(segment.seq, shake.syn.seq.wrapping_add(1));
+        if is_old || !has_room {
+            return Answer::Done;
+        }
+        self.forget(segment.flow);
+        Answer::Opened(Opening(shake))
+    }
+
+    /// What the cookie in an acknowledgement says of the SYN that it answers.
+    fn remembered(&self, now: Instant, segment: &Segment, secrets: &Secrets) -> Option<Handshake> {
+        self.cookies_until.filter(|until| now < *until)?;
+        let mss = cookie::check(secrets, segment, now)?;
+        let echoed = segment.timestamp.filter(|_| self.config.has_timestamps);
+        let clock = echoed.map(|(_, echo)| echo.wrapping_sub(secrets.timestamp_offset(segment.flow)));
+        let (scale, sack) = clock.map_or((None, false), cookie::read_options);
+        let syn = Segment {
+            seq: segment.seq.wrapping_sub(1),
+            flags: Flags { syn: true, ..Flags::default() },
+            window: segment.window,
+            mss: Some(mss),
+            scale,
+            timestamp: echoed.map(|(value, _)| (value, 0)),
+            sack,
+            ..bare(segment.flow)
+        };
+        Some(Handshake { syn, iss: segment.ack?.wrapping_sub(1) })
+    }
+
+    fn write_answer(
+        &self,
+        now: Instant,
+        shake: &Handshake,
+        secrets: &Secrets,
+        cookie_of: Option<&Segment>,
+        packet: &mut Vec<u8>,
+    ) {
+        let syn = &shake.syn;
+        let config = self.config.bounded(syn.flow.is_v6());
+        let headers = TCP_BYTES + if syn.flow.is_v6() { IPV6_BYTES } else { IPV4_BYTES };
+        let clock = (now.0 / 1_000_000) as u32;
+        let clock = cookie_of.map_or(clock, |syn| cookie::options(syn, clock));
+        let value = clock.wrapping_add(secrets.timestamp_offset(syn.flow));
+        let has_timestamp = syn.timestamp.is_some() && config.has_timestamps;
+        // Without a timestamp a cookie has no room for scale and SACK, so they are not offered.
+        let has_options = cookie_of.is_none() || has_timestamp;
+        let answer = Segment {
+            seq: shake.iss,
+            ack: Some(syn.seq.wrapping_add(1)),
+            flags: Flags { syn: true, ..Flags::default() },
+            window: u16::try_from(config.receive_bytes).unwrap_or(u16::MAX),
+            mss: Some(config.mtu_bytes - headers as u16),
+            scale: syn.scale.filter(|_| has_options).map(|_| shift_of(config.receive_bytes)),
+            timestamp: syn.timestamp.filter(|_| has_timestamp).map(|(peer, _)| (value, peer)),
+            sack: syn.sack && has_options,
+            ..bare(syn.flow)
+        };
+        wire::write(&answer, config.hop_limit, true, packet);
+    }
+}

@@ -1,0 +1,130 @@
+//! The largest packet that the path carries: what ICMP says (RFC 1191, RFC 8201), and what retransmissions suggest where a
+//! router drops packets that are too large and says nothing (a black hole, RFC 4821 7.7).
+
+use punctual_analysis::{Instant, Nanos};
+
+/// Sizes to step down through when large segments vanish (RFC 1191 7.1, and IPv6's minimum).
+const PLATEAUS: &[u16] = &[32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_400, 1_280, 1_024, 576];
+/// A lower value is tried upwards again after this time (RFC 1191 6.3, RFC 8201 4).
+const RAISE_AFTER: Nanos = Nanos::from_secs(600);
+/// Timeouts in a row of one full segment that make a black hole likely (RFC 4821 7.7).
+const TIMEOUTS: u8 = 2;
+
+/// What is known of the path.
+#[derive(Debug)]
+pub(crate) struct PathMtu {
+    device: u16,
+    floor: u16,
+    current: u16,
+    raise_at: Option<Instant>,
+    repeated: Option<(u32, u8)>,
+}
+
+impl PathMtu {
+    /// A path over a device that carries `device` bytes; never below the minimum of IPv6 or IPv4.
+    pub(crate) fn new(device: u16, is_v6: bool) -> Self {
+        let floor = if is_v6 { 1280 } else { 576 };
+        Self { device, floor, current: device.max(floor), raise_at: None, repeated: None }
+    }
+
+    pub(crate) const fn current(&self) -> u16 {
+        self.current
+    }
+
+    /// A router said that the next hop carries only `mtu` bytes. Whether that changes anything: a value that is not smaller
+    /// is ignored, and one below the minimum is the minimum (RFC 8201 4). A router that predates RFC 1191 says 0.
+    pub(crate) fn too_big(&mut self, mtu: u16, now: Instant) -> bool {
+        let said = if mtu == 0 { self.plateau_below() } else { mtu };
+        self.lower(said.max(self.floor), now)
+    }
+
+    /// A segment of `packet_bytes` that begins at `seq` left because of a timeout. Whether the path now counts as smaller.
+    pub(crate) fn timed_out(&mut self, seq: u32, packet_bytes: usize, now: Instant) -> bool {
+        let times = match self.repeated {
+            Some((there, times)) if there == seq => times + 1,
+            _ => 1,
+        };
+        self.repeated = Some((seq, times));
+        if times < TIMEOUTS || packet_bytes <= usize::from(self.floor) {
+            return false;
+        }
+        self.repeated = None;
+        self.lower(self.plateau_below(), now)
+    }
+
+    /// When the device's size is to be tried again.
+    pub(crate) const fn deadline(&self) -> Option<Instant> {
+        self.raise_at
+    }
+
+    /// Tries the device's size again if it is time. Whether the size changed.
+    pub(crate) fn raise(&mut self, now: Instant) -> bool {
+        if self.raise_at.is_none_or(|at| now < at) {
+            return false;
+        }
+        self.raise_at = None;
+        self.current = self.device;
+        true
+    }
+
+    fn lower(&mut self, mtu: u16, now: Instant) -> bool {
+        if mtu >= self.current {
+            return false;
+        }
+        self.current = mtu;
+        self.raise_at = Some(now + RAISE_AFTER);
+        true
+    }
+
+    fn plateau_below(&self) -> u16 {
+        let below = PLATEAUS.iter().copied().find(|size| *size < self.current);
+        below.unwrap_or(self.floor).max(self.floor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant(0);
+
+    #[test]
+    fn a_router_lowers_within_the_minimum_and_never_raises() {
+        let mut path = PathMtu::new(1500, false);
+        assert!(!path.too_big(1500, NOW));
+        assert!(!path.too_big(9000, NOW));
+        assert!(path.too_big(1300, NOW));
+        assert!(path.too_big(68, NOW));
+        assert_eq!(path.current(), 576);
+        let mut path = PathMtu::new(1500, true);
+        assert!(path.too_big(600, NOW));
+        assert_eq!(path.current(), 1280);
+    }
+
+    #[test]
+    fn an_old_router_says_nothing_of_the_size() {
+        let mut path = PathMtu::new(1500, false);
+        assert!(path.too_big(0, NOW));
+        assert_eq!(path.current(), 1492);
+    }
+
+    #[test]
+    fn a_black_hole_is_found_by_the_second_timeout_of_a_segment() {
+        let mut path = PathMtu::new(1500, false);
+        assert!(!path.timed_out(1, 1500, NOW));
+        assert!(path.timed_out(1, 1500, NOW));
+        assert_eq!(path.current(), 1492);
+        assert!(!path.timed_out(2, 1492, NOW));
+        assert!(!path.timed_out(3, 1492, NOW), "another segment begins anew");
+        assert!(!path.timed_out(4, 60, NOW) && !path.timed_out(4, 60, NOW), "a small one proves nothing");
+    }
+
+    #[test]
+    fn the_old_size_is_tried_again_after_ten_minutes() {
+        let mut path = PathMtu::new(1500, false);
+        assert!(path.too_big(1000, NOW));
+        assert!(!path.raise(Instant(599_000_000_000)));
+        assert!(path.raise(Instant(600_000_000_000)));
+        assert_eq!((path.current(), path.deadline()), (1500, None));
+    }
+}

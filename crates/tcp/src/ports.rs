@@ -1,0 +1,89 @@
+//! Ephemeral ports by RFC 6056, algorithm 4 (double hash): unguessable, and a port is not used again soon.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use crate::secrets::{Secrets, Use};
+
+/// First port of the dynamic range (RFC 6056 3.2 allows from 1024; these are IANA's).
+const FIRST: u16 = 49_152;
+/// Ports in the range.
+const COUNT: u32 = 65_536 - FIRST as u32;
+/// Counters; more of them tell an attacker less (RFC 6056 3.3.4 suggests 10).
+const TABLE: usize = 64;
+
+/// Chooses local ports.
+#[derive(Debug)]
+pub struct EphemeralPorts {
+    counters: Vec<u32>,
+}
+
+impl Default for EphemeralPorts {
+    fn default() -> Self {
+        Self { counters: vec![0; TABLE] }
+    }
+}
+
+impl EphemeralPorts {
+    /// A port for a connection from `local` to `remote` that `is_free` says yes to; none if all are taken. Asks `is_free` at
+    /// most 16,384 times.
+    pub fn choose(
+        &mut self,
+        secrets: &Secrets,
+        local: IpAddr,
+        remote: SocketAddr,
+        mut is_free: impl FnMut(u16) -> bool,
+    ) -> Option<u16> {
+        let offset = secrets.hash(Use::Port, (local, remote)) as u32;
+        let index = secrets.hash(Use::PortTable, (local, remote)) as usize % TABLE;
+        for _ in 0..COUNT {
+            let place = offset.wrapping_add(self.counters[index]) % COUNT;
+            self.counters[index] = self.counters[index].wrapping_add(1);
+            let port = FIRST + place as u16;
+            if is_free(port) {
+                return Some(port);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(ports: &mut EphemeralPorts, remote: u16, taken: &[u16]) -> Option<u16> {
+        let local = IpAddr::from([10, 0, 0, 1]);
+        let secrets = Secrets::new([3; 16]);
+        ports.choose(&secrets, local, ([10, 0, 0, 2], remote).into(), |port| !taken.contains(&port))
+    }
+
+    /// RFC 6056 3.3.4: consecutive connections to one place get different ports, and never one that is taken.
+    #[test]
+    fn ports_do_not_repeat_and_are_free() {
+        let mut ports = EphemeralPorts::default();
+        let mut taken = Vec::new();
+        for _ in 0..200 {
+            let port = choose(&mut ports, 80, &taken).expect("ports are left");
+            assert!(port >= FIRST && !taken.contains(&port));
+            taken.push(port);
+        }
+    }
+
+    #[test]
+    fn destinations_begin_elsewhere() {
+        let mut ports = EphemeralPorts::default();
+        let first = |ports: &mut EphemeralPorts, remote| choose(ports, remote, &[]).expect("free");
+        let begins: Vec<_> = (1..20).map(|remote| first(&mut ports, remote)).collect();
+        let near = begins.windows(2).filter(|two| two[0].abs_diff(two[1]) < 2).count();
+        assert!(near < 3, "{begins:?}");
+    }
+
+    #[test]
+    fn a_full_range_is_refused() {
+        let mut ports = EphemeralPorts::default();
+        let (local, secrets) = (IpAddr::from([10, 0, 0, 1]), Secrets::new([3; 16]));
+        assert_eq!(ports.choose(&secrets, local, ([10, 0, 0, 2], 80).into(), |_| false), None);
+    }
+}

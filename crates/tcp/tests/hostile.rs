@@ -1,0 +1,277 @@
+//! Segments and ICMP errors that nobody should send: none panics, none that is forged off the path ends a connection, and the
+//! stream goes on unharmed.
+
+mod network;
+
+use network::{Faults, Network, Random, Stream};
+use punctual_analysis::Nanos;
+use punctual_tcp::{Config, ConnectionId, Ended, Flags, Flow, Segment, State, wire};
+
+/// A segment with nothing in it, to the local end of `flow`.
+fn bare(flow: Flow) -> Segment {
+    let flags = Flags::default();
+    let (mss, scale, timestamp) = (None, None, None);
+    Segment {
+        flow,
+        seq: 0,
+        ack: None,
+        flags,
+        window: 0,
+        urgent: None,
+        payload_bytes: 0,
+        mss,
+        scale,
+        timestamp,
+        sack: false,
+    }
+}
+
+/// The last packet that `from` sent, as its peer reads it: so the forger knows all numbers.
+fn peek(network: &mut Network, host: usize, id: ConnectionId) -> Segment {
+    assert_eq!(network.at(1 - host, id).send(b"x"), Ok(1));
+    let (now, mut packet) = (network.now, Vec::new());
+    assert!(network.stacks[1 - host].output(now, &mut packet));
+    wire::parse(&packet).expect("our own segment")
+}
+
+fn inject(network: &mut Network, host: usize, segment: &Segment) -> Option<Segment> {
+    inject_with(network, host, segment, &[])
+}
+
+fn inject_with(network: &mut Network, host: usize, segment: &Segment, payload: &[u8]) -> Option<Segment> {
+    let (mut packet, mut reply) = (Vec::new(), Vec::new());
+    wire::write_with(segment, payload, 64, false, &mut packet);
+    let now = network.now;
+    network.stacks[host].input(now, &mut packet, &mut reply).expect("well-formed");
+    (!reply.is_empty()).then(|| wire::parse(&reply).expect("our own segment"))
+}
+
+/// RFC 5961 3.2, 4.2, 5.2: challenge ACKs, on a connection that is open, and a reset with the exact number.
+#[test]
+fn forged_resets_and_syns_are_challenged() {
+    let mut network = Network::new(1, Faults::default());
+    let config = Config { has_timestamps: false, ..Config::default() };
+    let ids = network.open(false, &config);
+    network.run(Nanos::from_secs(1), |_| false);
+    let next = peek(&mut network, 1, ids[0]);
+    let rst = Segment { flags: Flags { rst: true, ..Flags::default() }, ..bare(next.flow) };
+    let answer =
+        inject(&mut network, 1, &Segment { seq: next.seq.wrapping_add(1), ..rst }).expect("a challenge");
+    assert_eq!((answer.ack, answer.flags), (Some(next.seq), Flags::default()));
+    assert_eq!(inject(&mut network, 1, &Segment { seq: next.seq.wrapping_sub(1), ..rst }), None);
+    let syn = Segment { flags: Flags { syn: true, ..Flags::default() }, seq: 12345, ..bare(next.flow) };
+    assert_eq!(inject(&mut network, 1, &syn).and_then(|answer| answer.ack), Some(next.seq));
+    let far =
+        Segment { seq: next.seq, ack: next.ack.map(|ack| ack.wrapping_add(1)), window: 9, ..bare(next.flow) };
+    assert!(inject(&mut network, 1, &far).is_some());
+    assert_eq!(network.at(1, ids[1]).state(), State::Established);
+    assert_eq!(inject(&mut network, 1, &Segment { seq: next.seq, ..rst }), None);
+    assert_eq!(network.at(1, ids[1]).ended(), Some(Ended::Reset));
+}
+
+/// RFC 5961 7: an attacker gets ten answers in five seconds.
+#[test]
+fn challenges_are_limited() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    let next = peek(&mut network, 1, ids[0]);
+    let syn = Segment {
+        flags: Flags { syn: true, ..Flags::default() },
+        timestamp: next.timestamp,
+        ..bare(next.flow)
+    };
+    let answers =
+        (0..100).filter(|seq| inject(&mut network, 1, &Segment { seq: *seq, ..syn }).is_some()).count();
+    assert_eq!(answers, 10);
+}
+
+/// A flood of SYNs costs no more memory than the backlog, and those who answer still come in.
+#[test]
+fn a_flood_of_syns_keeps_nobody_out() {
+    let mut network = Network::new(1, Faults::default());
+    let [_, remote] = network::addresses(false);
+    network.stacks[1].listen(remote, &Config::default(), 16);
+    for n in 0..10_000u32 {
+        let source = ([198, 51, (n >> 8) as u8, n as u8 | 1], 1024 + (n % 50_000) as u16).into();
+        let flow = Flow { local: remote, remote: source };
+        let syn = Segment { flags: Flags { syn: true, ..Flags::default() }, seq: n, ..bare(flow) };
+        assert!(inject(&mut network, 1, &syn).is_some_and(|answer| answer.flags.syn));
+    }
+    network.open(false, &Config::default());
+}
+
+/// A well-formed segment whose numbers lie near those of the connection.
+fn forged(random: &mut Random, base: &Segment) -> Segment {
+    let near = |random: &mut Random, n: u32| match random.below(4) {
+        0 => n,
+        1 => n.wrapping_add(random.below(5) as u32).wrapping_sub(2),
+        2 => n.wrapping_add(random.below(600_000) as u32).wrapping_sub(300_000),
+        _ => random.next() as u32,
+    };
+    let kind = random.below(10);
+    let flags =
+        Flags { syn: kind == 0, fin: kind == 1 || kind == 2, rst: kind == 3, psh: random.below(2) == 0 };
+    let timestamp =
+        base.timestamp.map(|(value, echo)| (near(random, value), echo)).filter(|_| random.below(8) > 0);
+    Segment {
+        seq: near(random, base.seq),
+        ack: Some(near(random, base.ack.unwrap_or(0))).filter(|_| random.below(8) > 0),
+        flags,
+        window: random.next() as u16,
+        mss: (random.below(4) == 0).then(|| random.next() as u16),
+        scale: (random.below(4) == 0).then(|| random.next() as u8 % 15),
+        timestamp,
+        ..bare(base.flow)
+    }
+}
+
+/// In every state, with every field near what is expected and far from it: nothing panics, and nothing loops.
+#[test]
+fn no_segment_panics() {
+    for seed in 1..400 {
+        let mut network = Network::new(seed, Faults { lost: 50, corrupted: 100, ..Faults::default() });
+        let config = Config {
+            has_timestamps: seed % 2 == 0,
+            receive_bytes: [3_000, 200_000][seed as usize % 2],
+            ..Config::default()
+        };
+        let ids = network.open(seed % 3 == 0, &config);
+        let mut random = Random::new(seed);
+        let base = peek(&mut network, 1, ids[0]);
+        for _ in 0..100 {
+            let segment = forged(&mut random, &base);
+            let payload = vec![0; [0, 1, 536, 1460, 9000][random.below(5) as usize]];
+            inject_with(&mut network, 1, &segment, &payload);
+            if let Some(connection) = network.stacks[1].get(ids[1]) {
+                match random.below(12) {
+                    0 => drop(connection.send(&[7; 5000])),
+                    1 => drop(connection.recv(&mut [0; 3000])),
+                    2 if random.below(20) == 0 => connection.close(),
+                    _ => (),
+                }
+            }
+            network.run(Nanos::from_millis(random.below(700)), |_| false);
+        }
+    }
+}
+
+/// Bytes that are no packet at all, and packets cut at every length.
+#[test]
+fn no_bytes_panic() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    let base = peek(&mut network, 1, ids[0]);
+    let (mut packet, mut reply) = (Vec::new(), Vec::new());
+    wire::write(&base, 64, false, &mut packet);
+    let mut random = Random::new(1);
+    for _ in 0..200_000 {
+        let mut bytes = packet[..random.below(packet.len() as u64 + 1) as usize].to_vec();
+        for _ in 0..random.below(4) {
+            if !bytes.is_empty() {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] = [random.next() as u8, 1, 6, 58, 0x45, 0x60][random.below(6) as usize];
+            }
+        }
+        let now = network.now;
+        let _ = network.stacks[1].input(now, &mut bytes, &mut reply);
+    }
+    let mut stream = Stream::new(1, 10_000);
+    stream.write(network.at(1, ids[1]));
+    assert!(stream.sent > 0, "the connection is unharmed");
+}
+
+/// The ICMP error of a router about `quoted`, a packet that `flow`'s local end sent.
+fn icmp_error(is_v6: bool, kind: u8, code: u8, mtu: u16, quoted: &[u8]) -> Vec<u8> {
+    let mut icmp = vec![kind, code, 0, 0, 0, 0];
+    icmp.extend(mtu.to_be_bytes());
+    icmp.extend(&quoted[..quoted.len().min(if is_v6 { 48 } else { 28 })]);
+    let mut packet = quoted[..if is_v6 { 40 } else { 20 }].to_vec();
+    if is_v6 {
+        packet[4..6].copy_from_slice(&(icmp.len() as u16).to_be_bytes());
+        packet[6] = 58;
+        let mut pseudo = quoted[8..40].to_vec();
+        pseudo.extend((icmp.len() as u32).to_be_bytes());
+        pseudo.extend([0, 0, 0, 58]);
+        // To the local end, from anybody: the addresses change places, and their sum stays.
+        let (source, destination) = (quoted[8..24].to_vec(), quoted[24..40].to_vec());
+        packet[8..24].copy_from_slice(&destination);
+        packet[24..40].copy_from_slice(&source);
+        pseudo.extend(&icmp);
+        icmp[2..4].copy_from_slice(&sum(&pseudo).to_be_bytes());
+    } else {
+        packet[2..4].copy_from_slice(&(20 + icmp.len() as u16).to_be_bytes());
+        packet[9] = 1;
+        let (source, destination) = (quoted[12..16].to_vec(), quoted[16..20].to_vec());
+        packet[12..16].copy_from_slice(&destination);
+        packet[16..20].copy_from_slice(&source);
+        packet[10..12].fill(0);
+        let header = sum(&packet);
+        packet[10..12].copy_from_slice(&header.to_be_bytes());
+        let whole = sum(&icmp);
+        icmp[2..4].copy_from_slice(&whole.to_be_bytes());
+    }
+    packet.extend(icmp);
+    packet
+}
+
+/// The checksum of RFC 1071.
+fn sum(bytes: &[u8]) -> u16 {
+    let words =
+        bytes.chunks(2).map(|two| u32::from(two[0]) << 8 | two.get(1).map_or(0, |low| u32::from(*low)));
+    let total: u32 = words.sum();
+    let folded = (total & 0xffff) + (total >> 16);
+    !((folded & 0xffff) + (folded >> 16)) as u16
+}
+
+/// A packet of data that the first stack sent and that is in flight.
+fn in_flight(network: &mut Network, id: ConnectionId) -> Vec<u8> {
+    assert_eq!(network.at(0, id).send(&[1; 4000]), Ok(4000));
+    let (now, mut packet) = (network.now, Vec::new());
+    assert!(network.stacks[0].output(now, &mut packet));
+    packet
+}
+
+/// RFC 1191, RFC 8201: a router's word is taken; RFC 5927 4.1: if it quotes what is in flight.
+#[test]
+fn a_router_says_that_a_packet_is_too_big() {
+    for is_v6 in [false, true] {
+        let mut network = Network::new(1, Faults::default());
+        let ids = network.open(is_v6, &Config::default());
+        network.run(Nanos::from_secs(1), |_| false);
+        let quoted = in_flight(&mut network, ids[0]);
+        let (kind, code) = if is_v6 { (2, 0) } else { (3, 4) };
+        let (now, mut reply) = (network.now, Vec::new());
+        let mut forged = quoted.clone();
+        let seq = if is_v6 { 44 } else { 24 };
+        forged[seq] ^= 0x40;
+        let mut error = icmp_error(is_v6, kind, code, 1300, &forged);
+        assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
+        assert_eq!(network.at(0, ids[0]).path_mtu_bytes(), 1500, "a forged error changed something");
+        let mut error = icmp_error(is_v6, kind, code, 1300, &quoted);
+        assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
+        assert_eq!(network.at(0, ids[0]).path_mtu_bytes(), 1300);
+        network.carries_bytes = 1300;
+        assert!(network.run(Nanos::from_secs(20), |network| network.at(1, ids[1]).readable_bytes() == 4000));
+    }
+}
+
+/// RFC 5927 5.2: no ICMP error ends a connection that is open; RFC 9293 3.9.2.2: one ends an attempt to connect.
+#[test]
+fn a_port_that_is_unreachable_ends_only_an_attempt() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    network.run(Nanos::from_secs(1), |_| false);
+    let quoted = in_flight(&mut network, ids[0]);
+    let (now, mut reply, mut packet) = (network.now, Vec::new(), Vec::new());
+    let mut error = icmp_error(false, 3, 3, 0, &quoted);
+    assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
+    assert_eq!(network.at(0, ids[0]).state(), State::Established);
+    network.run(Nanos::from_secs(2), |_| false);
+    let [local, remote] = network::addresses(false);
+    let now = network.now;
+    let id = network.stacks[0].connect(now, local.ip(), remote, &Config::default()).expect("a port");
+    while network.stacks[0].output(now, &mut packet) && !wire::parse(&packet).expect("ours").flags.syn {}
+    let mut error = icmp_error(false, 3, 3, 0, &packet);
+    assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
+    assert_eq!(network.at(0, id).ended(), Some(Ended::Unreachable));
+}

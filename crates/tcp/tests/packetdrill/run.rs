@@ -1,0 +1,211 @@
+//! Scripts at work: the stack at one end, the script at the other.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use punctual_analysis::{Instant, Nanos};
+use punctual_tcp::{Config, ConnectionId, Flags, Flow, Secrets, Segment, Stack, wire};
+
+use crate::parse::{Action, Packet, Step, When};
+
+/// How far a packet may be from its time.
+const TOLERANCE: Nanos = Nanos::from_millis(15);
+const START: Instant = Instant(1_000_000_000);
+
+struct Run {
+    stack: Stack,
+    now: Instant,
+    sent: VecDeque<(Instant, Segment, u32)>,
+    iss: Option<u32>,
+    flow: Flow,
+    sockets: BTreeMap<i64, ConnectionId>,
+    config: Config,
+}
+
+/// Runs a script; the first thing that is not as it says is the error.
+pub fn run(steps: &[Step]) -> Result<(), String> {
+    let mut run = Run {
+        stack: Stack::new(Secrets::new([5; 16])),
+        now: START,
+        sent: VecDeque::new(),
+        iss: None,
+        flow: Flow {
+            local: SocketAddr::from(([192, 168, 0, 1], 8080)),
+            remote: SocketAddr::from(([192, 0, 2, 1], 40_000)),
+        },
+        sockets: BTreeMap::new(),
+        config: Config { has_timestamps: true, ..Config::default() },
+    };
+    let mut at = START;
+    for step in steps {
+        at = match step.when {
+            When::Absolute(ns) => START + Nanos(ns),
+            When::After(ns) => at + Nanos(ns),
+        };
+        run.step(at, &step.action).map_err(|error| format!("line {}: {error}", step.line))?;
+    }
+    run.advance(at);
+    run.sent.front().map_or(Ok(()), |(_, segment, _)| Err(format!("nobody expects {segment:?}")))
+}
+
+impl Run {
+    fn step(&mut self, at: Instant, action: &Action) -> Result<(), String> {
+        match action {
+            Action::Out(packet) => self.expect(at, packet),
+            Action::In(packet) => {
+                self.advance(at);
+                self.unexpected()?;
+                self.inject(packet)
+            }
+            Action::Call { name, arguments, result } => {
+                self.advance(at);
+                let got = self.call(name, arguments, *result)?;
+                self.drain();
+                match result {
+                    Some(result) if *result != got => Err(format!("{name} gives {got}, not {result}")),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// A packet that left before the last moment that its expectation could have had.
+    fn unexpected(&self) -> Result<(), String> {
+        match self.sent.front() {
+            Some((at, segment, _)) if *at + TOLERANCE < self.now => {
+                Err(format!("nobody expected {segment:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn advance(&mut self, to: Instant) {
+        self.drain();
+        while let Some(next) = self.stack.next_deadline(self.now).filter(|next| *next <= to) {
+            self.now = next.max(self.now + Nanos(1_000)).min(to.max(self.now));
+            self.drain();
+            if self.now >= to {
+                break;
+            }
+        }
+        self.now = self.now.max(to);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        let mut packet = Vec::new();
+        while self.stack.output(self.now, &mut packet) {
+            self.note(&packet);
+        }
+    }
+
+    fn note(&mut self, packet: &[u8]) {
+        let segment = wire::parse(packet).expect("our own segment");
+        if segment.flags.syn {
+            self.iss = Some(segment.seq);
+            self.flow = Flow { local: segment.flow.remote, remote: segment.flow.local };
+        }
+        self.sent.push_back((self.now, segment, u32::from(segment.payload_bytes)));
+    }
+
+    fn expect(&mut self, at: Instant, packet: &Packet) -> Result<(), String> {
+        if self.sent.is_empty() {
+            self.advance(at + TOLERANCE);
+        }
+        let (left, segment, payload) = self.sent.pop_front().ok_or("nothing was sent")?;
+        if left.minus(at).unsigned_abs() > TOLERANCE.as_u64() {
+            return Err(format!("sent {} ms off: {segment:?}", left.minus(at) / 1_000_000));
+        }
+        let same = [
+            segment.seq.wrapping_sub(self.iss.unwrap_or(segment.seq)) == packet.seq,
+            payload == packet.payload,
+            segment.ack == packet.ack,
+            flags_of(&packet.flags) == Flags { psh: flags_of(&packet.flags).psh, ..segment.flags },
+            packet.window.is_none_or(|window| window == segment.window),
+            segment.urgent == packet.urgent,
+            packet.any_options || (packet.mss == segment.mss && packet.sack == segment.sack),
+            packet.any_options || packet.scale.is_some() == segment.scale.is_some(),
+        ];
+        if same.contains(&false) { Err(format!("sent {segment:?}, same: {same:?}")) } else { Ok(()) }
+    }
+
+    fn inject(&mut self, packet: &Packet) -> Result<(), String> {
+        let ack = packet.ack.map(|ack| ack.wrapping_add(self.iss.unwrap_or(0)));
+        let timestamp = packet.timestamp;
+        let segment = Segment {
+            flow: self.flow,
+            seq: packet.seq,
+            ack: ack.filter(|_| packet.flags.contains('.')),
+            flags: flags_of(&packet.flags),
+            window: packet.window.unwrap_or(0),
+            urgent: packet.urgent,
+            payload_bytes: 0,
+            mss: packet.mss,
+            scale: packet.scale,
+            timestamp,
+            sack: packet.sack,
+        };
+        let (mut bytes, mut reply) = (Vec::new(), Vec::new());
+        wire::write_with(&segment, &vec![0; packet.payload as usize], 64, false, &mut bytes);
+        self.stack.input(self.now, &mut bytes, &mut reply).map_err(|error| error.to_string())?;
+        if !reply.is_empty() {
+            self.note(&reply);
+        }
+        self.drain();
+        Ok(())
+    }
+
+    fn call(&mut self, name: &str, arguments: &[String], result: Option<i64>) -> Result<i64, String> {
+        let number = |at: usize| arguments.get(at).and_then(|text| text.parse::<i64>().ok());
+        let id = number(0).and_then(|socket| self.sockets.get(&socket).copied());
+        match (name, id) {
+            ("socket", _) => Ok(result.unwrap_or(3)),
+            ("bind" | "fcntl", _) => Ok(0),
+            ("setsockopt", _) if arguments.iter().any(|text| text == "TCP_NODELAY") => {
+                self.config.is_nodelay = true;
+                Ok(0)
+            }
+            ("setsockopt", _) if arguments.iter().any(|text| text == "SO_REUSEADDR") => Ok(0),
+            ("listen", _) => {
+                self.stack.listen(self.flow.local, &self.config, 16);
+                Ok(0)
+            }
+            ("connect", _) => {
+                let (local, remote) = (self.flow.local.ip(), SocketAddr::from(([192, 0, 2, 1], 8080)));
+                let id =
+                    self.stack.connect(self.now, local, remote, &self.config).map_err(|e| e.to_string())?;
+                self.sockets.insert(number(0).ok_or("connect needs a socket")?, id);
+                Ok(result.unwrap_or(0))
+            }
+            ("accept", _) => {
+                let id = self.stack.accept(self.flow.local).ok_or("nothing to accept")?;
+                let socket = result.unwrap_or(4);
+                self.sockets.insert(socket, id);
+                Ok(socket)
+            }
+            (_, Some(id)) => self.call_open(name, id, number(2).unwrap_or(0) as usize),
+            _ => Err(format!("unknown call {name}")),
+        }
+    }
+
+    fn call_open(&mut self, name: &str, id: ConnectionId, length: usize) -> Result<i64, String> {
+        let Some(connection) = self.stack.get(id) else { return Ok(-1) };
+        match name {
+            "write" | "send" => Ok(connection.send(&vec![0; length]).map_or(-1, |taken| taken as i64)),
+            "read" | "recv" => {
+                let read = connection.recv(&mut vec![0; length]) as i64;
+                Ok(if read == 0 && !connection.is_finished() { -1 } else { read })
+            }
+            "close" | "shutdown" => {
+                connection.close();
+                Ok(0)
+            }
+            _ => Err(format!("unknown call {name}")),
+        }
+    }
+}
+
+fn flags_of(text: &str) -> Flags {
+    let has = |letter| text.contains(letter);
+    Flags { syn: has('S'), fin: has('F'), rst: has('R'), psh: has('P') }
+}

@@ -1,0 +1,207 @@
+//! Streams over wires that lose, reorder, duplicate and corrupt: every byte arrives, once and in order.
+
+mod network;
+
+use network::{Faults, Network, Stream};
+use punctual_analysis::Nanos;
+use punctual_tcp::{Config, Ended, State};
+
+/// Sends `length` bytes each way and closes; checks every byte, and that both ends are over in the end.
+fn exchange(seed: u64, faults: Faults, is_v6: bool, length: u64, config: &Config) -> Network {
+    let mut network = Network::new(seed, faults);
+    let ids = network.open(is_v6, config);
+    let mut streams = [Stream::new(0, length), Stream::new(1, length)];
+    let is_done = network.run(Nanos::from_secs(4 * 3600), |network| {
+        for side in 0..2 {
+            let connection = network.at(side, ids[side]);
+            streams[side].write(connection);
+            streams[1 - side].read(connection);
+        }
+        streams.iter().all(|stream| stream.read == length)
+    });
+    assert!(is_done, "seed {seed}, {faults:?}: {} and {} of {length}", streams[0].read, streams[1].read);
+    let is_over = network.run(Nanos::from_secs(3600), |network| {
+        let now = network.now;
+        (0..2).all(|side| network.at(side, ids[side]).is_over(now))
+    });
+    assert!(is_over, "seed {seed}, {faults:?}: {:?}", [0, 1].map(|side| network.at(side, ids[side]).state()));
+    network
+}
+
+#[test]
+fn a_stream_each_way_over_a_good_wire() {
+    for is_v6 in [false, true] {
+        exchange(1, Faults::default(), is_v6, 300_000, &Config::default());
+    }
+}
+
+#[test]
+fn loss_up_to_30_percent() {
+    for (seed, lost) in [(1, 1), (2, 10), (3, 50), (4, 100), (5, 200), (6, 300)] {
+        let faults = Faults { lost, ..Faults::default() };
+        exchange(seed, faults, seed % 2 == 0, if lost > 100 { 40_000 } else { 200_000 }, &Config::default());
+    }
+}
+
+#[test]
+fn reordering_and_duplication() {
+    for seed in 1..6 {
+        let faults = Faults { reordered: 200, duplicated: 100, ..Faults::default() };
+        exchange(seed, faults, seed % 2 == 0, 200_000, &Config::default());
+    }
+}
+
+/// A flipped bit is seen by a checksum, so it is a loss.
+#[test]
+fn corruption() {
+    for seed in 1..6 {
+        let faults = Faults { corrupted: 50, ..Faults::default() };
+        let network = exchange(seed, faults, false, 200_000, &Config::default());
+        assert!(network.refused > 0, "nothing was corrupted");
+    }
+}
+
+#[test]
+fn everything_at_once_with_every_kind_of_connection() {
+    for seed in 1..150 {
+        let faults = Faults { lost: (seed % 37) * 8, reordered: 50, duplicated: 50, corrupted: 10 };
+        let config = Config {
+            has_timestamps: seed % 2 == 0,
+            is_nodelay: seed % 3 == 0,
+            receive_bytes: [1_000, 20_000, 65_535, 400_000][seed as usize % 4],
+            send_bytes: [400_000, 3_000, 70_000][seed as usize % 3],
+            mtu_bytes: [576, 1500, 9000][seed as usize % 3],
+            ..Config::default()
+        };
+        exchange(seed, faults, seed % 5 == 0, 30_000, &config);
+    }
+}
+
+/// RFC 9293 3.6.1: only the end that closed first waits, twice the maximum segment lifetime.
+#[test]
+fn the_end_that_closes_first_waits_two_segment_lifetimes() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    network.at(0, ids[0]).close();
+    assert!(network.run(Nanos::from_secs(1), |network| network.at(1, ids[1]).is_finished()));
+    assert!(network.run(Nanos::from_secs(1), |network| network.at(0, ids[0]).state() == State::FinWait2));
+    network.at(1, ids[1]).close();
+    assert!(network.run(Nanos::from_secs(1), |network| network.at(1, ids[1]).ended() == Some(Ended::Closed)));
+    let waits = |network: &mut Network| network.at(0, ids[0]).state() == State::TimeWait;
+    assert!(waits(&mut network));
+    let start = network.now;
+    assert!(network.run(Nanos::from_secs(90), |network| !waits(network)));
+    let waited = network.now.since(start);
+    assert!(waited >= Nanos::from_millis(59_900) && waited <= Nanos::from_secs(60), "{waited}");
+}
+
+/// RFC 4821 7.7: the path carries 1,000 bytes, and no router says so.
+#[test]
+fn a_black_hole_is_passed() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    network.carries_bytes = 1_300;
+    let mut stream = Stream::new(0, 100_000);
+    let is_done = network.run(Nanos::from_secs(120), |network| {
+        stream.write(network.at(0, ids[0]));
+        stream.read(network.at(1, ids[1]));
+        stream.read == 100_000
+    });
+    assert!(is_done, "{} bytes, MTU {}", stream.read, network.at(0, ids[0]).path_mtu_bytes());
+    assert_eq!(network.at(0, ids[0]).path_mtu_bytes(), 1280);
+}
+
+/// RFC 9293 3.8.6.1: a window that opens while the update is lost is found by a probe.
+#[test]
+fn a_closed_window_is_probed() {
+    let mut network = Network::new(1, Faults::default());
+    let config = Config { receive_bytes: 4_000, ..Config::default() };
+    let ids = network.open(false, &config);
+    let mut stream = Stream::new(0, 50_000);
+    stream.write(network.at(0, ids[0]));
+    network.run(Nanos::from_secs(20), |_| false);
+    assert_eq!(network.at(1, ids[1]).readable_bytes(), 4_000);
+    stream.read(network.at(1, ids[1]));
+    // The window update is lost.
+    network.faults.lost = 1000;
+    network.settle();
+    network.faults.lost = 0;
+    let is_done = network.run(Nanos::from_secs(100), |network| {
+        stream.write(network.at(0, ids[0]));
+        stream.read(network.at(1, ids[1]));
+        stream.read == 50_000
+    });
+    assert!(is_done, "{}", stream.read);
+}
+
+/// RFC 9293 3.8.3: a peer that vanishes ends the connection, and only when something is owed.
+#[test]
+fn a_peer_that_vanishes_ends_the_connection_by_the_user_timeout() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    network.faults.lost = 1000;
+    network.run(Nanos::from_secs(3600), |_| false);
+    assert_eq!(network.at(0, ids[0]).state(), State::Established, "an idle connection stays");
+    assert_eq!(network.at(0, ids[0]).send(b"hello"), Ok(5));
+    let start = network.now;
+    assert!(network.run(Nanos::from_secs(2000), |network| network.at(0, ids[0]).ended().is_some()));
+    assert_eq!(network.at(0, ids[0]).ended(), Some(Ended::TimedOut));
+    assert!(network.now.since(start) >= Nanos::from_secs(900));
+}
+
+/// RFC 6093 3: urgent bytes stay in the stream, and the mark is seen.
+#[test]
+fn urgent_data_stays_in_the_stream() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    assert_eq!(network.at(0, ids[0]).send(b"abc"), Ok(3));
+    assert_eq!(network.at(0, ids[0]).send_urgent(b"!"), Ok(1));
+    assert_eq!(network.at(0, ids[0]).send(b"def"), Ok(3));
+    assert!(network.run(Nanos::from_secs(2), |network| network.at(1, ids[1]).readable_bytes() == 7));
+    let mut bytes = [0; 16];
+    let connection = network.at(1, ids[1]);
+    assert_eq!(connection.urgent_ahead(), Some(4));
+    assert_eq!((connection.recv(&mut bytes), &bytes[..7]), (7, &b"abc!def"[..]));
+    assert_eq!(connection.urgent_ahead(), None);
+}
+
+#[test]
+fn a_reset_ends_the_peer() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    network.at(0, ids[0]).abort();
+    assert!(network.run(Nanos::from_secs(1), |network| network.at(1, ids[1]).ended() == Some(Ended::Reset)));
+    assert_eq!(network.at(0, ids[0]).ended(), Some(Ended::Aborted));
+}
+
+#[test]
+fn a_port_where_nobody_listens_refuses() {
+    let mut network = Network::new(1, Faults::default());
+    let [local, remote] = network::addresses(false);
+    let id = network.stacks[0].connect(network.now, local.ip(), remote, &Config::default()).expect("a port");
+    assert!(network.run(Nanos::from_secs(1), |network| network.at(0, id).ended() == Some(Ended::Refused)));
+}
+
+/// RFC 4987 3.6: with no backlog at all, every connection is opened by a cookie.
+#[test]
+fn cookies_open_connections() {
+    for has_timestamps in [true, false] {
+        let mut network = Network::new(1, Faults::default());
+        let [local, remote] = network::addresses(false);
+        let config = Config { has_timestamps, ..Config::default() };
+        network.stacks[1].listen(remote, &config, 0);
+        let client = network.stacks[0].connect(network.now, local.ip(), remote, &config).expect("a port");
+        let mut server = None;
+        assert!(network.run(Nanos::from_secs(2), |network| {
+            server = server.or_else(|| network.stacks[1].accept(remote));
+            server.is_some()
+        }));
+        let mut stream = Stream::new(0, 100_000);
+        let is_done = network.run(Nanos::from_secs(20), |network| {
+            stream.write(network.at(0, client));
+            stream.read(network.at(1, server.expect("accepted")));
+            stream.read == 100_000
+        });
+        assert!(is_done, "timestamps {has_timestamps}: {} bytes", stream.read);
+    }
+}
