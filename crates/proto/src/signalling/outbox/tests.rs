@@ -57,7 +57,7 @@ fn request(user: u32) -> Message {
 /// What waits in any of the queues waits.
 #[test]
 fn an_outbox_is_empty_once_nothing_waits_in_any_queue() {
-    type Put = fn(&mut Outbox) -> Result<(), Unsayable>;
+    type Put = fn(&mut Outbox) -> Result<(), CannotEncode>;
     assert!(Outbox::default().is_empty());
     let puts: [Put; 4] = [
         |outbox| outbox.say(&Message::Refresh { node: NODE, epoch: EPOCH, channels: vec![ChannelNumber(3)] }),
