@@ -168,6 +168,22 @@ pub struct InRing {
     pub received: VecDeque<(Vec<u8>, MessageInfo)>,
     pub free: Vec<Vec<u8>>,
     pub shown: Shown,
+    /// Most messages that the application sees at once; `None`: all. The others wait until it has taken some and says so.
+    pub seen_max: Option<usize>,
+    /// Messages that wait for that.
+    pub unseen: VecDeque<(Vec<u8>, MessageInfo)>,
+}
+impl InRing {
+    fn has_room(&self) -> bool {
+        self.seen_max.is_none_or(|most| self.received.len() < most)
+    }
+    /// Lets the application see another one.
+    fn see_one(&mut self) -> bool {
+        let next = self.unseen.pop_front();
+        let is_any = next.is_some();
+        self.received.extend(next);
+        is_any
+    }
 }
 #[derive(Clone)]
 pub struct TestInbox(pub Rc<RefCell<InRing>>);
@@ -177,7 +193,7 @@ impl TestInbox {
         let mut ring = InRing {
             received: VecDeque::with_capacity(messages),
             free: Vec::with_capacity(messages),
-            shown: Shown::default(),
+            ..InRing::default()
         };
         ring.free.extend((0..messages).map(|_| vec![0; bytes]));
         Self(Rc::new(RefCell::new(ring)))
@@ -215,7 +231,18 @@ impl Inbox for TestInbox {
     }
     fn publish(&mut self, mut slot: TestSlot, info: MessageInfo) {
         let bytes = std::mem::take(&mut slot.bytes);
-        self.0.borrow_mut().received.push_back((bytes, info));
+        let mut ring = self.0.borrow_mut();
+        let is_seen = ring.unseen.is_empty() && ring.has_room();
+        let ring = if is_seen { &mut ring.received } else { &mut ring.unseen };
+        ring.push_back((bytes, info));
+    }
+    fn resume(&mut self) -> bool {
+        let mut ring = self.0.borrow_mut();
+        let sees_more = ring.has_room() && ring.see_one();
+        sees_more && ring.has_room() && !ring.unseen.is_empty()
+    }
+    fn show_one(&mut self) -> bool {
+        self.0.borrow_mut().see_one()
     }
     fn touch(&mut self) -> bool {
         self.0.borrow_mut().shown.touch()
