@@ -77,50 +77,6 @@ fn a_link_that_drains_slower_than_configured_is_measured_within_its_error() {
 }
 
 #[test]
-fn a_link_that_was_measured_slow_promises_nothing_until_a_measurement_finds_it_whole() {
-    let mut world = slow_world(2);
-    measure(&mut world).expect("it can be measured");
-    let open = world.open(0, 1, contract()).expect("degraded, as the operator chose");
-    let state = world.nodes[0].channel(open.source).expect("it is open");
-    assert!(!state.broken.is_empty(), "{state:?}");
-    world.nodes[0].close(open.source, world.now).expect("it is open");
-    world.run_for(Nanos::from_secs(200));
-    assert!(slow_link(&world).is_some(), "time alone heals nothing");
-    world.slow = None;
-    world.run_for(Nanos::from_secs(65));
-    assert_eq!(slow_link(&world), None, "it is measured once a minute while nobody uses it");
-    let open = world.open(0, 1, contract()).expect("it fits");
-    assert!(world.nodes[0].channel(open.source).expect("it is open").broken.is_empty());
-}
-
-#[test]
-fn a_link_that_was_slow_in_use_is_measured_before_it_counts_as_healed() {
-    let mut world = slow_world(2);
-    // Twice what the link drains.
-    let wide = Contract::new(1_000, Rate::per_second(5_000).unwrap(), 1, Nanos::from_millis(50)).unwrap();
-    let open = world.open(0, 1, wide).expect("it fits what is configured");
-    for _ in 0..30_000 {
-        open.outbox.send(&[7; 1_000], world.now);
-        world.nodes[0].handle_outbox(open.source, world.now);
-        world.run_for(Nanos::from_micros(200));
-        while open.inbox.recv(|_, _| {}) {}
-    }
-    slow_link(&world).expect("it breaks its promise");
-    world.nodes[0].close(open.source, world.now).expect("it is open");
-    for _ in 0..6_000 {
-        world.run_for(Nanos::from_millis(20));
-        assert!(slow_link(&world).is_some(), "before it is measured, meanwhile and afterwards");
-    }
-    let measured = world.nodes[0].status(world.now).links[0].rate.measured.expect("by itself");
-    assert!(is_right(measured, DRAINS), "{measured:?}");
-    let slow = slow_link(&world).expect("an idle link is late for nobody, and slow");
-    assert!(slow.0.abs_diff(DRAINS.0) < DRAINS.0 / 100, "{slow:?}");
-    world.slow = None;
-    world.run_for(Nanos::from_secs(65));
-    assert_eq!(slow_link(&world), None);
-}
-
-#[test]
 fn a_link_that_this_host_cannot_fill_drains_so_much_at_least() {
     let mut world = slow_world(2);
     world.slow = None;

@@ -39,7 +39,7 @@ fn share(world: &World) -> KernelShare {
 fn run(world: &mut World, span: Nanos) -> Vec<BitRate> {
     let (end, mut asked) = (world.now + span, Vec::new());
     while world.now < end {
-        world.run_for(Nanos::from_millis(1));
+        world.run_for(Nanos::from_millis(1).min(span));
         for host in 0..world.nodes.len() {
             while let Some((link, rate)) = world.nodes[host].poll_shaper() {
                 if host == 0 {
@@ -126,6 +126,56 @@ fn a_tight_channel_is_granted_once_the_shaper_has_shrunk() {
     assert!(run(&mut world, Nanos::from_millis(900)).is_empty());
     run(&mut world, Nanos::from_secs(2));
     assert_eq!(share(&world).now_bps, had.now_bps, "the kernel has it again");
+}
+
+/// Best effort fills the wire for a second, and a channel is asked for so long before the kernel may have more. What the shaper
+/// was asked for until the channel is open; none where it was open before that.
+fn asked_until_open(before: Nanos) -> Option<(World, Vec<BitRate>)> {
+    let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, RATE)).collect();
+    for link in configs.iter_mut().flat_map(|config| &mut config.links) {
+        follows(link);
+        link.pipeline_depth = 16;
+    }
+    let mut world = World::of(configs);
+    let outbox = TestOutbox::new(64, 1_400);
+    let to = "bulk@h2".parse().expect("an address");
+    let now = world.now;
+    let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), now).expect("a flow");
+    let grows_at = world.now + SHAPER_GROWS_AFTER;
+    let (mut asked, mut channel) = (Vec::new(), None);
+    while !channel.is_some_and(|channel| is_opened(&world, channel)) {
+        assert!(world.now < grows_at + Nanos::from_millis(100), "it is granted");
+        while outbox.send(&[1; 1_400], world.now) {}
+        let now = world.now;
+        world.nodes[0].handle_outbox(flow, now);
+        if channel.is_none() && now + before >= grows_at {
+            channel = Some(asks(&mut world, contract(Nanos::from_millis(25))));
+        }
+        asked.extend(run(&mut world, Nanos::from_micros(100)));
+        consent(&mut world);
+    }
+    (world.now > grows_at).then_some((world, asked))
+}
+
+/// More was decided for the kernel, and what was stamped before is still under way, when a channel comes that would not fit: the
+/// rise is taken back before the shaper hears of it, and the channel goes at once. A little earlier nothing had been decided; a
+/// little later the shaper has to shrink first.
+#[test]
+fn a_rise_that_the_shaper_has_not_heard_of_is_taken_back() {
+    let (mut unheard, mut shrunk) = (0, 0);
+    for before_ms in 35..65 {
+        let Some((mut world, asked)) = asked_until_open(Nanos::from_millis(before_ms)) else { continue };
+        let KernelShare { now_bps, least_bps, waiting, .. } = share(&world);
+        assert_eq!(waiting, 0, "{before_ms}");
+        if asked.is_empty() {
+            assert_eq!(now_bps, least_bps, "{before_ms}");
+            assert!(run(&mut world, SHAPER_CONTENTION).is_empty(), "{before_ms}: nor is it asked later");
+        } else {
+            assert!(asked[1] < asked[0] && now_bps == asked[asked.len() - 1], "{before_ms}: {asked:?}");
+        }
+        *if asked.is_empty() { &mut unheard } else { &mut shrunk } += 1;
+    }
+    assert!(unheard > 1 && shrunk > 10, "{unheard} {shrunk}");
 }
 
 #[test]

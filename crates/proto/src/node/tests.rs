@@ -1,1 +1,98 @@
+//! A node of one link by hand: what takes 2^31 handles, or a neighbour that lies.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
+use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
+
+use super::Node;
+use crate::config::{CpuConfig, LinkConfig, NodeConfig, SignallingConfig};
+use crate::ids::{ChannelId, ChannelNumber, Epoch, LinkId, Name, NodeId, PathId};
+use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
+
+pub(super) const LINK: LinkId = LinkId(0);
+pub(super) const NOW: Instant = Instant(1_000_000_000);
+
+/// Buffers of a host whose applications neither send nor receive.
+pub(super) struct Nothing;
+
+impl Memory for Nothing {
+    type Frame = Vec<u8>;
+    type Outbox = Self;
+    type Inbox = Self;
+}
+
+impl MessageRead for Nothing {
+    fn len(&self) -> u32 {
+        0
+    }
+    fn copy_to(&self, _: u32, _: &mut [u8]) {}
+}
+
+impl MessageWrite for Nothing {
+    fn copy_from(&mut self, _: u32, _: &[u8]) {}
+}
+
+impl Outbox for Nothing {
+    type Message = Self;
+    fn take(&mut self, _: Instant) -> Option<(Self, Instant)> {
+        None
+    }
+    fn is_ready(&self) -> bool {
+        false
+    }
+}
+
+impl Inbox for Nothing {
+    type Slot = Self;
+    fn reserve(&mut self) -> Option<Self> {
+        None
+    }
+    fn publish(&mut self, _: Self, _: MessageInfo) {}
+}
+
+/// Host 1, whose link to host 2 drains what a measurement says.
+pub(super) fn node() -> Node<Nothing> {
+    let name = |text: &str| Name::new(text).expect("a name");
+    let link = LinkConfig { rate_auto: true, ..LinkConfig::new("right", NodeId(2), BitRate(40_000_000)) };
+    let config = NodeConfig {
+        id: NodeId(1),
+        name: name("h1"),
+        epoch: Epoch(9),
+        fragment_bytes: 1_400,
+        fragment_low_latency_bytes: None,
+        clock_tolerance: Ppm(100),
+        links: vec![link],
+        cpu: CpuConfig::default(),
+        directory: vec![(name("h1"), NodeId(1)), (name("h2"), NodeId(2))],
+        routes: Vec::new(),
+        signalling: SignallingConfig::default(),
+        buffer_bytes_max: 1 << 20,
+        wakeup_margin: Nanos::ZERO,
+    };
+    Node::new(config, 7, NOW).expect("a configuration")
+}
+
+/// Numbers of flows come again after 2^31 handles. A flow never gets one that another flow still has: its packets would join
+/// that one's messages.
+#[test]
+fn no_flow_has_the_number_of_another() {
+    let mut node = node();
+    let open = |node: &mut Node<Nothing>| {
+        let to = "bulk@h2".parse().expect("an address");
+        node.open_best_effort(to, 100, Nothing, NOW).expect("a neighbour")
+    };
+    let old = open(&mut node);
+    let others = ChannelNumber::of_flow(ChannelId(old.0 + 1)).0 - ChannelNumber::of_flow(old).0;
+    assert_eq!(others, 1, "numbers are those of the handles");
+    node.signalling.skip_channel_ids((1 << 31) - 1);
+    let new = open(&mut node);
+    assert_eq!(new, ChannelId(old.0 + (1 << 31) + 1), "the handle before has the old flow's number");
+    assert_eq!(open(&mut node), ChannelId(new.0 + 1), "free ones are taken in turn");
+    let path_of = |flow| PathId { node: NodeId(1), channel: ChannelNumber::of_flow(flow), epoch: Epoch(9) };
+    assert!(node.plane.has_flow(path_of(old)) && node.plane.has_flow(path_of(new)));
+    // Once the old one is closed, its number is free.
+    node.close(old, NOW).expect("it is open");
+    node.signalling.skip_channel_ids((1 << 31) - 3);
+    assert_eq!(open(&mut node), ChannelId(old.0 + (2 << 31)));
+}

@@ -167,6 +167,11 @@ impl Signalling {
         self.numbers.channel_id += 1;
         ChannelId(self.numbers.channel_id)
     }
+    /// As if `count` handles more had been given.
+    #[cfg(test)]
+    pub(crate) const fn skip_channel_ids(&mut self, count: u64) {
+        self.numbers.channel_id += count;
+    }
 
     /// Whether the channel of `path` is here, in whatever state.
     pub fn knows(&self, path: PathId) -> bool {

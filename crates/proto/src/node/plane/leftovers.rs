@@ -43,6 +43,17 @@ impl Steps {
     }
 }
 
+impl<M: Memory> Leftovers<M> {
+    /// The application of a sink has taken a message: it is shown those that waited for that, some at once.
+    pub(super) fn resume(&mut self, channel: ChannelId, sink: &mut Sink<M>) {
+        if sink.inbox.as_mut().is_some_and(Inbox::resume) && !core::mem::replace(&mut sink.is_resuming, true)
+        {
+            self.resuming.push_back(channel);
+            self.is_any = true;
+        }
+    }
+}
+
 impl<M: Memory> Plane<M> {
     /// Takes a clip apart that nobody finds any more; what does not fit into one slice later.
     pub(super) fn dismantle(&mut self, clip: Box<Clip<M>>) {
@@ -52,18 +63,6 @@ impl<M: Memory> Plane<M> {
             self.leftovers.clips.push_back(clip);
         }
         self.look_for_leftovers();
-    }
-
-    /// The application of a sink has taken a message: it is shown those that waited for that, some at once.
-    pub fn resume(&mut self, channel: ChannelId) {
-        let Some(Clip { role: RoleState::Sink(sink), .. }) = self.channels.clips.get_mut(channel) else {
-            return;
-        };
-        if sink.inbox.as_mut().is_some_and(Inbox::resume) && !core::mem::replace(&mut sink.is_resuming, true)
-        {
-            self.leftovers.resuming.push_back(channel);
-            self.leftovers.is_any = true;
-        }
     }
 
     /// Whether a slice would do anything.
@@ -106,7 +105,7 @@ impl<M: Memory> Plane<M> {
     fn resume_listed(&mut self, channel: ChannelId) {
         if let Some(Clip { role: RoleState::Sink(sink), .. }) = self.channels.clips.get_mut(channel) {
             sink.is_resuming = false;
-            self.resume(channel);
+            self.leftovers.resume(channel, sink);
         }
     }
 

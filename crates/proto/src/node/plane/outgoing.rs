@@ -20,8 +20,6 @@ pub(in crate::node) struct Entry<T> {
     /// The message behind this one in its queue.
     next: Next,
     fragments_made: u16,
-    /// How many are to be made: all, unless the rest was dropped.
-    fragments_wanted: u16,
     /// Made and not yet sent.
     unsent: u16,
 }
@@ -36,7 +34,12 @@ impl<T> Linked for Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// Fragment `index` of it, if it is message `number` of its queue.
+    /// Whether all its fragments are made.
+    const fn is_made(&self) -> bool {
+        self.fragments_made == self.cut.fragments()
+    }
+
+    /// Fragment `index` of it, where it is message `number` of its queue.
     fn fragment(&self, number: u64, index: u16) -> Option<Fragment> {
         Some(Fragment {
             number,
@@ -177,7 +180,6 @@ impl Outgoing {
             cut,
             next: Next::NONE,
             fragments_made: 0,
-            fragments_wanted: cut.fragments(),
             unsent: 0,
         };
         let place = messages.push(&mut self.messages, entry);
@@ -208,16 +210,7 @@ impl Outgoing {
         }
     }
 
-    /// Makes no more fragments of the message of `peek`: its receiver will see a gap.
-    pub fn drop_rest<T: MessageRead>(&mut self, messages: &mut Messages<T>) {
-        if let Some(entry) = messages.at_mut(self.head) {
-            entry.fragments_wanted = entry.fragments_made;
-            self.advance_head(messages);
-            self.retire(messages);
-        }
-    }
-
-    /// Fragment `index` of message `number`, as `peek` gave it; `None` if it is gone.
+    /// Fragment `index` of message `number`, as `peek` gave it; `None` where it is gone.
     pub fn fragment<T: MessageRead>(
         &self,
         messages: &Messages<T>,
@@ -247,7 +240,7 @@ impl Outgoing {
         let place = self.place(messages, number);
         let Some(entry) = place.and_then(|place| messages.at_mut(place)) else { return false };
         entry.unsent = entry.unsent.saturating_sub(1);
-        let done = entry.unsent == 0 && entry.fragments_made == entry.fragments_wanted;
+        let done = entry.unsent == 0 && entry.is_made();
         if done {
             entry.message = None;
             self.retire(messages);
@@ -261,7 +254,7 @@ impl Outgoing {
     }
 
     fn advance_head<T: MessageRead>(&mut self, messages: &Messages<T>) {
-        while let Some(entry) = messages.at(self.head).filter(|m| m.fragments_made == m.fragments_wanted) {
+        while let Some(entry) = messages.at(self.head).filter(|entry| entry.is_made()) {
             self.head = entry.next();
             self.made += 1;
         }
@@ -323,18 +316,17 @@ mod tests {
         assert!(!queue.sent(&mut messages, 0), "a late completion of a forgotten message changes nothing");
     }
 
+    /// A message has 65,535 fragments at most: one that would have more is given back to its application, and takes no room.
     #[test]
-    fn a_dropped_rest_leaves_a_gap_and_frees_the_slot() {
+    fn what_cannot_be_cut_is_not_queued() {
         let mut messages = Messages::new();
-        let mut queue = Outgoing::new(&mut messages, 4, 100);
-        assert!(queue.push(&mut messages, Bytes(Rc::new(vec![1; 250])), 0, Arrival::at(Instant(0))));
-        assert!(queue.push(&mut messages, Bytes(Rc::new(vec![2; 10])), 2, Arrival::at(Instant(2))));
-        queue.made(&mut messages);
-        queue.drop_rest(&mut messages);
-        assert_eq!(queue.peek(&messages).map(|f| f.wire_number), Some(2));
-        assert!(queue.sent(&mut messages, 0));
-        queue.made(&mut messages);
-        assert!(queue.sent(&mut messages, 1));
-        assert!(queue.is_empty());
+        let mut queue = Outgoing::new(&mut messages, 2, 100);
+        let longest = crate::limits::FRAGMENTS_MAX as usize * 100;
+        for (len, fits) in [(longest + 1, false), (longest, true)] {
+            let bytes = Rc::new(vec![0; len]);
+            assert_eq!(queue.push(&mut messages, Bytes(bytes.clone()), 0, Arrival::at(Instant(0))), fits);
+            assert_eq!((queue.is_empty(), queue.peek(&messages).is_none()), (!fits, !fits), "{len}");
+            assert_eq!(Rc::strong_count(&bytes), 1 + usize::from(fits), "{len}");
+        }
     }
 }

@@ -56,8 +56,8 @@ impl<M: Memory> Plane<M> {
         let Some(clip) = self.channels.clips.get_mut(channel) else {
             return self.drain_flow(channel, portion, now);
         };
-        if matches!(clip.role, RoleState::Sink(_)) {
-            self.resume(channel);
+        if let RoleState::Sink(sink) = &mut clip.role {
+            self.leftovers.resume(channel, sink);
             return 0;
         }
         let latency = self.config.cpu.release_latency;
@@ -100,13 +100,9 @@ impl<M: Memory> Plane<M> {
             .outgoing
             .peek(&self.context.messages)
             .map(|fragment| fragment.arrival.logical + *cpu_bound);
-        for _ in 0..packets {
-            if !source.make_fragment(channel, *cpu_bound, line, &mut self.context.messages, now) {
-                counters.no_slot += 1;
-                self.drops.no_slot += 1;
-                break;
-            }
-        }
+        let messages = &mut self.context.messages;
+        // The link has had a slot for each since the unit began (source_unit): only this handler takes them.
+        (0..packets).try_for_each(|_| source.make_fragment(channel, *cpu_bound, line, messages, now));
         let used = line.scheduler.occupancy(source.reservation.flow).slots_used_max;
         counters.occupancy_max = counters.occupancy_max.max(used);
         // If the adapter sets the pace, or had no room, the source may have waited for it.
@@ -326,7 +322,7 @@ impl<M: Memory> Source<M> {
         !demoted.outgoing.is_full() && demoted.outgoing.push(messages, message, number, Arrival::at(sent))
     }
 
-    /// Hands the next fragment to the link scheduler; `false` if it had no slot and the rest is dropped.
+    /// Hands the next fragment to the link scheduler; `None` if there is none, or no slot for it: it waits then.
     fn make_fragment(
         &mut self,
         channel: ChannelId,
@@ -334,20 +330,16 @@ impl<M: Memory> Source<M> {
         line: &mut LinkState<M>,
         messages: &mut Messages<Message<M>>,
         now: Instant,
-    ) -> bool {
-        let Some(fragment) = self.outgoing.peek(messages) else { return true };
+    ) -> Option<()> {
+        let fragment = self.outgoing.peek(messages)?;
         let nominal = fragment.arrival.logical + cpu_bound;
         let wire_bytes = line.wire_bytes(fragment.bytes);
         // What the processor has missed does not move the link's chain, as in a forwarder.
         let effective = self.link_arrivals.accept(fragment.wire_number, nominal);
         let key = Guaranteed { effective, deadline: effective + self.reservation.bound, wire_bytes };
         let packet = Packet::Source { channel, number: fragment.number, fragment: fragment.index, nominal };
-        let queued = line.scheduler.enqueue(now, self.reservation.flow, key, packet).is_ok();
-        if queued {
-            self.outgoing.made(messages);
-        } else {
-            self.outgoing.drop_rest(messages);
-        }
-        queued
+        let queued = line.scheduler.enqueue(now, self.reservation.flow, key, packet).ok();
+        debug_assert!(queued.is_some(), "a unit has no more packets than there are slots");
+        queued.map(|()| self.outgoing.made(messages))
     }
 }

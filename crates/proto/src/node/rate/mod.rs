@@ -354,3 +354,6 @@ impl<M: Memory> Node<M> {
         self.signalling.say_rate(link, RateWord::Done { token });
     }
 }
+
+#[cfg(test)]
+mod tests;

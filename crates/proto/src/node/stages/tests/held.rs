@@ -98,3 +98,35 @@ fn what_is_decided_elsewhere_is_the_same_and_later() {
     assert!(!there.is_asked());
     books_hold(&there, &[1, 2, 3]);
 }
+
+/// What is held and nobody has been told of yet is no leak: its answer waits. What nobody holds after that is seen.
+#[test]
+fn a_reservation_of_nobodys_is_seen_once_its_answer_was_taken() {
+    let mut stages = stages_of(&config());
+    stages.ask(&local(7, Role::Forwarder), MS(200), false);
+    books_hold(&stages, &[]);
+    answered(&mut stages, 7).expect("there is room");
+    let books = stages.books(|_| false, core::iter::empty());
+    let reservations = books.iter().find(|(what, _)| *what == "reservations");
+    assert_eq!(reservations, Some(&("reservations", [1, 0])));
+}
+
+/// A channel that ends while its bounds are made final elsewhere: nobody hears that they are, and nothing is left.
+#[test]
+fn what_has_ended_is_not_made_final() {
+    let mut stages = stages_of(&config());
+    let before = given_away(&stages);
+    let channel = local(1, Role::Forwarder);
+    hold(&mut stages, &channel);
+    stages.decide_elsewhere();
+    stages.ask_final(&channel, &[MS(50), MS(80)], &terms(Role::Forwarder));
+    let decide = |decision: Decision| decision.decide(|| punctual_analysis::Instant::ZERO);
+    let decided = decide(stages.poll_decision().expect("it was asked"));
+    stages.release(ChannelId(1));
+    stages.handle_decided(decided);
+    assert!(stages.poll_answer().is_none() && stages.take_relaxed(ChannelId(1)).is_none());
+    let decided = decide(stages.poll_decision().expect("what it held is given back"));
+    stages.handle_decided(decided);
+    assert_eq!((given_away(&stages), stages.is_asked()), (before, false));
+    books_hold(&stages, &[]);
+}

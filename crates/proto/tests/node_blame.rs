@@ -1,0 +1,76 @@
+//! Whom a host blames for what is late or too dear: its processor, its link, or nobody who was promised anything.
+
+mod common;
+
+use common::{TestOutbox, World};
+use punctual_proto::api::{Event, WorkKind};
+use punctual_proto::ids::LinkId;
+use punctual_proto::{BitRate, Contract, Nanos, Rate};
+
+const RATE: BitRate = BitRate(40_000_000);
+const LINK: LinkId = LinkId(0);
+const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+fn contract() -> Contract {
+    let rate = Rate::per_second(10).expect("a rate");
+    Contract::new(1_000, rate, 1, MS(50)).expect("in range")
+}
+
+/// A message waits at its source for longer than its deadline; the link's driver has said that it was full, or not. Which
+/// stages the host calls late, by where they lead, and how often its processor was.
+fn late_stages(is_full: bool) -> (Vec<Option<String>>, u64) {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("it fits");
+    assert!(open.outbox.send(&[7; 1_000], world.now));
+    world.nodes[0].handle_outbox(open.source, world.now);
+    world.still = Some((0, world.now + MS(90)));
+    if is_full {
+        world.nodes[0].handle_full(LINK, world.now);
+    }
+    world.run_for(MS(95));
+    assert!(open.inbox.recv(|bytes, _| assert!(bytes.iter().all(|byte| *byte == 7))));
+    let status = world.nodes[0].status(world.now);
+    (status.late.into_iter().map(|stage| stage.towards).collect(), status.late_service.times)
+}
+
+/// A source waits for its driver, too: a message that its processor makes late while the driver was full shows a slow adapter,
+/// and no slow processor.
+#[test]
+fn a_source_that_waited_for_its_driver_does_not_blame_its_processor() {
+    let (stages, times) = late_stages(false);
+    assert!(stages == [None] && times > 0, "the processor: {stages:?}, {times}");
+    let (stages, times) = late_stages(true);
+    assert!(stages == [Some("h2".into())] && times == 0, "the link: {stages:?}, {times}");
+}
+
+/// Units of best effort that take too long are told of the host, and of no channel: none has lost anything.
+#[test]
+fn best_effort_that_is_too_dear_puts_no_channel_at_risk() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("it fits");
+    let outbox = TestOutbox::new(4, 500);
+    let to = "bulk@h2".parse().expect("an address");
+    let flow = world.nodes[0].open_best_effort(to, 500, outbox.clone(), world.now).expect("a route");
+    let mut units = 0;
+    for _ in 0..150 {
+        world.nodes[0].record_idle(MS(10));
+        assert!(outbox.send(&[1; 500], world.now));
+        world.nodes[0].handle_outbox(flow, world.now);
+        while let Some(work) = world.nodes[0].begin_work(world.now) {
+            let (kind, handler, declared) = (work.kind, work.handler, Nanos::from_micros(8));
+            world.nodes[0].finish_work(work, world.now);
+            let allowed = world.nodes[0].status(world.now).busy.allowed;
+            if kind == WorkKind::BestEffort {
+                units += 1;
+                world.nodes[0].record_unit(handler, kind, declared + allowed + Nanos(1), declared, world.now);
+            }
+        }
+        world.run_for(MS(10));
+    }
+    let status = world.nodes[0].status(world.now);
+    let path = status.work.iter().find(|path| path.kind == WorkKind::BestEffort).expect("it has a record");
+    assert_eq!((path.units, path.overruns, path.at_risk), (units, units, true));
+    let is_of_channel =
+        |event: &Event| matches!(event, Event::Notice { channel, .. } if *channel == open.source);
+    assert!(units >= 150 && !world.events[0].iter().any(is_of_channel));
+}

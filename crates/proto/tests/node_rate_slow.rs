@@ -1,0 +1,107 @@
+//! A link that was slow, as a measurement or its use has shown: what it promises, and when it counts as healed.
+
+mod common;
+
+use common::rate::{TRIED as CONFIGURED, is_right, measured};
+use common::{Slow, TestOutbox, World, name};
+use punctual_proto::api::{Cause, MeasuredRate, RateRefusal};
+use punctual_proto::ids::{Address, LinkId};
+use punctual_proto::{BitRate, Contract, Nanos, Rate};
+
+const DRAINS: BitRate = BitRate(20_000_000);
+const LINK: LinkId = LinkId(0);
+
+fn contract() -> Contract {
+    Contract::new(200, Rate::per_second(200).unwrap(), 1, Nanos::from_millis(50)).unwrap()
+}
+
+fn slow_world() -> World {
+    let mut world = World::line(2, CONFIGURED);
+    world.slow = Some(Slow::new(0, DRAINS));
+    world.run_for(Nanos::from_secs(3));
+    world
+}
+
+/// What `h1` says that its link drains, where it calls it slow.
+fn slow_link(world: &World) -> Option<BitRate> {
+    let broken = world.nodes[0].status(world.now).broken;
+    let [broken] = &broken[..] else { return None };
+    assert_eq!(broken.name(), "link h1-h2");
+    match broken.cause {
+        Cause::SlowLink { drains, configured: CONFIGURED } => Some(drains),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn measure(world: &mut World) -> Result<MeasuredRate, RateRefusal> {
+    world.nodes[0].measure_rate(LINK, world.now)?;
+    measured(world, 0)
+}
+
+#[test]
+fn a_link_that_was_measured_slow_promises_nothing_until_a_measurement_finds_it_whole() {
+    let mut world = slow_world();
+    measure(&mut world).expect("it can be measured");
+    let open = world.open(0, 1, contract()).expect("degraded, as the operator chose");
+    let state = world.nodes[0].channel(open.source).expect("it is open");
+    assert!(!state.broken.is_empty(), "{state:?}");
+    world.nodes[0].close(open.source, world.now).expect("it is open");
+    world.run_for(Nanos::from_secs(200));
+    assert!(slow_link(&world).is_some(), "time alone heals nothing");
+    world.slow = None;
+    world.run_for(Nanos::from_secs(65));
+    assert_eq!(slow_link(&world), None, "it is measured once a minute while nobody uses it");
+    let open = world.open(0, 1, contract()).expect("it fits");
+    assert!(world.nodes[0].channel(open.source).expect("it is open").broken.is_empty());
+}
+
+/// A link that carries more than it was measured to drain is measured anew at once: nobody waits for the next minute.
+#[test]
+fn a_link_that_was_measured_slow_and_carries_more_is_measured_anew() {
+    let mut world = slow_world();
+    measure(&mut world).expect("it can be measured");
+    // It looks once more by itself, and then not for a minute.
+    world.run_for(Nanos::from_secs(5));
+    let found = world.nodes[0].status(world.now).links[0].rate.measured.expect("it was measured");
+    assert_eq!(slow_link(&world), Some(found.rate));
+    world.slow = None;
+    let outbox = TestOutbox::new(1, 1_400);
+    let to = Address { port: name("bulk"), host: name("h2") };
+    let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), world.now).expect("a flow");
+    let began = world.now;
+    while slow_link(&world).is_some() {
+        assert!(world.now.since(began) < Nanos::from_secs(5), "best effort takes all that it carries");
+        outbox.stuff(&[7; 1_400], 60, world.now);
+        world.nodes[0].handle_outbox(flow, world.now);
+        world.run_for(Nanos::from_millis(10));
+    }
+    let measured = world.nodes[0].status(world.now).links[0].rate.measured.expect("anew");
+    assert!(measured.at > began && measured.at_least && measured.rate.0 > 90_000_000, "{measured:?}");
+}
+
+#[test]
+fn a_link_that_was_slow_in_use_is_measured_before_it_counts_as_healed() {
+    let mut world = slow_world();
+    // Twice what the link drains.
+    let wide = Contract::new(1_000, Rate::per_second(5_000).unwrap(), 1, Nanos::from_millis(50)).unwrap();
+    let open = world.open(0, 1, wide).expect("it fits what is configured");
+    for _ in 0..30_000 {
+        open.outbox.send(&[7; 1_000], world.now);
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.run_for(Nanos::from_micros(200));
+        while open.inbox.recv(|_, _| {}) {}
+    }
+    slow_link(&world).expect("it breaks its promise");
+    world.nodes[0].close(open.source, world.now).expect("it is open");
+    for _ in 0..6_000 {
+        world.run_for(Nanos::from_millis(20));
+        assert!(slow_link(&world).is_some(), "before it is measured, meanwhile and afterwards");
+    }
+    let measured = world.nodes[0].status(world.now).links[0].rate.measured.expect("by itself");
+    assert!(is_right(measured, DRAINS), "{measured:?}");
+    let slow = slow_link(&world).expect("an idle link is late for nobody, and slow");
+    assert!(slow.0.abs_diff(DRAINS.0) < DRAINS.0 / 100, "{slow:?}");
+    world.slow = None;
+    world.run_for(Nanos::from_secs(65));
+    assert_eq!(slow_link(&world), None);
+}
