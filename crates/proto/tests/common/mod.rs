@@ -6,6 +6,7 @@ mod audit;
 pub mod hops;
 mod line;
 pub mod rate;
+pub mod rtu;
 pub mod script;
 pub mod story;
 pub mod written;
