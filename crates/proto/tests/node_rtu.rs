@@ -155,7 +155,7 @@ fn run_random(admission: Admission, seed: u64) -> usize {
     let ids: Vec<_> = wished.iter().filter_map(|terms| bench.register(*terms).ok()).collect();
     for id in &ids {
         let Some((units, period)) = bench.bodies[id].terms.budget() else { continue };
-        let together = random.next() % 2 == 0;
+        let together = random.next().is_multiple_of(2);
         let mut at = if together { 0 } else { random.next() % period.0 };
         while at < 25_000_000 {
             bench.arrive(*id, Instant(at), 1 + (random.next() % u64::from(2 * units)) as u32);

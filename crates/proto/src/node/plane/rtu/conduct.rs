@@ -68,9 +68,9 @@ impl Conduct {
     ) -> Verdict {
         let Disturbance { burst, rho, idle } = disturbance;
         // What others were kept waiting is made good by idle time; interference takes its share of all time.
-        let paid = (idle - self.idle_seen) + rho.of(now.since(self.looked_at));
+        let paid = (idle - self.idle_seen) + rho.of(now.since(self.looked_at) - done.took);
         (self.looked_at, self.idle_seen) = (now, idle);
-        self.excess = ((self.excess - paid) + done.took) - declared;
+        self.excess = ((self.excess - paid) + done.took) - declared - rho.of(done.took);
         let overran = done.took > declared && self.excess > burst;
         self.excess = self.excess.min(burst);
         let ignored_yield = done.units > given;

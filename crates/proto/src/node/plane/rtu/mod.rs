@@ -369,9 +369,11 @@ impl<M: Memory> Plane<M> {
         self.rtus.news.push_back(RtuEvent::Demoted(id, why));
     }
 
-    /// The processor had nothing to do for `span`.
+    /// The processor had nothing to do for `span`. What runs next may find cold caches, which is charged once a busy period.
     pub(super) fn rtus_idle(&mut self, span: Nanos) {
-        self.rtus.idle += span;
+        if span > Nanos::ZERO {
+            self.rtus.idle += span.max(self.config.cpu.costs.cold_start);
+        }
     }
 
     /// Places of programs' handlers in the run queue: for the books.
