@@ -330,6 +330,8 @@ pub enum WorkKind {
     BestEffort,
     /// RTCOP and HELLO.
     Signalling,
+    /// Call of a program's handler: the node's part of it. The body's declared time is added.
+    Upcall,
 }
 
 impl CpuCosts {
@@ -346,12 +348,18 @@ impl CpuCosts {
             }
             WorkKind::Forward => (self.forward_packet, Nanos::ZERO),
             WorkKind::Receive => (self.receive_packet, self.deliver_message),
+            WorkKind::Upcall => return self.dispatch(),
             WorkKind::BestEffort | WorkKind::Signalling => (
                 self.send_packet.max(self.forward_packet).max(self.receive_packet),
                 self.send_message.max(self.deliver_message),
             ),
         };
         packet * u64::from(packets) + copy + if edge { message } else { Nanos::ZERO }
+    }
+
+    /// The node's own part of a call of a program's handler: as much as handing a message to a program.
+    pub const fn dispatch(&self) -> Nanos {
+        self.deliver_message
     }
 }
 

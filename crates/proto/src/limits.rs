@@ -217,6 +217,16 @@ pub const CHANNELS_MAX: usize = 65_536;
 pub const DECISIONS_AT_ONCE_MAX: usize = 4;
 /// Requests of receivers that wait for an answer, in either direction.
 pub const REQUESTS_MAX: usize = 1_024;
+/// Programs' handlers of a node.
+pub const RTU_HANDLERS_MAX: usize = 4_096;
+/// Data units in the budget of a program's handler, and in one call of it.
+pub const RTU_UNITS_MAX: u32 = 1_024;
+/// Priorities of low-delay handlers. Each stands for a rate group before all periods.
+pub const RTU_PRIORITIES: u8 = 64;
+/// Overruns and ignored yields of a program's handler within [`RTU_SPELL`] after which it is demoted.
+pub const RTU_STRIKES_MAX: u32 = 8;
+/// Time for which the misconduct of a program's handler counts; that of the spell before counts, too.
+pub const RTU_SPELL: Nanos = Nanos::from_secs(10);
 /// Listeners of a node.
 pub const LISTENERS_MAX: usize = 4_096 + LISTENERS_FOR_ROOT;
 /// Listeners among [`LISTENERS_MAX`] that a daemon keeps for programs of root and of its own user.

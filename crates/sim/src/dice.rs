@@ -43,6 +43,8 @@ pub enum Draw {
     Shaper(u64),
     /// How long a host's decisions of admission take.
     Decisions(u64),
+    /// Programs' handlers of a host.
+    Handlers(u64),
     /// What happens in the world.
     World,
     /// What happens to frames.
@@ -79,6 +81,7 @@ impl Draw {
             Self::Adapter(host, link) => (1 << 41) + (host << 16) + link,
             Self::Shaper(host) => (1 << 43) + host,
             Self::Decisions(host) => (1 << 44) + host,
+            Self::Handlers(host) => (1 << 45) + host,
             Self::World => 1 << 22,
             Self::Faults => 1 << 23,
             Self::Sender(attempt) => (1 << 24) + attempt,
@@ -248,7 +251,8 @@ mod tests {
                 Kernel => Requests,
                 Requests => World,
                 World => Faults,
-                Faults | Processor(_) | Adapter(..) | Sender(_) | Node(_) | Shaper(_) | Decisions(_) => {
+                Faults | Processor(_) | Adapter(..) | Sender(_) | Node(_) | Shaper(_) | Decisions(_)
+                | Handlers(_) => {
                     return None;
                 }
             })
@@ -258,7 +262,7 @@ mod tests {
         let hosts = crate::topology::HOSTS_MAX as u64;
         for host in 0..=hosts {
             labels.extend([Processor(host).label(), Node(host).label()]);
-            labels.extend([Shaper(host).label(), Decisions(host).label()]);
+            labels.extend([Shaper(host).label(), Decisions(host).label(), Handlers(host).label()]);
             labels.extend([0, 1, 254, 255, 256, 257, 9_999].map(|link| Adapter(host, link).label()));
         }
         labels.extend((0..2_000_000).step_by(997).map(|attempt| Sender(attempt).label()));

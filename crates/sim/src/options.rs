@@ -29,6 +29,8 @@ pub struct Options {
     /// Every host asks again and again what its links drain: what is said must be true, and harm nobody. Drawn networks
     /// without it stay as they are.
     pub measure: bool,
+    /// Every host has programs' handlers of all classes, beside channels. Networks without them stay as they are.
+    pub handlers: bool,
     /// What tells how much memory is in use: then it must not grow while applications send.
     pub memory: Option<Scales>,
 }
@@ -175,6 +177,10 @@ pub struct Sabotage {
     pub versions: Versions,
     /// What calls may do in percent of what is documented; 100 is honest.
     pub effort_percent: u32,
+    /// Chance that a node does not hear of the work of a program's handler.
+    pub handlers_unheard: Ppm,
+    /// PDUs that programs' handlers process beyond those that they are given.
+    pub handlers_greed: u32,
     /// The receivers of channels that were admitted once say no in the end.
     pub revivals_refused: bool,
 }
@@ -198,6 +204,8 @@ impl Default for Sabotage {
             waiting_off: false,
             versions: Versions::Honest,
             effort_percent: 100,
+            handlers_unheard: Ppm(0),
+            handlers_greed: 0,
             revivals_refused: false,
         }
     }

@@ -50,6 +50,10 @@ pub struct Outcome {
     pub expired: u64,
     /// Shapers of kernel traffic that have changed their rates.
     pub shaped: u64,
+    /// Programs' handlers that hosts were granted.
+    pub handlers: u64,
+    /// Calls of programs' handlers.
+    pub upcalls: u64,
     /// What was told of how late messages were.
     pub told: TimelinessCounts,
     /// Largest latency of a conforming message in percent of its channel's deadline.

@@ -63,7 +63,7 @@ impl Spin {
 const fn stream_of(kind: WorkKind) -> Option<Stream> {
     match kind {
         WorkKind::Send => Some(Stream::Guaranteed),
-        WorkKind::Forward | WorkKind::Receive => None,
+        WorkKind::Forward | WorkKind::Receive | WorkKind::Upcall => None,
         WorkKind::BestEffort => Some(Stream::BestEffort),
         WorkKind::Signalling => Some(Stream::Signalling),
     }

@@ -12,6 +12,7 @@ mod rate;
 mod record;
 mod refusal;
 mod request;
+mod rtu;
 mod status;
 mod work;
 
@@ -28,6 +29,10 @@ pub use rate::{MeasuredRate, RateRefusal, RateStatus};
 pub use record::{BusyRecord, PathRecord, WakeRecord};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use request::{Incoming, OpenRequest, RequestError};
+pub use rtu::{
+    Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuStatus, RtuTerms,
+    UpcallDone,
+};
 pub use status::{
     ChannelCounters, ChannelPage, ChannelStatus, DegradedPlace, DropCounters, ForeignVersion, KernelShare,
     LinkStatus, NodeStatus,

@@ -145,6 +145,7 @@ impl<M: Memory> Node<M> {
         self.plane.stages_mut().handle_decided(decided);
         self.plane.divide_rests();
         self.signalling.settle(now, &mut self.plane);
+        self.settle_rtus(now);
     }
 
     /// What admission has given away of the processor, interference included.

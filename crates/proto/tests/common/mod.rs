@@ -7,6 +7,7 @@ pub mod hops;
 mod inbox;
 mod line;
 pub mod rate;
+pub mod rtu;
 pub mod script;
 pub mod story;
 pub mod written;

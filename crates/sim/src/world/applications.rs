@@ -37,6 +37,7 @@ impl World {
                 }
             }
             Act::Flood { flood } => self.flood(flood),
+            Act::Prompt { host, id, life } => self.prompt(host, id, life),
             Act::Measure => self.measure(),
             Act::Compare => self.compare(),
             Act::LookAround => self.look_around(),
@@ -196,6 +197,10 @@ impl World {
             }
             Call::StopFlood(flood) => {
                 self.floods[flood].handle.map_or(Ok(()), |id| self.hosts[host].node.close(id, now))
+            }
+            Call::Prompt { id, count } => {
+                self.do_prompt(host, id, count, now);
+                Ok(())
             }
             Call::Measure(link) => {
                 // Mostly refused: channels use it, or somebody else measures.

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 
 use punctual_analysis::{BitRate, Instant, Nanos};
-use punctual_proto::api::{Port, Work};
+use punctual_proto::api::{Port, RtuId, Work};
 use punctual_proto::config::NodeConfigError;
 use punctual_proto::ids::{ChannelId, LinkId, ListenerId};
 use punctual_proto::node::{Decided, Node};
 
 use super::backlog::Backlog;
+use super::rtu::Bodies;
 use crate::adapter::Adapter;
 use crate::dice::{Dice, Draw};
 use crate::faults::{Lie, Moment};
@@ -40,6 +41,8 @@ pub(super) enum Call {
     FloodDoorbell(usize),
     /// End it.
     StopFlood(usize),
+    /// PDUs have come for a program's handler.
+    Prompt { id: RtuId, count: u64 },
     /// Find out what a link drains.
     Measure(LinkId),
     /// Tear all down.
@@ -84,6 +87,8 @@ pub(super) struct Host {
     /// How long that takes; nothing if each decision is made where it is asked for.
     pub decision_dice: Option<Dice>,
     pub calls: VecDeque<Call>,
+    /// Its programs' handlers.
+    pub bodies: Bodies,
     /// The only timer event that counts; others are stale.
     pub timer: Option<SimTime>,
     pub delivered: Deliveries,
@@ -186,6 +191,7 @@ impl Host {
             decided: VecDeque::new(),
             decision_dice,
             calls: VecDeque::new(),
+            bodies: Bodies::new(seed, number),
             timer: None,
             delivered: Deliveries::default(),
             frames: FramePool::default(),
@@ -209,6 +215,11 @@ impl Host {
             unwell_until: SimTime(0),
             clock_odd_until: SimTime(0),
         })
+    }
+
+    /// Whether its processor and its clock have gone on as they should so far.
+    pub fn has_been_well(&self) -> bool {
+        self.unwell_until == SimTime(0) && self.clock_odd_until == SimTime(0)
     }
 
     /// Frames that have left by `now` are buffers of their drivers again.

@@ -22,6 +22,7 @@ mod rates;
 mod requests;
 mod reservations;
 mod revival;
+mod rtu;
 mod soft;
 mod step;
 mod versions;
@@ -31,7 +32,7 @@ mod wire;
 use std::collections::BTreeMap;
 
 use punctual_analysis::BitRate;
-use punctual_proto::api::{NodeStatus, Port};
+use punctual_proto::api::{NodeStatus, Port, RtuId};
 use punctual_proto::ids::{ChannelId, LinkId, Name, PathId};
 use punctual_proto::node::Decided;
 
@@ -106,6 +107,8 @@ enum Act {
     Close { channel: usize, at_sink: bool },
     /// A best-effort transfer goes on.
     Flood { flood: usize },
+    /// PDUs come for a program's handler, in this life of its host.
+    Prompt { host: usize, id: RtuId, life: u32 },
     /// Every host asks what its links drain.
     Measure,
     /// Compare what is reserved with what is open.
@@ -231,6 +234,7 @@ impl World {
         self.check_quiet();
         self.check_memory();
         self.check_named();
+        self.dismiss_handlers();
         self.outcome.elapsed = self.now.since(SimTime(0));
         (self.outcome.digest, self.outcome.trace) = self.journal.finish();
         self.outcome
@@ -300,6 +304,7 @@ impl World {
         let receiver = hearer.node.bind_best_effort(name(RECEIVER)?, FLOOD_BYTES_MAX, inbox);
         hearer.receiver = Some(receiver.map_err(|error| failed(&error))?);
         hearer.listener = Some(listener);
+        self.register_handlers(host);
         Ok(())
     }
 

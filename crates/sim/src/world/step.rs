@@ -32,10 +32,14 @@ impl World {
     pub(super) fn step(&mut self, host: usize) {
         let now = self.hosts[host].clock.read(self.now);
         let life = self.hosts[host].life;
+        self.note_sleep(host, false, now);
         if let Activity::Working(work) = std::mem::take(&mut self.hosts[host].activity) {
             let is_signal = work.kind == WorkKind::Signalling;
             let before = effort();
-            self.hosts[host].node.finish_work(work, now);
+            match work.kind {
+                WorkKind::Upcall => self.finish_upcall(host, &work, now),
+                _ => self.hosts[host].node.finish_work(work, now),
+            }
             if !is_signal {
                 self.check_effort(host, Effort::Finish, before);
             }
@@ -153,12 +157,14 @@ impl World {
     fn begin_unit(&mut self, host: usize, now: Instant) -> bool {
         let worker = &mut self.hosts[host];
         let before = effort();
-        let Some(work) = worker.node.begin_work(now) else { return false };
+        let Some(mut work) = worker.node.begin_work(now) else { return false };
         self.check_effort(host, Effort::Begin, before);
+        self.prepare_upcall(host, &mut work);
         let worker = &mut self.hosts[host];
         let cost = worker.processor.time_of(&work, self.now).max(Nanos(1));
         let entry = Entry::Work { kind: work.kind, packets: work.packets, cost_ns: cost.0 };
-        worker.activity = Activity::Working(work);
+        self.begin_upcall(host, &work, cost, now);
+        self.hosts[host].activity = Activity::Working(work);
         self.note(host, entry);
         let life = self.hosts[host].life;
         self.queue.schedule(self.now + cost, Event::Step { host, life });
@@ -166,6 +172,8 @@ impl World {
     }
 
     fn sleep(&mut self, host: usize, timeout: Option<Instant>) {
+        let now = self.hosts[host].clock.read(self.now);
+        self.note_sleep(host, true, now);
         let sleeper = &mut self.hosts[host];
         sleeper.activity = Activity::Idle;
         let Some(timeout) = timeout else {

@@ -79,6 +79,7 @@ impl<M: Memory> Plane<M> {
         let fillers = self.context.links.lines.iter().filter(|line| line.measuring.filler.is_some()).count();
         let handlers =
             OWN_HANDLERS + self.context.links.lines.len() + handlers + self.best_effort.flows.len() + fillers;
+        let handlers = handlers + self.rtu_places();
         let [messages_left, inputs_left] = self.left_behind();
         let sources: usize = messages_left + clips().map(Clip::messages).sum::<usize>();
         let flows: usize = self.best_effort.flows.values().map(|flow| flow.outgoing.len() as usize).sum();
@@ -106,6 +107,8 @@ impl<M: Memory> Plane<M> {
                 self.best_effort.arrivals.iter().count(),
             ),
         ]);
+        let places = self.rtu_books();
+        accounts.extend(places.map(|books| of("places of handlers", None, books[0], books[1])));
         self.links().for_each(|link| accounts.extend(self.link_accounts(link)));
         accounts
     }

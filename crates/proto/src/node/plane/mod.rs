@@ -26,6 +26,7 @@ mod outside;
 mod processor;
 mod receive;
 mod room;
+mod rtu;
 mod shaper;
 mod show;
 mod sink;
@@ -56,6 +57,7 @@ use self::clip::{Counters, Ending, LinkReservation, NoticesGiven, SoftTerms};
 use self::filler::Filler;
 use self::leftovers::Leftovers;
 use self::outgoing::{Messages, Outgoing};
+use self::rtu::Rtus;
 use self::shaper::Shaper;
 use self::standstill::Promises;
 use super::neighbour_clock::NeighbourClock;
@@ -63,7 +65,7 @@ use super::packet::Packet;
 use super::rate::arrivals::FillerArrivals;
 use super::record::WorkRecord;
 use super::stages::Stages;
-use crate::api::{ChannelCounters, DropCounters, FilterChange, Notice, Tally};
+use crate::api::{ChannelCounters, DropCounters, FilterChange, Notice, RtuId, Tally};
 use crate::config::{LinkConfig, NodeConfig};
 use crate::fragment::Reassembly;
 use crate::ids::{ChannelId, LinkId};
@@ -86,6 +88,7 @@ pub(super) struct Plane<M: Memory> {
     context: Context<M>,
     backlog: Backlog,
     leftovers: Leftovers<M>,
+    rtus: Rtus,
     drops: DropCounters,
 }
 
@@ -179,6 +182,10 @@ pub(super) enum Owner {
     Signals(LinkId),
     /// What fills a link while it is measured.
     Filler(LinkId),
+    /// A program's handler within its budget.
+    Rtu(RtuId),
+    /// A program's handler beyond its budget, or without one.
+    RtuRest(RtuId),
 }
 
 /// State of one link of this host.

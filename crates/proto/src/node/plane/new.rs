@@ -11,6 +11,7 @@ use super::backlog::Backlog;
 use super::best_effort::Arrivals;
 use super::leftovers::Leftovers;
 use super::outgoing::Messages;
+use super::rtu::Rtus;
 use super::shaper::Shaper;
 use super::{
     BestEffort, Channels, Context, Frames, LinkState, Links, Measuring, Owner, PendingOutput, Plane,
@@ -63,6 +64,7 @@ impl<M: Memory> Plane<M> {
             },
             backlog,
             leftovers: Leftovers::default(),
+            rtus: Rtus::default(),
             drops: DropCounters::default(),
             config,
         };

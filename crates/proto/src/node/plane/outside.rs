@@ -178,6 +178,7 @@ impl<M: Memory> Plane<M> {
     /// The processor had nothing to do for `span`.
     pub fn record_idle(&mut self, span: Nanos) {
         self.context.processor.record.add_idle(span, self.config.cpu.burst());
+        self.rtus_idle(span);
     }
 
     /// The processor woke `late`: its own stage is held to that.

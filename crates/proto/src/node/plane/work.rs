@@ -39,6 +39,9 @@ impl<M: Memory> Plane<M> {
             let owner = self.context.processor.owner(handler);
             let unit = owner.and_then(|owner| self.unit(owner, now));
             if let Some(unit) = unit.filter(|unit| unit.packets > 0 || unit.kind == WorkKind::Receive) {
+                if let Some(Owner::Rtu(id) | Owner::RtuRest(id)) = owner {
+                    self.call_rtu(id, now);
+                }
                 return Some(unit.of(handler));
             }
             // Nothing to do after all (slots went, a packet was dropped): tell the executor what there is.
@@ -73,6 +76,10 @@ impl<M: Memory> Plane<M> {
             return None;
         }
         let owner = self.context.processor.owner(handler)?;
+        if let Owner::Rtu(_) | Owner::RtuRest(_) = owner {
+            self.run_rtu(work, now);
+            return Some(owner);
+        }
         let cost = work.declared_cost(&self.config.cpu.costs);
         self.charge_flow(owner, handler, cost, now);
         match owner {
@@ -87,7 +94,7 @@ impl<M: Memory> Plane<M> {
             Owner::Arrivals => self.run_arrivals(now),
             Owner::Backlog => self.run_backlog(now),
             Owner::Filler(link) => self.run_filler(link, now),
-            Owner::Signals(_) => {}
+            Owner::Signals(_) | Owner::Rtu(_) | Owner::RtuRest(_) => {}
         }
         // Signalling has a rate of its own and counts as interference.
         if work.kind != WorkKind::Signalling {
@@ -106,7 +113,7 @@ impl<M: Memory> Plane<M> {
                 self.context.processor.executor.charge_flow(handler, cost, now);
             }
             Owner::Arrivals => self.best_effort.arrivals.charge_head(cost, now),
-            Owner::Delivery(_) | Owner::Backlog | Owner::Signals(_) => {}
+            Owner::Delivery(_) | Owner::Backlog | Owner::Signals(_) | Owner::Rtu(_) | Owner::RtuRest(_) => {}
         }
     }
 
@@ -126,6 +133,8 @@ impl<M: Memory> Plane<M> {
             Owner::Arrivals => self.arrivals_unit(),
             Owner::Backlog => self.backlog_unit(),
             Owner::Filler(link) => self.filler_unit(link),
+            Owner::Rtu(id) => self.rtu_unit(id, true, now),
+            Owner::RtuRest(id) => self.rtu_unit(id, false, now),
             Owner::Signals(link) => {
                 let waiting = self.line(link).signals.waiting.front()?;
                 let bytes = waiting.frame.as_ref().len() as u32;
@@ -149,6 +158,7 @@ impl<M: Memory> Plane<M> {
             Owner::Arrivals => self.arm_arrivals(now),
             Owner::Backlog => self.backlog.arm(&mut self.context.processor.executor, now),
             Owner::Filler(link) => self.arm_filler(link, now),
+            Owner::Rtu(id) | Owner::RtuRest(id) => self.arm_rtu(id, now),
             Owner::Signals(link) => self.arm_signals(link, now),
         }
     }

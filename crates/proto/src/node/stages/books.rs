@@ -61,7 +61,7 @@ impl Stages {
         let (policy, held) = match link {
             None => {
                 let unplanned = self.held.iter().filter(|held| held.planned().is_none()).count();
-                (&policies.cpu, unplanned + self.plan.len())
+                (&policies.cpu, unplanned + self.plan.len() + self.rtus.len())
             }
             Some(link) => {
                 let over = |held: &&Held| held.link().is_some_and(|(on, _)| on == link);

@@ -41,7 +41,7 @@ impl Decision {
             let channel = question.channel();
             answers.push(policies.answer(question));
             let done = clock();
-            took.push((channel, done.since(begun)));
+            took.extend(channel.map(|channel| (channel, done.since(begun))));
             begun = done;
         }
         Decided { policies, answers, took }
@@ -91,6 +91,10 @@ impl Stages {
                 policies::Answer::Relaxed(channel, relaxed) => self.note_relaxed(channel, relaxed),
                 policies::Answer::Tried(local, tried) => self.note_tried(local, tried),
                 policies::Answer::Released => {}
+                policies::Answer::Rtu(id, answer) => self.note_rtu(id, answer),
+                policies::Answer::RtuReleased(id) => {
+                    self.rtus.remove(&id);
+                }
             }
         }
     }

@@ -10,9 +10,10 @@ mod held;
 mod models;
 mod planned;
 mod policies;
+mod rtu;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -23,7 +24,7 @@ use punctual_analysis::{
     StageKey, Urgency,
 };
 
-use crate::api::{Breach, RateRefusal, RefuseCause, StageKind};
+use crate::api::{Breach, RateRefusal, RefuseCause, RtuId, StageKind};
 use crate::config::NodeConfigError;
 use crate::config::plan::PlannedFlow;
 use crate::config::{self, Admission, Degraded, NodeConfig};
@@ -45,6 +46,7 @@ use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
 pub(super) use self::policies::Relaxed;
 use self::policies::{Final, LinkRequest, Question, StagesRequest, Trial};
+pub(super) use self::rtu::RtuAnswer;
 use crate::config::{cpu_model, link_model};
 
 /// The implicit signalling channel's place in each stage: no channel has this handle.
@@ -99,6 +101,8 @@ pub(super) struct Stages {
     plan: Vec<PlannedStage>,
     /// What each channel holds. No packet needs this.
     held: Table<Held>,
+    /// Programs' handlers that hold a place on the processor.
+    rtus: BTreeSet<RtuId>,
     buffer_bytes: u64,
     buffer_bytes_max: u64,
 }
@@ -128,6 +132,8 @@ struct PolicyQueries {
     elsewhere: bool,
     /// What they have answered and nobody has taken yet.
     answers: VecDeque<Answer>,
+    /// What they have said of programs' handlers, likewise.
+    rtus: VecDeque<RtuAnswer>,
     /// Channels that can be made final, and the bounds that they would have then.
     relaxed: Vec<(ChannelId, Relaxed)>,
     /// Probed channels that could be made final but hold nothing, with the bounds that they would have and
@@ -180,6 +186,7 @@ impl Stages {
                 questions: VecDeque::with_capacity(QUESTIONS_ROOM),
                 elsewhere: false,
                 answers: VecDeque::with_capacity(QUESTIONS_ROOM),
+                rtus: VecDeque::new(),
                 relaxed: Vec::with_capacity(QUESTIONS_ROOM),
                 tried: Vec::new(),
                 replaced: Vec::new(),
@@ -187,6 +194,7 @@ impl Stages {
             while_broken: config.signalling.while_broken,
             plan,
             held: Table::default(),
+            rtus: BTreeSet::new(),
             buffer_bytes: 0,
             buffer_bytes_max: config.buffer_bytes_max,
         };

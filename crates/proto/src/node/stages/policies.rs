@@ -13,8 +13,9 @@ use alloc::vec::Vec;
 use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Ppm, Refusal, RefusalReason, StageKey};
 
 use super::planned::planned_bound;
+use super::rtu::{RtuPlace, RtuWish, rtu_key};
 use super::{HeldStage, Policies, counts_early};
-use crate::api::{RefuseCause, StageKind};
+use crate::api::{RefuseCause, RtuId, StageKind};
 use crate::ids::{ChannelId, LinkId};
 use crate::signalling::{CommitTerms, LocalChannel};
 
@@ -75,18 +76,23 @@ pub(super) enum Question {
     Refused(Arc<LocalChannel>, RefuseCause),
     Relax(ChannelId, Box<Final>),
     Release(ChannelId, Option<LinkId>),
+    /// A program's handler wants a place on the processor.
+    HoldRtu(RtuId, RtuWish),
+    /// It gives the place back.
+    ReleaseRtu(RtuId),
 }
 
 impl Question {
-    /// Channel that the question is about.
-    pub fn channel(&self) -> ChannelId {
-        match self {
+    /// Channel that the question is about; `None` where it is about a program's handler.
+    pub fn channel(&self) -> Option<ChannelId> {
+        Some(match self {
             Self::Hold(local, _)
             | Self::Try(local, _)
             | Self::Refused(local, _)
             | Self::Untried(local, _) => local.channel,
             Self::Relax(channel, _) | Self::Release(channel, _) => *channel,
-        }
+            Self::HoldRtu(..) | Self::ReleaseRtu(_) => return None,
+        })
     }
 }
 
@@ -126,6 +132,10 @@ pub(super) enum Answer {
     /// What a tried channel would hold and on which terms, or why it cannot.
     Tried(Arc<LocalChannel>, Result<Box<(Relaxed, CommitTerms)>, RefuseCause>),
     Released,
+    /// What a program's handler may hold from now on.
+    Rtu(RtuId, Result<RtuPlace, Refusal>),
+    /// It holds nothing any more.
+    RtuReleased(RtuId),
 }
 
 impl Policies {
@@ -150,6 +160,11 @@ impl Policies {
             Question::Release(channel, link) => {
                 self.release(channel, link);
                 Answer::Released
+            }
+            Question::HoldRtu(id, wish) => Answer::Rtu(id, self.hold_rtu(id, &wish)),
+            Question::ReleaseRtu(id) => {
+                self.cpu.release(rtu_key(id));
+                Answer::RtuReleased(id)
             }
         }
     }

@@ -1,0 +1,145 @@
+//! Whether a program's handler keeps to what it has declared; one that does not is counted, then demoted (RTU 3.2 leaves
+//! open what becomes of it).
+
+use punctual_analysis::{Instant, Nanos, Ppm};
+
+use crate::api::{Misconduct, UpcallDone};
+use crate::limits::{RTU_SPELL, RTU_STRIKES_MAX};
+
+/// What one handler took beyond what it has declared.
+#[derive(Debug, Default)]
+pub(super) struct Conduct {
+    /// What its calls have taken beyond what they declared, and nothing has paid for yet.
+    excess: Nanos,
+    looked_at: Instant,
+    /// Idle time of the processor, as far as it has paid.
+    idle_seen: Nanos,
+    strikes: Strikes,
+}
+
+/// Misconduct of the present spell and of the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Strikes {
+    began: Instant,
+    present: u32,
+    former: u32,
+}
+
+impl Strikes {
+    fn add(&mut self, now: Instant) -> u32 {
+        match now.since(self.began).0 / RTU_SPELL.0 {
+            0 => {}
+            1 => *self = Self { began: self.began + RTU_SPELL, present: 0, former: self.present },
+            _ => *self = Self { began: now, present: 0, former: 0 },
+        }
+        self.present += 1;
+        self.present + self.former
+    }
+}
+
+/// What may disturb a call without its fault.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Disturbance {
+    /// Burst of interference, and cold caches.
+    pub burst: Nanos,
+    /// Share of interference.
+    pub rho: Ppm,
+    /// Idle time of the processor since its start.
+    pub idle: Nanos,
+}
+
+/// How one call is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub overran: bool,
+    pub ignored_yield: bool,
+    /// To be demoted, and for what.
+    pub demote: Option<Misconduct>,
+}
+
+impl Conduct {
+    /// Judges a call that was `given` so many PDUs, for which its handler has `declared` a time for what it did.
+    pub fn judge(
+        &mut self,
+        done: &UpcallDone,
+        (given, declared): (u32, Nanos),
+        disturbance: Disturbance,
+        now: Instant,
+    ) -> Verdict {
+        let Disturbance { burst, rho, idle } = disturbance;
+        // What others were kept waiting is made good by idle time; interference takes its share of all time.
+        let paid = (idle - self.idle_seen) + rho.of(now.since(self.looked_at) - done.took);
+        (self.looked_at, self.idle_seen) = (now, idle);
+        self.excess = ((self.excess - paid) + done.took) - declared - rho.of(done.took);
+        let overran = done.took > declared && self.excess > burst;
+        self.excess = self.excess.min(burst);
+        let ignored_yield = done.units > given;
+        let why = match (ignored_yield, overran) {
+            (true, _) => Some(Misconduct::IgnoredYield),
+            (_, true) => Some(Misconduct::Overrun),
+            _ => None,
+        };
+        let demote = why.filter(|_| self.strikes.add(now) >= RTU_STRIKES_MAX);
+        Verdict { overran, ignored_yield, demote }
+    }
+
+    /// Whether the handler may have delayed itself.
+    pub fn is_in_excess(&self) -> bool {
+        self.excess > Nanos::ZERO
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: fn(u64) -> Nanos = Nanos::from_micros;
+    const AT: fn(u64) -> Instant = |ms| Instant(ms * 1_000_000);
+    const QUIET: Disturbance = Disturbance { burst: Nanos::from_micros(40), rho: Ppm(0), idle: Nanos::ZERO };
+
+    fn call(took: Nanos) -> UpcallDone {
+        UpcallDone { units: 1, more: false, took }
+    }
+
+    #[test]
+    fn a_call_that_is_disturbed_now_and_then_is_no_overrun() {
+        let mut conduct = Conduct::default();
+        for n in 0..1_000 {
+            let took = if n % 10 == 0 { US(50) } else { US(15) };
+            let verdict = conduct.judge(&call(took), (1, US(20)), QUIET, AT(n));
+            assert_eq!(verdict, Verdict::default(), "call {n}");
+        }
+    }
+
+    #[test]
+    fn calls_that_are_always_a_little_longer_are_found() {
+        let mut conduct = Conduct::default();
+        let calls =
+            (0..).take_while(|n| conduct.judge(&call(US(21)), (1, US(20)), QUIET, AT(*n)).demote.is_none());
+        assert_eq!(calls.count() as u32, 40 + RTU_STRIKES_MAX - 1, "after the burst, one each time");
+    }
+
+    #[test]
+    fn idle_time_pays_for_cold_calls() {
+        let mut conduct = Conduct::default();
+        for n in 0..1_000 {
+            let idle = Disturbance { idle: US(30) * n, ..QUIET };
+            assert_eq!(conduct.judge(&call(US(45)), (1, US(20)), idle, AT(n)), Verdict::default());
+        }
+    }
+
+    #[test]
+    fn misconduct_counts_for_a_spell_and_the_next() {
+        let mut conduct = Conduct::default();
+        let greedy = UpcallDone { units: 2, ..call(US(5)) };
+        let spell = RTU_SPELL.0 / 1_000_000;
+        for n in 0..50 {
+            let verdict = conduct.judge(&greedy, (1, US(20)), QUIET, AT(n * spell / 3));
+            assert!(verdict.ignored_yield && verdict.demote.is_none(), "at most six in two spells: {n}");
+        }
+        let demoted = (0..RTU_STRIKES_MAX).find_map(|n| {
+            conduct.judge(&greedy, (1, US(20)), QUIET, AT(50 * spell / 3 + u64::from(n))).demote
+        });
+        assert_eq!(demoted, Some(Misconduct::IgnoredYield));
+    }
+}

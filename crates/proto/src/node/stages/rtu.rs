@@ -1,0 +1,238 @@
+//! Places of programs' handlers on the processor (ADR 0051).
+
+use punctual_analysis::contract::{INTERVAL_MIN, SPAN_MAX};
+use punctual_analysis::{AdmissionPolicy, Class, Demand, Nanos, Refusal, RunPolicy, StageKey, Urgency};
+
+use super::policies::Question;
+use super::{Policies, Stages};
+use crate::api::{RtuClass, RtuGrant, RtuId, RtuRefusal, RtuTerms};
+use crate::config::{self, NodeConfig};
+use crate::limits::{RTU_PRIORITIES, RTU_UNITS_MAX};
+
+/// Keys of programs' handlers begin here: no channel has as many numbers, and signalling and the plan have keys from the
+/// other end.
+const KEYS: u64 = 1 << 62;
+
+/// The place of a program's handler in the processor's admission.
+pub(super) const fn rtu_key(id: RtuId) -> StageKey {
+    StageKey(KEYS + id.0)
+}
+
+/// What a program's handler wants of the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RtuWish {
+    demand: Demand,
+    /// Longest bound.
+    limit: Nanos,
+    /// Whether the smallest bound is wanted, or one as long as the limit.
+    smallest: bool,
+    /// Whether the limit is the period.
+    follows: bool,
+}
+
+impl RtuWish {
+    /// The same wish with another period.
+    fn every(&self, period: Nanos) -> Self {
+        let mut wish = *self;
+        wish.demand.period = period;
+        if self.demand.urgency.rate == self.demand.period {
+            wish.demand.urgency.rate = period;
+        }
+        if self.follows {
+            wish.limit = period;
+        }
+        wish
+    }
+}
+
+/// What a program's handler holds of the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::node) struct RtuPlace {
+    /// Longest time from a release to the end of what is released.
+    pub bound: Nanos,
+    /// Fixed-priority level, 0 the most urgent; 0 under other orders.
+    pub rank: u8,
+}
+
+/// What admission has said of a program's handler.
+pub(in crate::node) type RtuAnswer = (RtuId, Result<(RtuPlace, RtuGrant), RtuRefusal>);
+
+impl Policies {
+    /// Holds a handler with the smallest bound, or with the longest that everybody bears.
+    pub(super) fn hold_rtu(&mut self, id: RtuId, wish: &RtuWish) -> Result<RtuPlace, Refusal> {
+        let (key, cpu) = (rtu_key(id), self.cpu.as_mut());
+        let least = match cpu.offer(&wish.demand, wish.limit) {
+            Ok(offer) => offer.bound,
+            Err(refusal) => return Err(Refusal { period_possible: period_possible(cpu, wish), ..refusal }),
+        };
+        let relaxed = !wish.smallest && cpu.hold(key, &wish.demand, wish.limit).is_ok();
+        let bound = if relaxed { wish.limit } else { least };
+        if !relaxed {
+            cpu.hold(key, &wish.demand, least)?;
+        }
+        let rank = cpu.rank(key).map_or(0, |rank| rank.min(usize::from(u8::MAX)) as u8);
+        Ok(RtuPlace { bound, rank })
+    }
+}
+
+/// Rounds of looking for a period: doubled until one is feasible, then halved between.
+const ROUNDS: u32 = 48;
+
+/// A period, at most a 64th longer than the shortest, that would be granted in place of a wish that was refused.
+fn period_possible(cpu: &mut dyn AdmissionPolicy, wish: &RtuWish) -> Option<Nanos> {
+    let mut feasible = |period| {
+        let wish = wish.every(period);
+        cpu.offer(&wish.demand, wish.limit).is_ok()
+    };
+    let mut short = wish.demand.period;
+    let mut long = Nanos(short.0.saturating_mul(2).min(SPAN_MAX.0));
+    for _ in 0..ROUNDS {
+        if long <= short || feasible(long) {
+            break;
+        }
+        (short, long) = (long, Nanos(long.0.saturating_mul(2).min(SPAN_MAX.0)));
+    }
+    if !feasible(long) {
+        return None;
+    }
+    while (long - short).0 > long.0 / 64 {
+        let middle = Nanos(short.0 / 2 + long.0 / 2);
+        if feasible(middle) { long = middle } else { short = middle }
+    }
+    Some(long)
+}
+
+impl Stages {
+    /// Checks what a program's handler asks for, as far as no policy is needed.
+    ///
+    /// # Errors
+    /// If it cannot be honoured here, whatever else is admitted.
+    pub fn check_rtu(&self, terms: &RtuTerms, config: &NodeConfig) -> Result<(), RtuRefusal> {
+        check_ranges(terms)?;
+        let run = config.cpu.run;
+        let priority = matches!(terms.class, RtuClass::LowDelay { priority: Some(_), .. });
+        match run {
+            RunPolicy::Fifo if terms.class != RtuClass::BestEffort => return Err(RtuRefusal::NoClasses(run)),
+            RunPolicy::Rmdp => {}
+            _ if priority => return Err(RtuRefusal::NoPriorities(run)),
+            _ => {}
+        }
+        self.check_call(terms)?;
+        match self.cpu.breach {
+            Some(breach) if self.while_broken == config::WhileBroken::Refuse => {
+                Err(RtuRefusal::Broken(breach))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What may run as best effort blocks nobody longer than best effort does.
+    fn check_call(&self, terms: &RtuTerms) -> Result<(), RtuRefusal> {
+        let (call, call_max) = (self.call(terms, terms.quantum), self.cpu.model.best_effort_unit);
+        if call <= call_max || matches!(terms.class, RtuClass::Guaranteed { .. }) {
+            return Ok(());
+        }
+        let left = call_max - self.call(terms, 0);
+        let quantum_possible = left.0.checked_div(terms.cost.unit.0).unwrap_or(0) as u32;
+        Err(RtuRefusal::Call { call, call_max, quantum_possible })
+    }
+
+    /// Time of one call, the node's part included.
+    fn call(&self, terms: &RtuTerms, units: u32) -> Nanos {
+        self.cpu.costs.dispatch() + terms.cost.of(units)
+    }
+
+    /// Asks for a place; the answer follows ([`Self::poll_rtu`]). Not for best effort, which has none.
+    pub fn ask_rtu(&mut self, id: RtuId, terms: &RtuTerms) {
+        if let Some(wish) = self.rtu_wish(terms) {
+            self.put(Question::HoldRtu(id, wish));
+        }
+    }
+
+    /// Gives a place back, or what was asked for.
+    pub fn release_rtu(&mut self, id: RtuId) {
+        self.put(Question::ReleaseRtu(id));
+    }
+
+    fn rtu_wish(&self, terms: &RtuTerms) -> Option<RtuWish> {
+        let (units, period) = terms.budget()?;
+        let demand = self.rtu_demand(terms)?;
+        let is_low = matches!(terms.class, RtuClass::LowDelay { .. });
+        let limit = terms.deadline.unwrap_or(period).min(period);
+        // What comes unit by unit is not safe from others once it has begun.
+        let demand = if is_low && units > 1 { demand.in_pieces() } else { demand };
+        let follows = terms.deadline.is_none();
+        Some(RtuWish { demand, limit, smallest: is_low && follows, follows })
+    }
+
+    /// What a handler asks of the processor; `None` for best effort.
+    pub fn rtu_demand(&self, terms: &RtuTerms) -> Option<Demand> {
+        let (units, period) = terms.budget()?;
+        let quantum = terms.quantum.min(units);
+        let (calls, urgency) = match terms.class {
+            RtuClass::LowDelay { priority, .. } => {
+                // Shorter than any interval: before all that have none.
+                let rate = priority.map_or(period, |priority| Nanos(priority.into()));
+                // They may come one by one.
+                (units, Urgency::of_period(Class::LowLatency, rate))
+            }
+            _ => (units.div_ceil(quantum.max(1)), Urgency::of_period(Class::Guaranteed, period)),
+        };
+        Some(Demand {
+            cost: self.call(terms, 0) * u64::from(calls) + terms.cost.unit * u64::from(units),
+            unit_cost_max: self.call(terms, quantum),
+            period,
+            release_latency: self.cpu.release_latency,
+            early: Nanos::ZERO,
+            urgency,
+            soft: None,
+        })
+    }
+
+    pub(super) fn note_rtu(&mut self, id: RtuId, answer: Result<RtuPlace, Refusal>) {
+        if answer.is_ok() {
+            self.rtus.insert(id);
+        }
+        let cpu_utilisation = self.cpu.utilisation;
+        let grant = |place: RtuPlace| (place, RtuGrant { bound: Some(place.bound), cpu_utilisation });
+        self.asking.rtus.push_back((id, answer.map(grant).map_err(RtuRefusal::Processor)));
+    }
+
+    /// What was said of programs' handlers, in the order of asking.
+    pub fn poll_rtu(&mut self) -> Option<RtuAnswer> {
+        self.asking.rtus.pop_front()
+    }
+
+    /// Handlers that hold a place: for the books. `None` while some are asked for or given back.
+    pub fn rtus_held(&self) -> Option<usize> {
+        let settled = self.asking.policies.is_some() && self.asking.questions.is_empty();
+        settled.then_some(self.rtus.len())
+    }
+}
+
+fn check_ranges(terms: &RtuTerms) -> Result<(), RtuRefusal> {
+    if !(1..=RTU_UNITS_MAX).contains(&terms.quantum) {
+        return Err(RtuRefusal::units("quantum"));
+    }
+    let span = |what| RtuRefusal::Range { what, least: INTERVAL_MIN.0, most: SPAN_MAX.0 };
+    if let RtuClass::LowDelay { priority: Some(RTU_PRIORITIES..), .. } = terms.class {
+        return Err(RtuRefusal::priority());
+    }
+    // A call of no time at all would never overrun, and never be charged.
+    if terms.cost.unit == Nanos::ZERO || terms.cost.of(terms.quantum) > SPAN_MAX {
+        return Err(RtuRefusal::Range { what: "cost", least: 1, most: SPAN_MAX.0 });
+    }
+    let Some((units, period)) = terms.budget() else { return Ok(()) };
+    if !(1..=RTU_UNITS_MAX).contains(&units) {
+        return Err(RtuRefusal::units("units"));
+    }
+    if !(INTERVAL_MIN..=SPAN_MAX).contains(&period) {
+        return Err(span("period"));
+    }
+    match terms.deadline {
+        Some(deadline) if deadline == Nanos::ZERO || deadline > period => {
+            Err(RtuRefusal::Range { what: "deadline", least: 1, most: period.0 })
+        }
+        _ => Ok(()),
+    }
+}

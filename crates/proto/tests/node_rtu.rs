@@ -1,0 +1,357 @@
+//! Programs' handlers on a node's processor (RTU 3, ADR 0051): admitted with a bound that holds, by every policy; served in
+//! the order of their classes; within budgets; counted and demoted where they do not keep to what they have declared.
+
+mod common;
+
+use common::rtu::{Bench, broken, cpu};
+use punctual_proto::api::{Misconduct, RtuClass, RtuCost, RtuEvent, RtuId, RtuRefusal, RtuTerms};
+use punctual_proto::config::Admission;
+use punctual_proto::limits::{RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_SPELL, RTU_STRIKES_MAX, RTU_UNITS_MAX};
+use punctual_proto::signalling::SplitMix64;
+use punctual_proto::{Instant, Nanos};
+
+const MS: fn(u64) -> Nanos = Nanos::from_millis;
+const US: fn(u64) -> Nanos = Nanos::from_micros;
+const AT: fn(u64) -> Instant = |us| Instant(us * 1_000);
+
+fn terms(class: RtuClass, unit: Nanos) -> RtuTerms {
+    RtuTerms { class, deadline: None, quantum: 1, cost: RtuCost { run: US(2), unit } }
+}
+
+fn low(interval: Nanos, units: u32) -> RtuClass {
+    RtuClass::LowDelay { interval, units, priority: None }
+}
+
+/// A handler of every class, and the order in which they run that are all ready at once.
+fn order_of(admission: Admission) -> Vec<usize> {
+    let mut bench = Bench::new(cpu(admission));
+    let classes = [
+        RtuClass::BestEffort,
+        RtuClass::Guaranteed { period: MS(20), units: 1 },
+        RtuClass::Guaranteed { period: MS(4), units: 1 },
+        low(MS(50), 1),
+    ];
+    let ids = classes.map(|class| bench.register(terms(class, US(20))).expect("granted"));
+    // Before a common begin of their periods.
+    for id in ids {
+        bench.arrive(id, AT(19_999), 1);
+    }
+    bench.run_until(AT(30_000));
+    assert_eq!(bench.calls.len(), 4);
+    bench.calls.iter().map(|call| ids.iter().position(|id| *id == call.id).expect("known")).collect()
+}
+
+#[test]
+fn classes_go_before_periods_and_periods_before_arrival() {
+    for admission in [Admission::RMDP, Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER] {
+        assert_eq!(order_of(admission), [3, 2, 1, 0], "{}", admission.name);
+    }
+}
+
+/// Under `rmdp`, while a call runs others become ready: the next is always of the most urgent class that has work.
+#[test]
+fn rmdp_serves_low_delay_before_guaranteed_before_best_effort() {
+    let mut bench = Bench::new(cpu(Admission::RMDP));
+    let long = RtuTerms { quantum: 4, ..terms(RtuClass::BestEffort, US(20)) };
+    let flood = bench.register(long).expect("best effort");
+    let fast =
+        bench.register(terms(RtuClass::Guaranteed { period: MS(1), units: 2 }, US(20))).expect("granted");
+    let slow =
+        bench.register(terms(RtuClass::Guaranteed { period: MS(7), units: 4 }, US(50))).expect("granted");
+    let quick = bench.register(terms(low(MS(2), 3), US(15))).expect("granted");
+    bench.arrive(flood, AT(0), 40_000);
+    for n in 0..500 {
+        bench.arrive(fast, AT(n * 1_000), 2);
+        bench.arrive(slow, AT(n * 7_000 / 7), 1);
+        bench.arrive(quick, AT(n * 2_000 + 17), 3);
+    }
+    bench.run_until(AT(500_000));
+    let rank = |id: RtuId| [quick, fast, slow, flood].iter().position(|of| *of == id).expect("known");
+    // A PDU of the low-delay handler waits for the call at hand alone.
+    for (came, done) in &bench.bodies[&quick].done {
+        let ahead =
+            bench.calls.iter().filter(|call| call.begun > *came && call.begun < *done && call.id != quick);
+        let worse: Vec<_> = ahead.filter(|call| rank(call.id) > 0).collect();
+        assert!(worse.is_empty(), "{came:?}..{done:?}: {worse:?}");
+    }
+    for id in [quick, fast, slow] {
+        assert_eq!(broken(&bench.bodies[&id]), None);
+        assert_eq!(bench.counters(id).late, 0);
+    }
+    assert!(bench.counters(flood).units_beyond > 1_000, "the rest is best effort's");
+}
+
+#[test]
+fn a_timed_handler_gets_its_units_in_every_period_and_no_more() {
+    for admission in [Admission::RMDP, Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER] {
+        let mut bench = Bench::new(cpu(admission));
+        let class = RtuClass::Guaranteed { period: MS(2), units: 5 };
+        let id = bench.register(RtuTerms { quantum: 2, ..terms(class, US(30)) }).expect("granted");
+        bench.arrive(id, AT(100), 1_000);
+        bench.run_until(AT(100_000));
+        assert_eq!(bench.counters(id).units, 49 * 5, "{}", admission.name);
+        assert_eq!(bench.counters(id).calls, 49 * 3, "two, two and one: no call crosses the end of a budget");
+        assert_eq!(broken(&bench.bodies[&id]), None, "{}", admission.name);
+        assert!(bench.calls.iter().all(|call| call.units <= 2));
+    }
+}
+
+#[test]
+fn what_exceeds_a_low_delay_budget_runs_in_idle_time_as_best_effort() {
+    let mut bench = Bench::new(cpu(Admission::RMDP));
+    let greedy = bench.register(terms(low(MS(10), 2), US(20))).expect("granted");
+    bench.arrive(greedy, AT(0), 10);
+    bench.run_until(AT(5_000));
+    let counters = bench.counters(greedy);
+    assert_eq!((counters.units, counters.units_beyond), (2, 8), "the processor has nothing else to do");
+    let busy =
+        bench.register(terms(RtuClass::Guaranteed { period: MS(1), units: 10 }, US(30))).expect("granted");
+    for n in 0..40 {
+        bench.arrive(busy, AT(10_000 + n * 1_000), 10);
+    }
+    bench.arrive(greedy, AT(10_000), 4_000);
+    bench.run_until(AT(50_000));
+    for id in [greedy, busy] {
+        assert_eq!(broken(&bench.bodies[&id]), None);
+    }
+    assert!(bench.counters(greedy).units_beyond < 2_000, "it waits behind what is promised");
+}
+
+/// Random sets under every policy: whatever is granted keeps its bound, beside best effort that never ends, where all ask for
+/// as much as they may at once or now and then.
+#[test]
+fn whatever_is_granted_keeps_its_bound() {
+    for admission in [Admission::RMDP, Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER] {
+        for seed in 0..60 {
+            let granted = run_random(admission, seed);
+            assert!(granted > 0, "{} seed {seed}", admission.name);
+        }
+    }
+}
+
+fn random_terms(random: &mut SplitMix64, admission: Admission) -> RtuTerms {
+    let mut below = |most: u64| random.next() % most;
+    let period = US(500 + below(20) * 250);
+    let units = 1 + below(6) as u32;
+    let priority =
+        (admission == Admission::RMDP && below(3) == 0).then(|| below(RTU_PRIORITIES.into()) as u8);
+    let class = match below(5) {
+        0 | 1 => RtuClass::LowDelay { interval: period, units, priority },
+        2 | 3 => RtuClass::Guaranteed { period, units },
+        _ => RtuClass::BestEffort,
+    };
+    let deadline = (below(4) == 0).then(|| Nanos(period.0 - below(period.0 / 2)));
+    let cost = RtuCost { run: US(below(4)), unit: US(1 + below(9)) };
+    RtuTerms { class, deadline, quantum: 1 + below(8) as u32, cost }
+}
+
+fn run_random(admission: Admission, seed: u64) -> usize {
+    let mut random = SplitMix64::new(seed);
+    let mut bench = Bench::new(cpu(admission));
+    let flood =
+        bench.register(RtuTerms { quantum: 8, ..terms(RtuClass::BestEffort, US(9)) }).expect("granted");
+    bench.arrive(flood, AT(0), 3_000);
+    let wished: Vec<_> = (0..40).map(|_| random_terms(&mut random, admission)).collect();
+    let ids: Vec<_> = wished.iter().filter_map(|terms| bench.register(*terms).ok()).collect();
+    for id in &ids {
+        let Some((units, period)) = bench.bodies[id].terms.budget() else { continue };
+        let together = random.next().is_multiple_of(2);
+        let mut at = if together { 0 } else { random.next() % period.0 };
+        while at < 25_000_000 {
+            bench.arrive(*id, Instant(at), 1 + (random.next() % u64::from(2 * units)) as u32);
+            at += if together { period.0 } else { random.next() % (2 * period.0) };
+        }
+    }
+    bench.run_until(AT(30_000));
+    for id in &ids {
+        let (body, counters) = (&bench.bodies[id], bench.counters(*id));
+        assert_eq!(broken(body), None, "{} seed {seed}: {:?}", admission.name, body.terms);
+        assert_eq!((counters.late, counters.overruns), (0, 0), "{} seed {seed}", admission.name);
+    }
+    let wrong = bench.node.accounts().into_iter().find(|account| account.counted != account.held);
+    assert_eq!(wrong, None, "{} seed {seed}", admission.name);
+    ids.iter().for_each(|id| bench.node.remove_handler(*id));
+    bench.node.remove_handler(flood);
+    let places = bench.node.accounts().into_iter().find(|account| account.what == "places of handlers");
+    assert_eq!(places.map(|places| (places.counted, places.held)), Some((0, 0)));
+    assert_eq!(bench.node.cpu_utilisation(), Bench::new(cpu(admission)).node.cpu_utilisation());
+    ids.len()
+}
+
+#[test]
+fn a_refusal_says_what_would_be_granted() {
+    let mut bench = Bench::new(cpu(Admission::EDF));
+    let heavy = terms(RtuClass::Guaranteed { period: MS(1), units: 10 }, US(99));
+    let refusal = bench.register(heavy).expect_err("more than there is");
+    let RtuRefusal::Processor(offer) = refusal else { panic!("{refusal}") };
+    let period = offer.period_possible.expect("a longer period");
+    let slower = RtuTerms { class: RtuClass::Guaranteed { period, units: 10 }, ..heavy };
+    assert!(bench.register(slower).is_ok(), "{period}");
+    let call = RtuTerms { quantum: 100, ..terms(low(MS(100), 100), US(10)) };
+    let refusal = bench.register(call).expect_err("a long call");
+    let RtuRefusal::Call { quantum_possible, .. } = refusal else { panic!("{refusal}") };
+    assert!(refusal.to_string().ends_with(&format!("set its quantum to {quantum_possible}")), "{refusal}");
+    assert!(bench.register(RtuTerms { quantum: quantum_possible, ..call }).is_ok());
+    let next = RtuTerms { quantum: quantum_possible + 1, ..call };
+    assert!(matches!(bench.register(next), Err(RtuRefusal::Call { .. })));
+}
+
+#[test]
+fn what_an_order_cannot_honour_is_refused_in_one_line() {
+    let first = RtuClass::LowDelay { interval: MS(10), units: 1, priority: Some(RTU_PRIORITIES - 1) };
+    for admission in [Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER, Admission::STATISTICAL] {
+        let mut bench = Bench::new(cpu(admission));
+        let refusal = bench.register(terms(first, US(10))).expect_err("no priorities");
+        assert!(refusal.to_string().contains("needs the run policy \"rmdp\""), "{refusal}");
+        assert!(bench.register(terms(low(MS(10), 1), US(10))).is_ok(), "{}", admission.name);
+    }
+    let mut bench = Bench::new(cpu(Admission::FIFO));
+    let refusal = bench.register(terms(low(MS(10), 1), US(10))).expect_err("no classes");
+    assert_eq!(
+        refusal.to_string(),
+        "the processor serves in the order \"fifo\", which has no classes: set another run policy"
+    );
+    assert!(bench.register(terms(RtuClass::BestEffort, US(10))).is_ok());
+}
+
+#[test]
+fn numbers_go_to_their_limits_and_not_beyond() {
+    let mut bench = Bench::new(cpu(Admission::RMDP));
+    let mut wrong = |terms| matches!(bench.register(terms), Err(RtuRefusal::Range { .. }));
+    let base = terms(low(MS(500), 1), US(1));
+    let priority = |priority| RtuClass::LowDelay { interval: MS(500), units: 1, priority: Some(priority) };
+    assert!(wrong(RtuTerms { class: priority(RTU_PRIORITIES), ..base }));
+    assert!(!wrong(RtuTerms { class: priority(RTU_PRIORITIES - 1), ..base }));
+    assert!(wrong(RtuTerms { class: low(MS(500), RTU_UNITS_MAX + 1), ..base }));
+    assert!(!wrong(RtuTerms { class: low(MS(500), RTU_UNITS_MAX), ..base }));
+    assert!(wrong(RtuTerms { class: low(MS(500), 0), ..base }));
+    let timed = RtuTerms { class: RtuClass::Guaranteed { period: MS(500), units: 4 }, ..base };
+    assert!(wrong(RtuTerms { quantum: RTU_UNITS_MAX + 1, ..timed }));
+    assert!(!wrong(RtuTerms { quantum: RTU_UNITS_MAX, ..timed }) && wrong(RtuTerms { quantum: 0, ..timed }));
+    assert!(wrong(RtuTerms { class: low(Nanos(999), 1), ..base }));
+    assert!(wrong(RtuTerms { cost: RtuCost::default(), ..base }));
+    assert!(wrong(RtuTerms { deadline: Some(MS(501)), ..base }));
+    assert!(!wrong(RtuTerms { deadline: Some(MS(500)), ..base }));
+}
+
+#[test]
+fn handlers_are_bounded_and_each_that_goes_makes_room() {
+    let mut bench = Bench::new(cpu(Admission::EDF));
+    let base = terms(RtuClass::BestEffort, US(1));
+    let ids: Vec<_> = (0..RTU_HANDLERS_MAX).map(|_| bench.register(base).expect("room")).collect();
+    assert_eq!(bench.register(base), Err(RtuRefusal::Exhausted));
+    bench.node.remove_handler(ids[7]);
+    assert!(bench.register(base).is_ok_and(|id| !ids.contains(&id)), "names are never reused");
+    assert_eq!(bench.register(base), Err(RtuRefusal::Exhausted));
+}
+
+/// A handler that takes longer than it has said, or more than it was given.
+fn misbehaving(percent: u64, greed: u32) -> (Bench, RtuId, RtuId) {
+    let mut bench = Bench::new(cpu(Admission::EDF));
+    let bad = bench.register(terms(low(MS(1), 1), US(20))).expect("granted");
+    let good =
+        bench.register(terms(RtuClass::Guaranteed { period: MS(1), units: 4 }, US(30))).expect("granted");
+    let body = bench.body(bad);
+    (body.percent, body.greed) = (percent, greed);
+    (bench, bad, good)
+}
+
+#[test]
+fn one_that_overruns_is_counted_then_demoted_and_harms_nobody_after() {
+    let (mut bench, bad, good) = misbehaving(500, 0);
+    for n in 0..200 {
+        bench.arrive(bad, AT(n * 1_000), 1);
+        bench.arrive(good, AT(n * 1_000), 4);
+    }
+    bench.run_until(AT(200_000));
+    assert_eq!(bench.events, [RtuEvent::Demoted(bad, Misconduct::Overrun)]);
+    let status = bench.node.handlers().find(|status| status.id == bad).expect("there still");
+    assert_eq!((status.bound, status.demoted), (None, Some(Misconduct::Overrun)));
+    assert_eq!(status.counters.units, u64::from(RTU_STRIKES_MAX), "each of its calls was an overrun");
+    assert!(status.counters.units_beyond > 100 && status.counters.overruns > 100, "{:?}", status.counters);
+    assert_eq!(status.counters.took_max, US(110));
+    assert_eq!((broken(&bench.bodies[&good]), bench.counters(good).overruns), (None, 0));
+    // The node's own paths know nothing of it.
+    let status = bench.node.status(bench.now);
+    assert_eq!(status.overruns, 0);
+    assert!(status.work.iter().all(|path| path.units == 0), "{:?}", status.work);
+    let held = bench.node.accounts().into_iter().find(|account| account.what == "places of handlers");
+    assert_eq!(held.map(|held| (held.counted, held.held)), Some((2, 2)), "its place pays for its blocking");
+}
+
+#[test]
+fn one_that_ignores_yields_is_counted_then_demoted() {
+    let (mut bench, bad, _) = misbehaving(100, 1);
+    for n in 0..100 {
+        bench.arrive(bad, AT(n * 10_000), 2);
+    }
+    bench.run_until(AT(1_000_000));
+    assert_eq!(bench.events, [RtuEvent::Demoted(bad, Misconduct::IgnoredYield)]);
+    let counters = bench.counters(bad);
+    assert_eq!((counters.yields_ignored, counters.overruns), (100, 0), "{counters:?}");
+    assert_eq!(counters.units, 2 * u64::from(RTU_STRIKES_MAX));
+}
+
+#[test]
+fn misconduct_is_forgotten_after_two_spells() {
+    let (mut bench, bad, _) = misbehaving(100, 1);
+    let gap = RTU_SPELL.0 / 1_000 / u64::from(RTU_STRIKES_MAX / 2 - 1);
+    for n in 0..40 {
+        bench.arrive(bad, AT(n * gap), 2);
+    }
+    bench.run_until(AT(40 * gap));
+    assert_eq!((bench.counters(bad).yields_ignored, bench.events.len()), (40, 0));
+}
+
+#[test]
+fn work_that_comes_while_the_body_runs_is_not_forgotten() {
+    let mut bench = Bench::new(cpu(Admission::EDF));
+    let id = bench.register(terms(low(MS(1), 2), US(20))).expect("granted");
+    bench.node.make_ready(id, AT(0));
+    let work = bench.node.begin_work(AT(0)).expect("a call");
+    bench.node.make_ready(id, AT(10));
+    bench.node.finish_work(work, AT(30));
+    let again = bench.node.begin_work(AT(30)).expect("called again");
+    assert_eq!(bench.node.upcall(&again), Some(id));
+    bench.node.finish_work(again, AT(60));
+    assert_eq!(bench.node.begin_work(AT(60)), None);
+}
+
+#[test]
+fn a_handler_that_is_removed_while_its_body_runs_is_gone() {
+    let mut bench = Bench::new(cpu(Admission::RMDP));
+    let class = RtuClass::Guaranteed { period: MS(1), units: 2 };
+    let ids = [(); 2].map(|()| bench.register(terms(class, US(20))).expect("granted"));
+    ids.iter().for_each(|id| bench.node.make_ready(*id, AT(0)));
+    let work = bench.node.begin_work(AT(0)).expect("a call");
+    bench.node.remove_handler(ids[0]);
+    let newcomer = bench.register(terms(class, US(20))).expect("granted");
+    bench.node.make_ready(newcomer, AT(5));
+    bench.node.finish_work(work, AT(30));
+    assert_eq!(bench.counters(newcomer).calls, 0, "the call was not its own");
+    let next = bench.node.begin_work(AT(30)).expect("the other one");
+    assert_eq!(bench.node.upcall(&next), Some(ids[1]));
+    assert!(bench.node.accounts().iter().all(|account| account.counted == account.held));
+}
+
+/// Admission decides elsewhere: the answer comes later, and what was removed meanwhile holds nothing.
+#[test]
+fn an_answer_that_comes_late_finds_who_is_still_there() {
+    let mut bench = Bench::new(cpu(Admission::EDF));
+    bench.node.decide_elsewhere();
+    let ids =
+        [(); 2].map(|()| bench.node.register_handler(terms(low(MS(1), 2), US(20)), AT(0)).expect("asked"));
+    bench.node.make_ready(ids[1], AT(1));
+    assert_eq!((bench.node.poll_rtu(), bench.node.begin_work(AT(2))), (None, None));
+    let decision = bench.node.poll_decision().expect("questions");
+    bench.node.remove_handler(ids[0]);
+    bench.node.handle_decided(decision.decide(|| Instant(0)), AT(5));
+    let granted = bench.node.poll_rtu();
+    assert!(matches!(granted, Some(RtuEvent::Granted(id, _)) if id == ids[1]), "{granted:?}");
+    let work = bench.node.begin_work(AT(6)).expect("it has work since");
+    assert_eq!(bench.node.upcall(&work), Some(ids[1]));
+    bench.node.finish_work(work, AT(40));
+    let decision = bench.node.poll_decision().expect("the place of the first is given back");
+    bench.node.handle_decided(decision.decide(|| Instant(0)), AT(50));
+    assert!(bench.node.accounts().iter().all(|account| account.counted == account.held));
+}

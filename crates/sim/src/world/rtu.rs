@@ -1,0 +1,339 @@
+//! Programs' handlers beside channels, and what is promised to them (RTU 3, ADR 0051): bodies that ask for as much as they
+//! may at once, and an account of their PDUs that the node knows nothing of.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_proto::api::{RtuClass, RtuCost, RtuEvent, RtuId, RtuTerms, UpcallDone, Work, WorkKind};
+use punctual_proto::config::RunPolicy;
+
+use super::host::Call;
+use super::{Act, Event, World};
+use crate::dice::{Dice, Draw};
+
+/// Handlers of a host at most.
+const HANDLERS_MAX: u64 = 6;
+
+/// The handlers of one host.
+#[derive(Debug)]
+pub(super) struct Bodies {
+    seed: (u64, u64),
+    dice: Dice,
+    bodies: BTreeMap<RtuId, Body>,
+    /// The call at hand.
+    running: Option<Running>,
+    /// Time since which the processor sleeps.
+    asleep: Option<Instant>,
+}
+
+/// A call of a body.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    id: RtuId,
+    /// PDUs that were there when it began.
+    units: usize,
+    took: Nanos,
+}
+
+/// A handler as its program sees it.
+#[derive(Debug)]
+struct Body {
+    terms: RtuTerms,
+    bound: Option<Nanos>,
+    /// PDUs that wait, by the times at which the node heard of them.
+    waiting: VecDeque<Instant>,
+    /// e of the last PDUs: at most B in any window.
+    releases: VecDeque<Instant>,
+    period: Period,
+}
+
+/// The period at hand of a timed handler.
+#[derive(Clone, Copy, Debug, Default)]
+struct Period {
+    begin: Instant,
+    /// PDUs that the period owes, and those that were done within the bound, and all.
+    due: usize,
+    in_time: usize,
+    done: usize,
+}
+
+impl Bodies {
+    pub fn new(seed: u64, host: u64) -> Self {
+        let dice = Dice::of(seed, Draw::Handlers(host));
+        Self { seed: (seed, host), dice, bodies: BTreeMap::new(), running: None, asleep: None }
+    }
+
+    /// They die with their host; in its next life there are the same again.
+    fn forget(&mut self) {
+        let (seed, host) = self.seed;
+        self.dice = Dice::of(seed, Draw::Handlers(host));
+        self.bodies.clear();
+        (self.running, self.asleep) = (None, None);
+    }
+
+    fn draw(&mut self, run: RunPolicy) -> RtuTerms {
+        let dice = &mut self.dice;
+        let period = Nanos(dice.between(1, 40) * 500_000);
+        let units = dice.between(1, 8) as u32;
+        let priority = (run == RunPolicy::Rmdp && dice.between(0, 2) == 0).then(|| dice.between(0, 63) as u8);
+        let class = match dice.between(0, 4) {
+            0 | 1 => RtuClass::LowDelay { interval: period, units, priority },
+            2 | 3 => RtuClass::Guaranteed { period, units },
+            _ => RtuClass::BestEffort,
+        };
+        let deadline = (dice.between(0, 3) == 0).then(|| Nanos(dice.between(period.0 / 2, period.0)));
+        // Little of the processor: channels are to be admitted, too.
+        let unit = dice.between(500, (period.0 / 50 / u64::from(units)).clamp(1_000, 20_000));
+        let cost = RtuCost { run: Nanos(dice.between(0, 2_000)), unit: Nanos(unit) };
+        RtuTerms { class, deadline, quantum: dice.between(1, 8) as u32, cost }
+    }
+}
+
+impl Body {
+    fn new(terms: RtuTerms, bound: Option<Nanos>) -> Self {
+        Self { terms, bound, waiting: VecDeque::new(), releases: VecDeque::new(), period: Period::default() }
+    }
+
+    /// e of the PDU at the head, all before it counted.
+    fn release(&self) -> Option<Instant> {
+        let RtuClass::LowDelay { interval, units, .. } = self.terms.class else { return None };
+        let full = self.releases.len() >= units as usize;
+        let oldest = self.releases.front().filter(|_| full).map(|oldest| *oldest + interval);
+        self.waiting.front().map(|came| oldest.map_or(*came, |oldest| oldest.max(*came)))
+    }
+
+    /// Whether something within the budget waits.
+    fn is_pending(&mut self, now: Instant) -> bool {
+        let _ = self.roll(now);
+        match self.terms.class {
+            _ if self.bound.is_none() => false,
+            RtuClass::LowDelay { .. } => self.release().is_some_and(|release| release <= now),
+            RtuClass::Guaranteed { .. } => self.period.done < self.period.due,
+            RtuClass::BestEffort => false,
+        }
+    }
+
+    /// Goes on to the period of `now`; what the ones before owe still.
+    fn roll(&mut self, now: Instant) -> Option<String> {
+        let (RtuClass::Guaranteed { period, units }, Some(bound)) = (self.terms.class, self.bound) else {
+            return None;
+        };
+        let mut wrong = None;
+        while self.period.begin + period <= now {
+            let Period { begin, due, in_time, .. } = self.period;
+            if in_time < due {
+                wrong = Some(format!("has {in_time} of {due} PDUs within {bound} of {begin:?}"));
+            }
+            let begin = begin + period;
+            let there = self.waiting.iter().filter(|came| **came <= begin).count();
+            self.period = Period { begin, due: there.min(units as usize), in_time: 0, done: 0 };
+            if there == 0 && begin + period <= now {
+                // Nothing is owed up to now: go there at once.
+                let skipped = Instant(now.0 - now.0 % period.0);
+                let there = self.waiting.iter().filter(|came| **came <= skipped).count();
+                self.period = Period { begin: skipped, due: there.min(units as usize), in_time: 0, done: 0 };
+            }
+        }
+        wrong
+    }
+
+    /// A PDU is done; what is wrong with that.
+    fn finish_unit(&mut self, now: Instant) -> Option<String> {
+        let release = self.release();
+        let came = self.waiting.pop_front()?;
+        let bound = self.bound?;
+        match self.terms.class {
+            RtuClass::LowDelay { units, .. } => {
+                let release = release?;
+                if self.releases.len() >= units as usize {
+                    self.releases.pop_front();
+                }
+                self.releases.push_back(release);
+                (now > release + bound).then(|| {
+                    format!(
+                        "is done at {now:?} with what came at {came:?}, released {release:?}, bound {bound}"
+                    )
+                })
+            }
+            RtuClass::Guaranteed { units, .. } => {
+                self.period.done += 1;
+                self.period.in_time += usize::from(now <= self.period.begin + bound);
+                (self.period.done > units as usize)
+                    .then(|| format!("has {} PDUs in a period of {units}", self.period.done))
+            }
+            RtuClass::BestEffort => None,
+        }
+    }
+}
+
+impl World {
+    /// Registers the handlers of a host that starts. Admission decides at once: what is at rest is compared with it later.
+    pub(super) fn register_handlers(&mut self, host: usize) {
+        if !self.options.handlers {
+            return;
+        }
+        let now = self.hosts[host].clock.read(self.now);
+        let run = self.scenario.hosts[host].config.cpu.run;
+        let member = &mut self.hosts[host];
+        member.bodies.forget();
+        for _ in 0..member.bodies.dice.between(1, HANDLERS_MAX) {
+            let terms = member.bodies.draw(run);
+            let Ok(id) = member.node.register_handler(terms, now) else { continue };
+            while let Some(decision) = member.node.poll_decision() {
+                member.node.handle_decided(decision.decide(|| Instant::ZERO), now);
+            }
+            if let Some(RtuEvent::Granted(_, grant)) = member.node.poll_rtu() {
+                member.bodies.bodies.insert(id, Body::new(terms, grant.bound));
+                self.outcome.handlers += 1;
+            }
+        }
+        let (ids, life) =
+            (self.hosts[host].bodies.bodies.keys().copied().collect::<Vec<_>>(), self.hosts[host].life);
+        let begins = self.now.max(self.scenario.times.opens);
+        ids.into_iter()
+            .for_each(|id| self.queue.schedule(begins, Event::Act(Act::Prompt { host, id, life })));
+    }
+
+    /// PDUs come for a handler, and the next ones are planned: all that its budget has at once and now and then more, as
+    /// often as it may or later.
+    pub(super) fn prompt(&mut self, host: usize, id: RtuId, life: u32) {
+        if self.hosts[host].life != life || self.now >= self.scenario.times.stops {
+            return;
+        }
+        let bodies = &mut self.hosts[host].bodies;
+        let Some(terms) = bodies.bodies.get(&id).map(|body| body.terms) else { return };
+        let (units, period) = terms.budget().unwrap_or((4, Nanos::from_millis(2)));
+        let dice = &mut bodies.dice;
+        let count = match dice.between(0, 3) {
+            0 => dice.between(1, u64::from(units)),
+            1 => u64::from(units) + dice.between(0, 2),
+            _ => u64::from(units),
+        };
+        let wait = match dice.between(0, 2) {
+            0 => dice.span(period, period * 2),
+            1 => dice.span(Nanos(1), period),
+            _ => period,
+        };
+        self.call(host, Call::Prompt { id, count });
+        self.queue.schedule(self.now + wait, Event::Act(Act::Prompt { host, id, life }));
+    }
+
+    /// The node hears of them.
+    pub(super) fn do_prompt(&mut self, host: usize, id: RtuId, count: u64, now: Instant) {
+        let Some(body) = self.hosts[host].bodies.bodies.get_mut(&id) else { return };
+        let wrong = body.roll(now);
+        body.waiting.extend((0..count).map(|_| now));
+        let unheard = self.options.sabotage.handlers_unheard;
+        if unheard == Ppm(0) || !self.hosts[host].bodies.dice.chance(unheard) {
+            self.hosts[host].node.make_ready(id, now);
+        }
+        self.judge_handler(host, id, wrong);
+    }
+
+    /// A call takes time for the PDUs that there are.
+    pub(super) fn prepare_upcall(&mut self, host: usize, work: &mut Work) {
+        let member = &mut self.hosts[host];
+        let Some(id) = member.node.upcall(work) else { return };
+        let Some(body) = member.bodies.bodies.get(&id) else { return };
+        let units = body.waiting.len().min((work.packets + self.options.sabotage.handlers_greed) as usize);
+        work.application = body.terms.cost.of(units as u32);
+        member.bodies.running = Some(Running { id, units, took: Nanos::ZERO });
+    }
+
+    /// A unit begins that keeps the processor for `cost`: is it the most urgent?
+    pub(super) fn begin_upcall(&mut self, host: usize, work: &Work, cost: Nanos, now: Instant) {
+        if self.hosts[host].bodies.bodies.is_empty() {
+            return;
+        }
+        let member = &mut self.hosts[host];
+        let id = member.node.upcall(work);
+        let dispatch = member.node.costs().dispatch();
+        let class = id.and_then(|id| member.bodies.bodies.get(&id)).map(|body| body.terms.class);
+        if let Some(running) = &mut member.bodies.running {
+            running.took = cost - dispatch;
+        }
+        let run = self.scenario.hosts[host].config.cpu.run;
+        let of_best_effort = work.kind == WorkKind::BestEffort || class == Some(RtuClass::BestEffort);
+        let timed = matches!(class, Some(RtuClass::Guaranteed { .. })) && run == RunPolicy::Rmdp;
+        if !of_best_effort && !timed {
+            return;
+        }
+        let pending = member.bodies.bodies.iter_mut().find_map(|(id, body)| {
+            let may_wait = timed && !matches!(body.terms.class, RtuClass::LowDelay { .. });
+            (!may_wait && body.is_pending(now)).then_some(*id)
+        });
+        let wrong = pending.map(|_| "waits for what is less urgent than it".to_owned());
+        self.judge_handler(host, pending.unwrap_or(RtuId(0)), wrong);
+    }
+
+    /// A call is done.
+    pub(super) fn finish_upcall(&mut self, host: usize, work: &Work, now: Instant) {
+        let member = &mut self.hosts[host];
+        let Some(Running { id, units, took }) = member.bodies.running.take() else { return };
+        let Some(body) = member.bodies.bodies.get_mut(&id) else { return };
+        let mut wrong = body.roll(now);
+        for _ in 0..units {
+            wrong = body.finish_unit(now).or(wrong);
+        }
+        let more = !body.waiting.is_empty();
+        let done = UpcallDone { units: units as u32, more, took };
+        member.node.finish_upcall(work, done, now);
+        self.outcome.upcalls += 1;
+        self.judge_handler(host, id, wrong);
+        while let Some(event) = self.hosts[host].node.poll_rtu() {
+            self.judge_handler(host, id, Some(format!("is honest, and the node says {event:?}")));
+            // It has no promise any more.
+            if let Some(body) = self.hosts[host].bodies.bodies.get_mut(&id) {
+                body.bound = None;
+            }
+        }
+    }
+
+    /// The processor goes to sleep, or wakes up.
+    pub(super) fn note_sleep(&mut self, host: usize, sleeps: bool, now: Instant) {
+        let member = &mut self.hosts[host];
+        if member.bodies.bodies.is_empty() {
+            return;
+        }
+        match (sleeps, member.bodies.asleep.take()) {
+            (true, _) => member.bodies.asleep = Some(now),
+            (false, Some(since)) => member.node.record_idle(now.since(since)),
+            (false, None) => {}
+        }
+    }
+
+    /// Something is wrong with a handler, unless its host has not gone on as it should.
+    fn judge_handler(&mut self, host: usize, id: RtuId, wrong: Option<String>) {
+        let Some(wrong) = wrong.filter(|_| self.hosts[host].has_been_well()) else { return };
+        let Some(body) = self.hosts[host].bodies.bodies.get(&id) else { return };
+        let what = format!("host {host}: handler {} ({:?}) {wrong}", id.0, body.terms);
+        self.violate(&what);
+    }
+
+    /// The run is over: nobody was found to misbehave, and who goes leaves nothing behind.
+    pub(super) fn dismiss_handlers(&mut self) {
+        for host in 0..self.hosts.len() {
+            let ids: Vec<RtuId> = self.hosts[host].bodies.bodies.keys().copied().collect();
+            if ids.is_empty() || !self.hosts[host].is_up {
+                continue;
+            }
+            let counted: Vec<_> = self.hosts[host].node.handlers().collect();
+            for status in counted {
+                let odd =
+                    status.counters.overruns + status.counters.yields_ignored + status.counters.late > 0;
+                let wrong = odd.then(|| format!("has {:?}", status.counters));
+                self.judge_handler(host, status.id, wrong);
+            }
+            let (member, now) = (&mut self.hosts[host], Instant(u64::MAX / 4));
+            ids.iter().for_each(|id| member.node.remove_handler(*id));
+            while let Some(decision) = member.node.poll_decision() {
+                member.node.handle_decided(decision.decide(|| Instant::ZERO), now);
+            }
+            let left =
+                member.node.accounts().into_iter().find(|account| account.what == "places of handlers");
+            if left.is_some_and(|left| (left.counted, left.held) != (0, 0)) {
+                self.violate(&format!("host {host}: {left:?} after its handlers are gone"));
+            }
+        }
+    }
+}
