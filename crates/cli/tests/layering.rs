@@ -44,7 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "experiments",
         ],
     ),
-    // OtherTraffic `crates`: they test, nothing depends on them.
+    // Beside `crates`: they test, nothing depends on them.
     ("fuzz", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim", "cli"]),
     ("models", &["trial", "analysis", "proto"]),
     // It reads sources, and runs what is built from them.

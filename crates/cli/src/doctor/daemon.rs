@@ -190,7 +190,7 @@ fn trouble(link: &DriverStatus) -> Option<Finding> {
     Some(Finding::problem("link", format!("{}: {found}", link.name), fix))
 }
 
-/// Signalling on a link that does not authenticate. OtherTraffic a neighbour that does it is somebody else's.
+/// Packets that fail authentication: if the neighbour is alive, somebody else sends them; if not, the keys may differ.
 fn authentication(link: &LinkStatus) -> Option<Finding> {
     let LinkStatus { name, neighbour_name, unauthenticated, alive, .. } = link;
     if *unauthenticated == 0 {
