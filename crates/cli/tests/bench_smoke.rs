@@ -57,6 +57,14 @@ fn run(name: &str, directory: &Path) -> Result<Shape, String> {
     Err(format!("keys missing: {missing:?}, plot {drawn}: {printed}"))
 }
 
+/// What a report has only if there is something to say, and its type: counters of stages are there once they count.
+const OPTIONAL: &[(&str, &str)] = &[
+    ("checks[].inconclusive", "boolean"),
+    ("checks[].note", "string"),
+    ("checks[].samples", "integer"),
+    ("points[].stages.", "integer"),
+];
+
 #[test]
 fn every_experiment_ends_with_a_report() {
     if std::env::var_os("PUNCTUAL_TEST_EXPERIMENTS").is_none() {
@@ -84,7 +92,7 @@ fn every_experiment_ends_with_a_report() {
             begun.elapsed().as_secs_f64(),
             if ran.is_err() { ", failed" } else { "" }
         );
-        match ran {
+        match ran.and_then(|shape| shape.without_optional(OPTIONAL)) {
             Ok(shape) => shapes.push((name.to_owned(), shape)),
             Err(why) => faults.push(format!("{name}: {why}")),
         }

@@ -41,6 +41,21 @@ impl Shape {
         }
     }
 
+    /// Takes out what only some values have: `known` names each such path, or what it begins with, and its type. A path of
+    /// another type is an error.
+    pub fn without_optional(mut self, known: &[(&str, &str)]) -> std::result::Result<Self, String> {
+        for (path, kind) in known {
+            let is_it = |found: &String| found == path || (path.ends_with('.') && found.starts_with(path));
+            for found in self.0.keys().filter(|found| is_it(found)).cloned().collect::<Vec<_>>() {
+                let types = self.0.remove(&found).unwrap_or_default();
+                if list(&types) != *kind {
+                    return Err(format!("{found} is {}, not {kind}", list(&types)));
+                }
+            }
+        }
+        Ok(self)
+    }
+
     /// What breaks a script that relied on `self`, if a verb prints `now`: keys that are gone, and other types.
     fn broken_by(&self, now: &Self) -> Vec<String> {
         let mut broken = Vec::new();
@@ -193,6 +208,16 @@ mod tests {
              d.f: boolean\ng: list\n"
         );
         assert_eq!(Shape::parse(written.trim_end()), shape(&value));
+    }
+
+    #[test]
+    fn what_only_some_values_have_is_left_out_but_not_of_another_type() {
+        let known = [("a[].b", "boolean"), ("c.", "integer")];
+        let some = shape(&json!({"a": [{"b": true, "d": 1}], "c": {"e": 1, "f": 2}}));
+        let none = shape(&json!({"a": [{"d": 1}], "c": {}}));
+        assert_eq!(some.without_optional(&known), Ok(none));
+        let other = shape(&json!({"c": {"e": "1"}})).without_optional(&known);
+        assert_eq!(other, Err("c.e is string, not integer".to_owned()));
     }
 
     #[test]
