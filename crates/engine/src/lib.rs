@@ -15,6 +15,7 @@ mod memory;
 mod processor;
 pub mod profile;
 mod statistics;
+mod upcall;
 
 pub use config::EngineConfig;
 pub use error::{EngineError, EngineGone};
@@ -25,3 +26,4 @@ pub use processor::WORK_SLICE;
 pub use processor::lead::{Lead, LeadError};
 pub use punctual_os::realtime::{RealTime, RealTimeError, SchedulingClass};
 pub use statistics::{EngineStatistics, LinkReport};
+pub use upcall::{Body, Progress, Upcall};

@@ -10,6 +10,7 @@
 //! made to wait [`waiting::RETRY`]. If a link asks for it, the processor polls the rings for a time before it
 //! sleeps (see [`spin`]).
 
+mod bodies;
 mod commands;
 mod doorbells;
 pub(crate) mod filters;
@@ -38,6 +39,7 @@ use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::{Instant, Nanos};
 
+use self::bodies::Bodies;
 use self::commands::{Background, Orders};
 use self::doorbells::Doorbells;
 use self::handles::CloseOnDrop;
@@ -73,6 +75,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     ports: Vec<DrivenLink>,
     waiter: Waiter,
     doorbells: Doorbells,
+    bodies: Bodies,
     received: Vec<Received>,
     meter: Meter,
     /// Events that wait for the lock of their queue.
@@ -203,6 +206,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             ports,
             waiter,
             doorbells: Doorbells::default(),
+            bodies: Bodies::default(),
             received,
             meter: Meter::default(),
             events: VecDeque::new(),
@@ -318,7 +322,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             let (handler, kind, packets) = (work.handler, work.kind, work.packets);
             let declared = work.declared_cost(self.node.costs());
             let begun = at;
-            self.node.finish_work(work, at);
+            self.finish_unit(work, at);
             self.serve_handlers(at);
             self.shared.counters().work_units.add(1);
             at = now();
@@ -342,6 +346,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.events.push_back(event);
             any = true;
         }
+        self.hear_of_handlers();
         self.shared.events().try_put(&mut self.events);
         any
     }
