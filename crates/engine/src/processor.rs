@@ -74,8 +74,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     decider: Decider,
     ports: Vec<DrivenLink>,
     waiter: Waiter,
-    doorbells: Doorbells,
-    bodies: Bodies,
+    programs: Programs,
     received: Vec<Received>,
     meter: Meter,
     /// Events that wait for the lock of their queue.
@@ -89,6 +88,13 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     shared: Arc<Mailboxes<O, I>>,
     /// Last: all of the above lies there.
     heap: Option<Lease>,
+}
+
+/// What programs have given the processor to watch and to call.
+#[derive(Default)]
+struct Programs {
+    doorbells: Doorbells,
+    bodies: Bodies,
 }
 
 /// Times at which the processor looks, and at which it sleeps.
@@ -205,8 +211,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             decider,
             ports,
             waiter,
-            doorbells: Doorbells::default(),
-            bodies: Bodies::default(),
+            programs: Programs::default(),
             received,
             meter: Meter::default(),
             events: VecDeque::new(),
@@ -303,9 +308,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     fn serve_doorbells(&mut self, at: Instant) -> bool {
-        self.doorbells.unmute(at, &self.waiter);
+        self.programs.doorbells.unmute(at, &self.waiter);
         let (mut any, mut left) = (false, RUNG_MESSAGES);
-        while let Some(channel) = self.doorbells.next_rung() {
+        while let Some(channel) = self.programs.doorbells.next_rung() {
             // Each gives its first ones now, so that the node knows how urgent it is.
             let most = left.max(RING_MESSAGES_BEHIND);
             left = left.saturating_sub(self.node.handle_outbox_within(channel, most, at));

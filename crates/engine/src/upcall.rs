@@ -6,22 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuStatus, RtuTerms};
 use punctual_proto::memory::{Inbox, Outbox};
 
+use crate::body::Body;
 use crate::direct;
 use crate::error::EngineGone;
 use crate::handle::{CallError, EngineHandle};
-
-/// What a body did in one call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Data units (PDUs) that it processed: at most as many as it was given, or it has ignored the request to yield.
-    pub units: u32,
-    /// Whether there is more to do at once.
-    pub more: bool,
-}
-
-/// The body of a handler: it is given the number of PDUs that it may process in this call. It runs on the processor's thread
-/// at its priority, and everything else waits meanwhile.
-pub type Body = Box<dyn FnMut(u32) -> Progress + Send>;
 
 /// A handler that is registered with an engine. Clones name the same one.
 pub struct Upcall<O: Outbox, I: Inbox> {
@@ -105,6 +93,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Upcall<O, I> {
     pub fn status(&self) -> Result<Option<RtuStatus>, CallError> {
         let id = self.id;
         self.engine.call(move |node, _| node.handlers().find(|status| status.id == id))
+    }
+
+    /// Removes the handler without waiting for that: where the calling thread is the processor's own.
+    pub fn let_go(&self) {
+        let id = self.id;
+        // An error means that the processor is gone, and the body with it.
+        let _ = self.engine.order(move |processor, _| drop(processor.remove(id)));
     }
 
     /// Removes the handler and gives its body back; `None` where it is removed already.

@@ -11,9 +11,9 @@ use punctual_proto::api::{RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuTerms, Upcal
 use punctual_proto::memory::{Inbox, Outbox};
 
 use super::Processor;
+use crate::body::{Body, Progress};
 use crate::command::Answer;
 use crate::direct;
-use crate::upcall::{Body, Progress};
 
 /// The answer to a registration.
 pub(crate) type Registered = Result<(RtuId, RtuGrant), RtuRefusal>;
@@ -35,7 +35,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub fn register(&mut self, terms: RtuTerms, body: Body, answer: Answer<Registered>, at: Instant) {
         match self.node.register_handler(terms, at) {
             Ok(id) => {
-                self.bodies.bodies.insert(id, Entry { body, asker: Some(answer) });
+                self.programs.bodies.bodies.insert(id, Entry { body, asker: Some(answer) });
                 self.hear_of_handlers();
             }
             Err(refusal) => answer.send(Err(refusal)),
@@ -45,7 +45,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// Forgets a handler, and gives its body back.
     pub fn remove(&mut self, id: RtuId) -> Option<Body> {
         self.node.remove_handler(id);
-        self.bodies.bodies.remove(&id).map(|entry| entry.body)
+        self.programs.bodies.bodies.remove(&id).map(|entry| entry.body)
     }
 
     /// Answers those whose handlers were granted or refused.
@@ -57,9 +57,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 // Its status says so.
                 RtuEvent::Demoted(..) => continue,
             };
-            let asker = self.bodies.bodies.get_mut(&id).and_then(|entry| entry.asker.take());
+            let asker = self.programs.bodies.bodies.get_mut(&id).and_then(|entry| entry.asker.take());
             if answer.is_err() {
-                self.bodies.bodies.remove(&id);
+                self.programs.bodies.bodies.remove(&id);
             }
             if let Some(asker) = asker {
                 asker.send(answer);
@@ -69,7 +69,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     /// Does a unit of work: the node's own, or the call of a body.
     pub(super) fn finish_unit(&mut self, work: Work, at: Instant) {
-        let entry = self.node.upcall(&work).and_then(|id| self.bodies.bodies.get_mut(&id));
+        let entry = self.node.upcall(&work).and_then(|id| self.programs.bodies.bodies.get_mut(&id));
         let Some(entry) = entry else { return self.node.finish_work(work, at) };
         let begun = now();
         let Progress { units, more } = (entry.body)(work.packets);
