@@ -43,6 +43,8 @@ mod lead;
 mod listener;
 mod processor;
 mod receiver;
+#[cfg(feature = "embedded")]
+pub mod rtu;
 mod state;
 #[cfg(feature = "embedded")]
 mod trust;

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 
+use punctual_proto::api::RtuId;
 use punctual_proto::ids::ChannelId;
 
 /// Outgoing rings that one unit of work may fill without the list growing.
@@ -13,6 +14,7 @@ const OUTBOXES: usize = 64;
 
 thread_local! {
     static RUNG: RefCell<Vec<ChannelId>> = const { RefCell::new(Vec::new()) };
+    static READY: RefCell<Vec<RtuId>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Tells the engine whose processor runs this that something was put into the outgoing ring of its `channel`.
@@ -25,9 +27,22 @@ pub fn ring_outbox(channel: ChannelId) {
     });
 }
 
+/// Tells the engine whose processor runs this that a program's handler has work; `false` on any other thread.
+pub(crate) fn make_ready(handler: RtuId) -> bool {
+    is_processor() && {
+        READY.with_borrow_mut(|ready| {
+            if !ready.contains(&handler) {
+                ready.push(handler);
+            }
+        });
+        true
+    }
+}
+
 /// Marks this thread as a processor's from now on.
 pub(crate) fn prepare() {
     RUNG.with_borrow_mut(|rung| rung.reserve(OUTBOXES));
+    READY.with_borrow_mut(|ready| ready.reserve(OUTBOXES));
 }
 
 /// Whether this thread is a processor's: what waits here for its engine waits for ever.
@@ -38,9 +53,15 @@ pub fn is_processor() -> bool {
 /// This thread is a processor's no more.
 pub(crate) fn retire() {
     RUNG.set(Vec::new());
+    READY.set(Vec::new());
 }
 
 /// The next ring that was filled.
 pub(crate) fn next_rung() -> Option<ChannelId> {
     RUNG.with_borrow_mut(Vec::pop)
+}
+
+/// The next handler that was made ready.
+pub(crate) fn next_ready() -> Option<RtuId> {
+    READY.with_borrow_mut(Vec::pop)
 }

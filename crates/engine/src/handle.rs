@@ -15,7 +15,7 @@ use punctual_proto::node::{Decided, Decision, Node};
 use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
-use crate::command::{Command, CommandQueue, question};
+use crate::command::{Answer, Command, CommandQueue, question};
 use crate::config::EngineConfig;
 use crate::decider::Decider;
 use crate::direct;
@@ -246,7 +246,27 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         Ok(self.inner.stop()?)
     }
 
-    fn ask<R, F>(&self, request: F) -> Result<R, CallError>
+    /// Runs `request` on the processor's thread, and waits for an answer that may come later than its end.
+    pub(crate) fn answered<R, F>(&self, request: F) -> Result<R, CallError>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Processor<O, I>, Answer<R>, Instant) + Send + 'static,
+    {
+        may_wait()?;
+        let (answer, reply) = question();
+        self.order(move |processor, now| request(processor, answer, now))?;
+        Ok(reply.wait()?)
+    }
+
+    /// Runs `request` on the processor's thread, and does not wait.
+    pub(crate) fn order<F>(&self, request: F) -> Result<(), EngineGone>
+    where
+        F: FnOnce(&mut Processor<O, I>, Instant) + Send + 'static,
+    {
+        self.inner.shared.commands().push(Box::new(request))
+    }
+
+    pub(crate) fn ask<R, F>(&self, request: F) -> Result<R, CallError>
     where
         R: Send + 'static,
         F: FnOnce(&mut Processor<O, I>, Instant) -> R + Send + 'static,

@@ -4,6 +4,7 @@
 //! waiting and the thread. [`Engine::start`] gives an [`EngineHandle`], through which a daemon or an embedding
 //! program talks to the node on its thread. Nothing here allocates for a message on its way.
 
+mod body;
 mod command;
 mod config;
 mod decider;
@@ -15,7 +16,9 @@ mod memory;
 mod processor;
 pub mod profile;
 mod statistics;
+mod upcall;
 
+pub use body::{Body, Progress};
 pub use config::EngineConfig;
 pub use error::{EngineError, EngineGone};
 pub use events::Events;
@@ -25,3 +28,4 @@ pub use processor::WORK_SLICE;
 pub use processor::lead::{Lead, LeadError};
 pub use punctual_os::realtime::{RealTime, RealTimeError, SchedulingClass};
 pub use statistics::{EngineStatistics, LinkReport};
+pub use upcall::Upcall;

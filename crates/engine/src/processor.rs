@@ -10,6 +10,7 @@
 //! made to wait [`waiting::RETRY`]. If a link asks for it, the processor polls the rings for a time before it
 //! sleeps (see [`spin`]).
 
+mod bodies;
 mod commands;
 mod doorbells;
 pub(crate) mod filters;
@@ -38,6 +39,7 @@ use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::{Instant, Nanos};
 
+use self::bodies::Bodies;
 use self::commands::{Background, Orders};
 use self::doorbells::Doorbells;
 use self::handles::CloseOnDrop;
@@ -72,7 +74,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     decider: Decider,
     ports: Vec<DrivenLink>,
     waiter: Waiter,
-    doorbells: Doorbells,
+    programs: Programs,
     received: Vec<Received>,
     meter: Meter,
     /// Events that wait for the lock of their queue.
@@ -86,6 +88,13 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     shared: Arc<Mailboxes<O, I>>,
     /// Last: all of the above lies there.
     heap: Option<Lease>,
+}
+
+/// What programs have given the processor to watch and to call.
+#[derive(Default)]
+struct Programs {
+    doorbells: Doorbells,
+    bodies: Bodies,
 }
 
 /// Times at which the processor looks, and at which it sleeps.
@@ -202,7 +211,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             decider,
             ports,
             waiter,
-            doorbells: Doorbells::default(),
+            programs: Programs::default(),
             received,
             meter: Meter::default(),
             events: VecDeque::new(),
@@ -299,9 +308,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     fn serve_doorbells(&mut self, at: Instant) -> bool {
-        self.doorbells.unmute(at, &self.waiter);
+        self.programs.doorbells.unmute(at, &self.waiter);
         let (mut any, mut left) = (false, RUNG_MESSAGES);
-        while let Some(channel) = self.doorbells.next_rung() {
+        while let Some(channel) = self.programs.doorbells.next_rung() {
             // Each gives its first ones now, so that the node knows how urgent it is.
             let most = left.max(RING_MESSAGES_BEHIND);
             left = left.saturating_sub(self.node.handle_outbox_within(channel, most, at));
@@ -318,7 +327,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             let (handler, kind, packets) = (work.handler, work.kind, work.packets);
             let declared = work.declared_cost(self.node.costs());
             let begun = at;
-            self.node.finish_work(work, at);
+            self.finish_unit(work, at);
             self.serve_handlers(at);
             self.shared.counters().work_units.add(1);
             at = now();
@@ -342,6 +351,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.events.push_back(event);
             any = true;
         }
+        self.hear_of_handlers();
         self.shared.events().try_put(&mut self.events);
         any
     }

@@ -4,14 +4,18 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 
-use punctual_engine::{CallError, EngineHandle, Lead, LeadError};
+use punctual_engine::{Body, CallError, EngineHandle, Lead, LeadError};
 use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
 use punctual_ipc::wake::Alarm;
+use punctual_proto::api::{RtuRefusal, RtuStatus, RtuTerms};
 use punctual_proto::ids::ChannelId;
 
 use crate::running::EngineHost;
 use crate::service::server::Server;
+
+/// A program's handler on an engine's processor.
+type Handler = punctual_engine::Upcall<OutboxReader, InboxWriter>;
 
 /// An API service on a thread of its own, with one connected socket. Dropping it stops engine and thread.
 pub struct EmbeddedHost {
@@ -58,6 +62,16 @@ impl EmbeddedHost {
             }
             ring
         })
+    }
+
+    /// Registers a program's handler, whose body the engine's processor calls, and waits for the answer of admission.
+    pub fn register(&self, terms: RtuTerms, body: Body) -> Result<Result<Handler, RtuRefusal>, CallError> {
+        self.engine.register(terms, body)
+    }
+
+    /// All programs' handlers.
+    pub fn handlers(&self) -> Result<Vec<RtuStatus>, CallError> {
+        self.engine.handlers()
     }
 
     /// Has the calling thread drive the engine from now on, whenever it waits for it.

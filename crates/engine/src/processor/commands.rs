@@ -103,5 +103,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         while let Some(channel) = direct::next_rung() {
             self.node.handle_outbox(channel, at);
         }
+        self.ready_handlers(at);
     }
 }

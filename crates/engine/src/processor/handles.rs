@@ -32,14 +32,14 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
         self.unwatch(channel);
         let contract = self.node.channel(channel).map(|status| status.contract);
         let allowance = Allowance::of(contract.as_ref(), payer);
-        self.doorbells.watch(channel, doorbell, allowance, &self.waiter)?;
+        self.programs.doorbells.watch(channel, doorbell, allowance, &self.waiter)?;
         // What was sent before anybody watched.
         self.node.handle_outbox(channel, at);
         Ok(())
     }
 
     pub fn unwatch(&mut self, channel: ChannelId) {
-        self.doorbells.unwatch(channel, &self.waiter);
+        self.programs.doorbells.unwatch(channel, &self.waiter);
     }
 
     pub fn link_reports(&self) -> Vec<LinkReport> {

@@ -35,7 +35,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         let wanted = if stalled { Some(at + RETRY) } else { wanted };
         let rests = self.ports.iter().filter_map(DrivenLink::rests_until).min();
-        let others = [rests, self.doorbells.next_unmute(), self.pace.standstill.due(), self.stop.at];
+        let others = [rests, self.programs.doorbells.next_unmute(), self.pace.standstill.due(), self.stop.at];
         [retry, wanted].into_iter().chain(others).flatten().min()
     }
 
@@ -82,7 +82,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             COMMANDS => self.orders.are_waiting = true,
             BACKGROUND => self.orders.background.may_wait = true,
             token if token & CHANNELS != 0 => {
-                self.doorbells.rung(ChannelId(token & !CHANNELS), at, &self.waiter);
+                self.programs.doorbells.rung(ChannelId(token & !CHANNELS), at, &self.waiter);
             }
             token => {
                 if let Some(port) = self.ports.get_mut(token as usize) {

@@ -1,0 +1,75 @@
+//! A program's own code on the processor of an embedded endsystem.
+
+#[path = "../examples/handler.rs"]
+#[allow(dead_code, reason = "an example has a main")]
+mod example;
+mod support;
+
+use std::sync::mpsc::channel;
+
+use punctual::Nanos;
+use punctual::rtu::{Class, Cost, Progress, Refusal, RtuError, Terms};
+
+use support::{PATIENCE, pair};
+
+const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+fn low() -> Terms {
+    let cost = Cost { run: Nanos::ZERO, unit: Nanos::from_micros(5) };
+    Terms {
+        class: Class::LowDelay { interval: MS(5), units: 1, priority: None },
+        deadline: None,
+        quantum: 1,
+        cost,
+    }
+}
+
+#[test]
+fn a_sample_is_answered_in_each_period() {
+    let host = example::host().expect("a host");
+    let (sampler, told) = example::sample(&host).expect("granted");
+    let numbers: Vec<u64> = (0..50).map(|_| told.recv_timeout(PATIENCE).expect("an answer")).collect();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+    let status = sampler.status().expect("a status");
+    assert!(status.counters.units >= 50 && status.bound.is_some_and(|bound| bound <= MS(2)), "{status:?}");
+    assert_eq!(host.handlers().expect("handlers").len(), 2);
+    // The sampler's body holds the other handler: both go.
+    drop(sampler);
+    assert!(told.recv_timeout(PATIENCE).is_ok() || told.try_recv().is_err());
+    assert_eq!(host.handlers().expect("handlers").len(), 0);
+}
+
+#[test]
+fn a_body_that_panics_ends_nobody_else() {
+    let (a, _b) = pair();
+    let (tell, told) = channel();
+    let broken = a.register(low(), |_| panic!("a body that fails")).expect("granted");
+    let sound = a.register(low(), move |units| {
+        let _ = tell.send(units);
+        Progress { units, more: false }
+    });
+    let sound = sound.expect("granted");
+    broken.make_ready().expect("an engine");
+    for _ in 0..3 {
+        sound.make_ready().expect("an engine");
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(1));
+    }
+    broken.make_ready().expect("an engine");
+    while broken.status().expect("a status").counters.calls < 2 {
+        std::thread::yield_now();
+    }
+    assert!(broken.has_panicked() && !sound.has_panicked());
+    assert!(a.status().is_ok(), "the engine goes on");
+}
+
+#[test]
+fn a_refusal_is_one_line_with_what_would_be_granted() {
+    let (a, _b) = pair();
+    let cost = Cost { run: Nanos::ZERO, unit: MS(9) };
+    let heavy = Terms { class: Class::Guaranteed { period: MS(9), units: 1 }, cost, ..low() };
+    let error = a.register(heavy, |_| Progress::default()).err().expect("refused");
+    assert!(matches!(error, RtuError::Refused(Refusal::Processor(_))), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("the processor") && text.contains("it would be granted every"), "{text}");
+    assert!(!text.contains('\n'), "{text}");
+}

@@ -1,0 +1,87 @@
+//! Bodies of programs' handlers, called on the processor's own thread when the node says so (RTU 3, ADR 0051).
+//!
+//! Ownership: the processor owns a body from its registration to its removal, when it goes back to whoever removes it: what
+//! a program drops takes time of the program's own thread.
+
+use std::collections::BTreeMap;
+
+use punctual_os::now;
+use punctual_proto::Instant;
+use punctual_proto::api::{RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuTerms, UpcallDone, Work};
+use punctual_proto::memory::{Inbox, Outbox};
+
+use super::Processor;
+use crate::body::{Body, Progress};
+use crate::command::Answer;
+use crate::direct;
+
+/// The answer to a registration.
+pub(crate) type Registered = Result<(RtuId, RtuGrant), RtuRefusal>;
+
+/// The bodies of one processor.
+#[derive(Default)]
+pub(super) struct Bodies {
+    bodies: BTreeMap<RtuId, Entry>,
+}
+
+struct Entry {
+    body: Body,
+    /// Somebody waits for the answer of admission.
+    asker: Option<Answer<Registered>>,
+}
+
+impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
+    /// Registers a handler; `answer` follows when admission has decided.
+    pub fn register(&mut self, terms: RtuTerms, body: Body, answer: Answer<Registered>, at: Instant) {
+        match self.node.register_handler(terms, at) {
+            Ok(id) => {
+                self.programs.bodies.bodies.insert(id, Entry { body, asker: Some(answer) });
+                self.hear_of_handlers();
+            }
+            Err(refusal) => answer.send(Err(refusal)),
+        }
+    }
+
+    /// Forgets a handler, and gives its body back.
+    pub fn remove(&mut self, id: RtuId) -> Option<Body> {
+        self.node.remove_handler(id);
+        self.programs.bodies.bodies.remove(&id).map(|entry| entry.body)
+    }
+
+    /// Answers those whose handlers were granted or refused.
+    pub(super) fn hear_of_handlers(&mut self) {
+        while let Some(event) = self.node.poll_rtu() {
+            let (id, answer) = match event {
+                RtuEvent::Granted(id, grant) => (id, Ok((id, grant))),
+                RtuEvent::Refused(id, refusal) => (id, Err(refusal)),
+                // Its status says so.
+                RtuEvent::Demoted(..) => continue,
+            };
+            let asker = self.programs.bodies.bodies.get_mut(&id).and_then(|entry| entry.asker.take());
+            if answer.is_err() {
+                self.programs.bodies.bodies.remove(&id);
+            }
+            if let Some(asker) = asker {
+                asker.send(answer);
+            }
+        }
+    }
+
+    /// Does a unit of work: the node's own, or the call of a body.
+    pub(super) fn finish_unit(&mut self, work: Work, at: Instant) {
+        let entry = self.node.upcall(&work).and_then(|id| self.programs.bodies.bodies.get_mut(&id));
+        let Some(entry) = entry else { return self.node.finish_work(work, at) };
+        let begun = now();
+        let Progress { units, more } = (entry.body)(work.packets);
+        let ended = now();
+        let done = UpcallDone { units, more, took: ended.since(begun) };
+        self.node.finish_upcall(&work, done, ended);
+    }
+
+    /// Handlers that bodies and message handlers on this thread have just made ready.
+    pub(super) fn ready_handlers(&mut self, at: Instant) {
+        while let Some(id) = direct::next_ready() {
+            self.node.make_ready(id, at);
+        }
+    }
+}
