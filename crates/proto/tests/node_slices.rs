@@ -260,3 +260,23 @@ fn channels_that_end_together_end_in_slices() {
     holds_its_books(&world);
     assert_eq!(world.nodes[0].status(world.now).channels, 0);
 }
+
+/// A ring that is drained in the background when its channel ends stays as it is, and others' go on.
+#[test]
+fn a_channel_that_ends_while_its_ring_is_drained_leaves_the_rest_in_it() {
+    const MESSAGES: u64 = 1_000;
+    let mut world = world(|_| {});
+    let contract = Contract { policing: Policing::Drop, ..contract(100, 4, Nanos::from_millis(50)) };
+    let [stays, ends] = [0, 1].map(|_| world.open(0, 1, contract).expect("it fits"));
+    for open in [&ends, &stays] {
+        open.outbox.stuff(&pattern(1, 0, BYTES as usize), MESSAGES as usize, world.now);
+        world.nodes[0].handle_outbox(open.source, world.now);
+    }
+    let at_once = MESSAGES as usize - ends.outbox.0.borrow().waiting();
+    assert!((1..100).contains(&at_once), "{at_once}");
+    assert!(world.nodes[0].abort_newest(CloseReason::RuntimeRefused, world.now));
+    world.run_for(Nanos::from_secs(1));
+    assert_eq!(ends.outbox.0.borrow().waiting(), MESSAGES as usize - at_once);
+    assert_eq!((taken(&world, &stays), stays.outbox.0.borrow().waiting()), (MESSAGES, 0));
+    holds_its_books(&world);
+}

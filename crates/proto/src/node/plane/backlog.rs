@@ -7,7 +7,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::source::Portion;
 use super::work::Unit;
-use super::{Clip, Plane, Processor, RoleState};
+use super::{Plane, Processor, SourceEnd};
 use crate::api::WorkKind;
 use crate::ids::ChannelId;
 use crate::memory::Memory;
@@ -27,10 +27,10 @@ impl Backlog {
 
 impl Backlog {
     /// Lists a source whose ring was not emptied.
-    pub fn list<M: Memory>(&mut self, clip: &mut Clip<M>, processor: &mut Processor, now: Instant) {
-        let RoleState::Source(source) = &mut clip.role else { return };
+    pub fn list<M: Memory>(&mut self, end: &mut SourceEnd<'_, M>, processor: &mut Processor, now: Instant) {
+        let SourceEnd { source, local, .. } = end;
         if source.has_backlog() && !core::mem::replace(&mut source.in_backlog, true) {
-            self.channels.push_back(clip.local.channel);
+            self.channels.push_back(local.channel);
             self.arm(&mut processor.executor, now);
         }
     }
@@ -62,7 +62,8 @@ impl<M: Memory> Plane<M> {
     /// Takes the next part of the ring that has waited longest.
     pub fn run_backlog(&mut self, now: Instant) {
         let Some(channel) = self.backlog.channels.pop_front() else { return };
-        if let Some(Clip { role: RoleState::Source(source), .. }) = self.channels.clips.get_mut(channel) {
+        // It may have ended since it was listed.
+        if let Some(SourceEnd { source, .. }) = self.channels.source(channel) {
             source.in_backlog = false;
             self.drain_outbox(channel, Portion::Unit, now);
         }

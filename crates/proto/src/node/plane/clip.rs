@@ -5,7 +5,7 @@ use core::ops::AddAssign;
 
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
-use super::{Clip, Context, PacketIn, PacketQueue, PendingOutput, RoleState, Sink};
+use super::{Channels, Clip, Context, PacketIn, PacketQueue, PendingOutput, RoleState, Sink, Source, SourceEnd};
 use crate::api::{ChannelCounters, DroppedPackets, Notice, Passed, Receipt, Tally};
 use crate::ids::{ChannelId, LinkId};
 use crate::lateness::Timeliness;
@@ -107,7 +107,43 @@ impl<M: Memory> OfChannel for Clip<M> {
     }
 }
 
+impl<M: Memory> Channels<M> {
+    /// The end of a channel that starts here.
+    pub fn source(&mut self, channel: ChannelId) -> Option<SourceEnd<'_, M>> {
+        self.clips.get_mut(channel)?.as_source()
+    }
+}
+
+impl<M: Memory> RoleState<M> {
+    pub const fn source(&self) -> Option<&Source<M>> {
+        match self {
+            Self::Source(source) => Some(source),
+            Self::Forwarder(_) | Self::Sink(_) => None,
+        }
+    }
+}
+
+impl<M: Memory> SourceEnd<'_, M> {
+    /// See [`Clip::touch`].
+    pub fn touch(&mut self, news: &mut PendingOutput) {
+        let is_news = self.source.outbox.as_mut().is_some_and(Outbox::touch);
+        news.touched.extend(is_news.then_some(self.local.channel));
+    }
+}
+
 impl<M: Memory> Clip<M> {
+    /// Its end here, if its messages start here.
+    pub fn as_source(&mut self) -> Option<SourceEnd<'_, M>> {
+        let Self { local, cpu_bound, cpu_horizon, handler, counters, role, .. } = self;
+        let (cpu_bound, cpu_horizon, handler) = (*cpu_bound, *cpu_horizon, *handler);
+        match role {
+            RoleState::Source(source) => {
+                Some(SourceEnd { local, cpu_bound, cpu_horizon, handler, counters, source })
+            }
+            RoleState::Forwarder(_) | RoleState::Sink(_) => None,
+        }
+    }
+
     /// The frames that it keeps of a pool, where it shares one.
     pub fn pooled_mut(&mut self) -> Option<&mut u32> {
         self.soft.as_mut()?.pooled.as_mut()

@@ -9,7 +9,7 @@ use super::new::best_effort_parameters;
 use super::outgoing::Outgoing;
 use super::source::Portion;
 use super::work::Unit;
-use super::{Context, Flow, Owner, Plane};
+use super::{Context, Flow, Owner, Plane, Processor};
 use crate::api::WorkKind;
 use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
 use crate::limits::{BEST_EFFORT_OUTGOING_MAX, FRAGMENTS_MAX, HEADER_BYTES};
@@ -109,25 +109,14 @@ impl<M: Memory> Plane<M> {
         let Some(flow) = self.best_effort.flows.get_mut(&channel) else { return 0 };
         let messages_max = portion.messages(false);
         let taken = flow.drain(&mut self.context.messages, messages_max, &mut self.drops, now);
-        self.arm_flow(channel, now);
+        flow.arm(channel, &mut self.context, now);
         taken
     }
 
-    /// Tells the executor what the flow's handler has to do; without room in queue 2 it does not compete.
+    /// Tells the executor what the handler of a flow has to do.
     pub fn arm_flow(&mut self, channel: ChannelId, now: Instant) {
         let Some(flow) = self.best_effort.flows.get_mut(&channel) else { return };
-        let line = &mut self.context.links.lines[usize::from(flow.way.link.0)];
-        let Some(fragment) = flow.outgoing.peek(&self.context.messages) else {
-            return self.context.processor.executor.idle(flow.handler);
-        };
-        let activation = Activation { eligible: now, deadline: now };
-        self.context.processor.executor.ready(flow.handler, activation, now);
-        if line.scheduler.best_effort_space(now, key_of(flow.way.path), line.wire_bytes(fragment.bytes)) {
-            self.context.processor.executor.unblock(flow.handler, now);
-        } else {
-            self.context.processor.executor.block(flow.handler);
-            line.wait(channel, &mut flow.listed);
-        }
+        flow.arm(channel, &mut self.context, now);
     }
 
     /// What one unit of the flow's handler would be.
@@ -145,17 +134,31 @@ impl<M: Memory> Plane<M> {
 
     /// Queues one fragment, if there still is room.
     pub fn run_flow(&mut self, channel: ChannelId, now: Instant) {
-        let Some(Flow { way: FlowWay { link, path, .. }, outgoing, .. }) =
-            self.best_effort.flows.get_mut(&channel)
-        else {
-            return;
-        };
-        let Some(fragment) = outgoing.peek(&self.context.messages) else { return };
+        let messages = &mut self.context.messages;
+        let flow = self.best_effort.flows.get_mut(&channel);
+        let head = flow.and_then(|flow| Some((flow.outgoing.peek(messages)?, flow)));
+        let Some((fragment, Flow { way: FlowWay { link, path, .. }, outgoing, .. })) = head else { return };
         let line = &mut self.context.links.lines[usize::from(link.0)];
         let packet = Packet::Flow { channel, number: fragment.number, fragment: fragment.index };
         let wire_bytes = line.wire_bytes(fragment.bytes);
         if line.queue_best_effort(key_of(*path), wire_bytes, packet, now) {
-            outgoing.made(&mut self.context.messages);
+            outgoing.made(messages);
+        }
+    }
+}
+
+impl<M: Memory> Flow<M> {
+    /// Tells the executor what the flow's handler has to do; without room in queue 2 it does not compete.
+    pub(super) fn arm(&mut self, channel: ChannelId, context: &mut Context<M>, now: Instant) {
+        let Context { links, processor: Processor { executor, .. }, messages, .. } = context;
+        let line = &mut links.lines[usize::from(self.way.link.0)];
+        let Some(fragment) = self.outgoing.peek(messages) else { return executor.idle(self.handler) };
+        executor.ready(self.handler, Activation { eligible: now, deadline: now }, now);
+        if line.scheduler.best_effort_space(now, key_of(self.way.path), line.wire_bytes(fragment.bytes)) {
+            executor.unblock(self.handler, now);
+        } else {
+            executor.block(self.handler);
+            line.wait(channel, &mut self.listed);
         }
     }
 }

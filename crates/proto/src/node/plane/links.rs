@@ -2,7 +2,7 @@
 
 use punctual_analysis::{BitRate, Instant, Ppm};
 
-use super::{LinkState, Plane, RoleState, Waiters};
+use super::{LinkState, Plane, Waiters};
 use crate::config::{KernelTraffic, LinkConfig};
 use crate::ids::{ChannelId, LinkId, NodeId};
 use crate::linksched::LinkParameters;
@@ -100,14 +100,13 @@ impl<M: Memory> Plane<M> {
         if let Some(flow) = self.best_effort.flows.get_mut(&channel) {
             flow.listed = false;
             let sends = flow.outgoing.has_head(&self.context.messages);
-            self.arm_flow(channel, now);
+            flow.arm(channel, &mut self.context, now);
             return sends;
         }
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return false };
-        let RoleState::Source(source) = &mut clip.role else { return false };
-        source.listed = false;
-        let sends = source.sends(&self.context.messages);
-        clip.arm_source(&mut self.context, now);
+        let Some(mut end) = self.channels.source(channel) else { return false };
+        end.source.listed = false;
+        let sends = end.source.sends(&self.context.messages);
+        end.arm(&mut self.context, now);
         sends
     }
 

@@ -291,6 +291,16 @@ enum RoleState<M: Memory> {
     Sink(Sink<M>),
 }
 
+/// A channel's clip where its messages start, its role known.
+struct SourceEnd<'clip, M: Memory> {
+    local: &'clip LocalChannel,
+    cpu_bound: Nanos,
+    cpu_horizon: Nanos,
+    handler: HandlerId,
+    counters: &'clip mut Counters,
+    source: &'clip mut Source<M>,
+}
+
 /// Messages that start here.
 struct Source<M: Memory> {
     reservation: LinkReservation,

@@ -6,7 +6,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::clip::Ending;
 use super::source::Portion;
-use super::{Clip, Plane, RoleState};
+use super::{Clip, Plane, RoleState, SourceEnd};
 use crate::api::{BusyRecord, ChannelCounters, DropCounters, Event, FilterChange, PathRecord, WakeRecord};
 use crate::config::NodeConfig;
 use crate::ids::{ChannelId, LinkId};
@@ -102,9 +102,7 @@ impl<M: Memory> Plane<M> {
 
     /// A source that is closed by its application: signalling hears when its last message is sent.
     pub fn begin_closing(&mut self, channel: ChannelId, now: Instant) {
-        let Some(Clip { role: RoleState::Source(source), .. }) = self.channels.clips.get_mut(channel) else {
-            return;
-        };
+        let Some(SourceEnd { source, .. }) = self.channels.source(channel) else { return };
         if source.ending == Ending::Open {
             source.ending = Ending::Closing;
             self.drain_outbox(channel, Portion::ALONE, now);

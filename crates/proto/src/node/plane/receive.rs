@@ -76,8 +76,9 @@ impl<M: Memory> Plane<M> {
         header: &Header,
         now: Instant,
     ) {
-        let Some(channel) = self.channel_of(&header.path) else { return self.drops.unknown_path += 1 };
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return self.drops.unknown_path += 1 };
+        let channel = self.channel_of(&header.path);
+        let found = channel.and_then(|channel| Some((channel, self.channels.clips.get_mut(channel)?)));
+        let Some((channel, clip)) = found else { return self.drops.unknown_path += 1 };
         if clip.local.cookie != header.cookie && holds(Defence::Cookies) {
             return self.drops.wrong_cookie += 1;
         }

@@ -75,8 +75,8 @@ impl<M: Memory> Plane<M> {
         let is_first = clip.counters.messages_in == 0;
         let mut freed = 0;
         for _ in 0..packets {
-            let Some(input) = clip.input_mut() else { break };
-            let Some(packet) = input.pop(&mut self.context.waiting) else { break };
+            let packet = clip.input_mut().and_then(|input| input.pop(&mut self.context.waiting));
+            let Some(packet) = packet else { break };
             let frame = packet.frame;
             freed += 1;
             late = late.max(now.since(packet.effective + clip.cpu_bound));
@@ -108,11 +108,10 @@ impl<M: Memory> Plane<M> {
 
     /// A demoted packet has made its way as best effort.
     pub fn receive_demoted(&mut self, header: &Header, frame: &M::Frame, now: Instant) {
-        let Some(channel) = self.channel_of(&header.path) else {
-            return self.drops.unknown_path += 1;
-        };
+        let channel = self.channel_of(&header.path);
+        let found = channel.and_then(|channel| Some((channel, self.channels.clips.get_mut(channel)?)));
+        let Some((channel, clip)) = found else { return self.drops.unknown_path += 1 };
         let host = Host { margin: self.config.wakeup_margin, tolerance: self.config.clock_tolerance };
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
         clip.touch(&mut self.context.news);
         let before = clip.counters.misses;
         clip.accept(header, payload_of(header, frame.as_ref()), now, host, now);

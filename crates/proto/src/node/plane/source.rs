@@ -12,7 +12,7 @@ use super::best_effort::{Message, key_of};
 use super::clip::Ending;
 use super::outgoing::{Arrival, Fragment, Messages};
 use super::work::Unit;
-use super::{Clip, Context, Demoted, LinkState, Plane, Processor, RoleState, Source};
+use super::{Clip, Context, LinkState, Plane, Processor, RoleState, Source, SourceEnd};
 use crate::api::{Notice, WorkKind};
 use crate::config::Pacing;
 use crate::ids::ChannelId;
@@ -53,23 +53,30 @@ impl<M: Memory> Plane<M> {
     /// Takes some of what the application has put into its ring, as far as there is room, and polices it; says how many
     /// messages.
     pub fn drain_outbox(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
-        let Some(clip) = self.channels.clips.get_mut(channel) else {
-            return self.drain_flow(channel, portion, now);
+        let Some(mut end) = self.channels.source(channel) else {
+            return self.drain_other(channel, portion, now);
         };
-        if let RoleState::Sink(sink) = &mut clip.role {
-            self.leftovers.resume(channel, sink);
-            return 0;
-        }
         let latency = self.config.cpu.release_latency;
-        let drained = clip.drain(&mut self.context, now, latency, portion);
+        let drained = end.drain(&mut self.context, now, latency, portion);
         if !drained.is_empty {
-            self.backlog.list(clip, &mut self.context.processor, now);
+            self.backlog.list(&mut end, &mut self.context.processor, now);
         }
-        clip.arm_source(&mut self.context, now);
+        end.arm(&mut self.context, now);
         if drained.policed {
             self.notice(channel, Notice::Policed);
         }
         drained.taken
+    }
+
+    /// The application of no source has rung: what it has taken out of the ring of a sink, or put into that of a flow.
+    fn drain_other(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
+        match self.channels.clips.get_mut(channel) {
+            Some(Clip { role: RoleState::Sink(sink), .. }) => {
+                self.leftovers.resume(channel, sink);
+                0
+            }
+            _ => self.drain_flow(channel, portion, now),
+        }
     }
 
     /// What one unit of the source's handler would be.
@@ -90,19 +97,17 @@ impl<M: Memory> Plane<M> {
 
     /// Makes up to `packets` fragments of the head message.
     pub fn run_source(&mut self, channel: ChannelId, packets: u32, now: Instant) {
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
-        clip.touch(&mut self.context.news);
+        let Some(mut end) = self.channels.source(channel) else { return };
+        end.touch(&mut self.context.news);
         let latency = self.config.cpu.release_latency;
-        let is_policed = clip.take_behind(&mut self.context, now, latency);
-        let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = clip else { return };
+        let is_policed = end.take_behind(&mut self.context, now, latency);
+        let SourceEnd { source, cpu_bound, counters, .. } = end;
         let line = &mut self.context.links.lines[usize::from(source.reservation.link.0)];
-        let due = source
-            .outgoing
-            .peek(&self.context.messages)
-            .map(|fragment| fragment.arrival.logical + *cpu_bound);
+        let due =
+            source.outgoing.peek(&self.context.messages).map(|fragment| fragment.arrival.logical + cpu_bound);
         let messages = &mut self.context.messages;
         // The link has had a slot for each since the unit began (source_unit): only this handler takes them.
-        (0..packets).try_for_each(|_| source.make_fragment(channel, *cpu_bound, line, messages, now));
+        (0..packets).try_for_each(|_| source.make_fragment(channel, cpu_bound, line, messages, now));
         let used = line.scheduler.occupancy(source.reservation.flow).slots_used_max;
         counters.occupancy_max = counters.occupancy_max.max(used);
         // If the adapter sets the pace, or had no room, the source may have waited for it.
@@ -116,7 +121,7 @@ impl<M: Memory> Plane<M> {
 
     /// What one unit of the demoted part would be.
     pub(super) fn demoted_unit(&self, channel: ChannelId) -> Option<Unit> {
-        let RoleState::Source(source) = &self.channels.clips.get(channel)?.role else { return None };
+        let source = self.channels.clips.get(channel)?.role.source()?;
         let fragment = source.demoted.as_ref()?.outgoing.peek(&self.context.messages)?;
         Some(Unit {
             kind: WorkKind::BestEffort,
@@ -129,16 +134,18 @@ impl<M: Memory> Plane<M> {
 
     /// Queues one fragment of a demoted message, if there still is room.
     pub fn run_demoted(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
-        let path = clip.local.path;
-        let RoleState::Source(source) = &mut clip.role else { return };
+        let Some(SourceEnd { source, local, .. }) = self.channels.source(channel) else { return };
         let line = &mut self.context.links.lines[usize::from(source.reservation.link.0)];
-        let Some(Demoted { outgoing, .. }) = source.demoted.as_deref_mut() else { return };
-        let Some(fragment) = outgoing.peek(&self.context.messages) else { return };
+        let messages = &mut self.context.messages;
+        let head = source.demoted.as_deref_mut().and_then(|demoted| {
+            let fragment = demoted.outgoing.peek(messages)?;
+            Some((&mut demoted.outgoing, fragment))
+        });
+        let Some((outgoing, fragment)) = head else { return };
         let packet = Packet::Demoted { channel, number: fragment.number, fragment: fragment.index };
         let wire_bytes = line.wire_bytes(fragment.bytes);
-        if line.queue_best_effort(key_of(path), wire_bytes, packet, now) {
-            outgoing.made(&mut self.context.messages);
+        if line.queue_best_effort(key_of(local.path), wire_bytes, packet, now) {
+            outgoing.made(messages);
         }
     }
 }
@@ -162,14 +169,11 @@ struct Drained {
     taken: u32,
 }
 
-impl<M: Memory> Clip<M> {
+impl<M: Memory> SourceEnd<'_, M> {
     /// Tells the executor what the source's handlers have to do, and signalling of a closing one whose last message has left.
-    pub fn arm_source(&mut self, context: &mut Context<M>, now: Instant) {
+    pub fn arm(&mut self, context: &mut Context<M>, now: Instant) {
         let Context { links, processor: Processor { executor, .. }, messages, news, .. } = context;
-        let Self { role: RoleState::Source(source), cpu_bound, cpu_horizon, handler, local, .. } = self
-        else {
-            return;
-        };
+        let Self { source, cpu_bound, cpu_horizon, handler, local, .. } = self;
         if source.ends() {
             news.drained.push_back(local.channel);
         }
@@ -208,11 +212,10 @@ impl<M: Memory> Clip<M> {
     /// A message is begun: others that wait in the ring come in for it, so that the channel's handler never finds its queue
     /// empty while the ring holds some. Whether any of them broke the contract. Nothing is done where the ring holds no rest.
     fn take_behind(&mut self, context: &mut Context<M>, now: Instant, wakeup: Nanos) -> bool {
-        let RoleState::Source(source) = &self.role else { return false };
-        if source.rest_since.is_none() {
+        if self.source.rest_since.is_none() {
             return false;
         }
-        let begins = source.outgoing.peek(&context.messages).is_some_and(|fragment| fragment.index == 0);
+        let begins = self.source.outgoing.peek(&context.messages).is_some_and(|fragment| fragment.index == 0);
         begins && self.drain(context, now, wakeup, Portion::ALONE).policed
     }
 
@@ -222,7 +225,7 @@ impl<M: Memory> Clip<M> {
     fn drain(&mut self, context: &mut Context<M>, now: Instant, wakeup: Nanos, portion: Portion) -> Drained {
         let Context { messages, news, .. } = context;
         let mut drained = Drained::default();
-        let Self { role: RoleState::Source(source), counters, local, .. } = self else { return drained };
+        let Self { source, counters, local, .. } = self;
         let contract = &local.contract;
         let seen = source.seen(messages, now);
         let most = portion.messages(source.rest_since.is_some());

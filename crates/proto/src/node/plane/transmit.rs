@@ -6,7 +6,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::outgoing::{Fragment, Messages, Outgoing};
 use super::source::Portion;
-use super::{Clip, Plane, RoleState};
+use super::{Plane, RoleState, SourceEnd};
 use crate::api::{PacketOut, Port, Tally, Transmit};
 use crate::config::Pacing;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
@@ -151,9 +151,9 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<usize> {
-        let clip = self.channels.clips.get_mut(channel)?;
-        clip.touch(&mut self.context.news);
-        let Clip { role: RoleState::Source(source), local, counters, .. } = clip else { return None };
+        let mut end = self.channels.source(channel)?;
+        end.touch(&mut self.context.news);
+        let SourceEnd { source, local, counters, .. } = &mut end;
         let fragment = source.outgoing.fragment(&self.context.messages, number, index)?;
         let header = Header {
             slack_ns: (nominal + source.reservation.bound).minus(departure),
@@ -169,7 +169,7 @@ impl<M: Memory> Plane<M> {
             // A ring slot is free: what waited in the application's ring may come in.
             self.drain_outbox(channel, Portion::ALONE, now);
         } else {
-            clip.arm_source(&mut self.context, now);
+            end.arm(&mut self.context, now);
         }
         len
     }
@@ -182,9 +182,9 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<usize> {
-        let clip = self.channels.clips.get_mut(channel)?;
-        clip.touch(&mut self.context.news);
-        let Clip { role: RoleState::Source(source), local, counters, .. } = clip else { return None };
+        let mut end = self.channels.source(channel)?;
+        end.touch(&mut self.context.news);
+        let SourceEnd { source, local, counters, .. } = &mut end;
         let demoted = source.demoted.as_mut()?;
         let fragment = demoted.outgoing.fragment(&self.context.messages, number, index)?;
         let header = Header {
@@ -196,7 +196,7 @@ impl<M: Memory> Plane<M> {
         counters.packets_out += 1;
         counters.digest = counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
         demoted.outgoing.sent(&mut self.context.messages, number);
-        clip.arm_source(&mut self.context, now);
+        end.arm(&mut self.context, now);
         len
     }
 
@@ -216,7 +216,7 @@ impl<M: Memory> Plane<M> {
         if flow.outgoing.sent(&mut self.context.messages, number) {
             self.drain_flow(channel, Portion::ALONE, now);
         } else {
-            self.arm_flow(channel, now);
+            flow.arm(channel, &mut self.context, now);
         }
         len
     }

@@ -166,11 +166,9 @@ impl<M: Memory> Plane<M> {
     /// Tells the executor what a clip's handlers have to do next.
     pub fn arm_clip(&mut self, channel: crate::ids::ChannelId, now: Instant) {
         let Some(clip) = self.channels.clips.get_mut(channel) else { return };
-        match &clip.role {
-            RoleState::Source(_) => {
-                clip.arm_source(&mut self.context, now);
-            }
-            _ => clip.arm_input(&mut self.context, now),
+        match clip.as_source() {
+            Some(mut end) => end.arm(&mut self.context, now),
+            None => clip.arm_input(&mut self.context, now),
         }
     }
 }

@@ -18,26 +18,15 @@ impl Stages {
         let Some((held, cpu)) = self.held(local.channel).zip(self.cpu_stage(local)) else {
             return Vec::new();
         };
-        let mut holding = Vec::from([self.cpu_part(local, &cpu)]);
-        if let Some((link, stage)) = self.link_stage(local) {
-            holding.push(self.link_part(local, link, &stage));
-        }
-        if let Some(last) = holding.last_mut() {
-            last.buffer_bytes = held.buffers().bytes;
-        }
-        holding
+        let link = self.link_stage(local).map(|(link, stage)| self.link_part(local, link, &stage));
+        with_buffers(self.cpu_part(local, &cpu), link, held.buffers().bytes)
     }
 
     /// What would be held where a channel became `relaxed` and had these buffers.
     pub fn would_hold(&self, local: &LocalChannel, relaxed: &Relaxed, buffer_bytes: u64) -> Vec<StageGrant> {
-        let mut holding = Vec::from([self.cpu_part(local, &relaxed.cpu)]);
-        if let Some((link, stage)) = local.link_out.zip(relaxed.link.as_ref()) {
-            holding.push(self.link_part(local, link, stage));
-        }
-        if let Some(last) = holding.last_mut() {
-            last.buffer_bytes = buffer_bytes;
-        }
-        holding
+        let link = local.link_out.zip(relaxed.link.as_ref());
+        let link = link.map(|(link, stage)| self.link_part(local, link, stage));
+        with_buffers(self.cpu_part(local, &relaxed.cpu), link, buffer_bytes)
     }
 
     fn cpu_cost_parts(&self, local: &LocalChannel) -> CostParts {
@@ -112,6 +101,14 @@ impl Stages {
             buffer_bytes: 0,
             degraded: None,
         }
+    }
+}
+
+/// The parts of a grant; the last stage's says what buffers the channel has here.
+fn with_buffers(cpu: StageGrant, link: Option<StageGrant>, buffer_bytes: u64) -> Vec<StageGrant> {
+    match link {
+        Some(link) => Vec::from([cpu, StageGrant { buffer_bytes, ..link }]),
+        None => Vec::from([StageGrant { buffer_bytes, ..cpu }]),
     }
 }
 
