@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, PACKET_BYTES_MAX, Push, Request, VERSION};
+use punctual_ipc::api::{
+    Answer, ApiError, Call, FromDaemon, HandlerStatus, PACKET_BYTES_MAX, Push, Request, VERSION,
+};
 use punctual_ipc::socket::{self, Packet};
-use punctual_proto::api::ChannelRefusal;
+use punctual_proto::api::{ChannelRefusal, RtuId};
 use punctual_proto::ids::{ChannelId, ListenerId};
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
@@ -130,6 +132,27 @@ impl SharedConnection {
     pub(crate) fn call(&self, request: Request) -> Result<(Answer, Vec<OwnedFd>), Error> {
         let (result, descriptors) = self.ask(request, Waiter::Caller)?;
         Ok((result?, descriptors))
+    }
+
+    /// Handlers of programs behind one, and whether there are more.
+    pub(crate) fn handlers_after(&self, after: Option<RtuId>) -> Result<(Vec<HandlerStatus>, bool), Error> {
+        match self.call(Request::Handlers { after })?.0 {
+            Answer::Handlers { handlers, more } => Ok((handlers, more)),
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// All handlers of programs at this host.
+    pub(crate) fn handlers(&self) -> Result<Vec<HandlerStatus>, Error> {
+        let mut all: Vec<HandlerStatus> = Vec::new();
+        loop {
+            let (handlers, more) = self.handlers_after(all.last().map(|status| status.handler.id))?;
+            let is_over = !more || handlers.is_empty();
+            all.extend(handlers);
+            if is_over {
+                return Ok(all);
+            }
+        }
     }
 
     /// Tells the daemon that the channel's ring is attached and sealed. A channel that has ended meanwhile says so itself.

@@ -207,7 +207,7 @@ impl Endsystem {
         }
     }
 
-    /// The host's state: links, utilisation, counters, quotas.
+    /// The host's state: links, utilisation, counters, quotas, handlers of programs.
     ///
     /// # Errors
     /// If the daemon is gone.
@@ -225,6 +225,7 @@ impl Endsystem {
             status.more_users = more && !users.is_empty();
             status.users.extend(users);
         }
+        status.handlers = self.connection.shared.handlers()?;
         Ok(status)
     }
 

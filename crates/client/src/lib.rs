@@ -43,7 +43,6 @@ mod lead;
 mod listener;
 mod processor;
 mod receiver;
-#[cfg(feature = "embedded")]
 pub mod rtu;
 mod state;
 #[cfg(feature = "embedded")]
@@ -78,8 +77,8 @@ pub use punctual_analysis::{
 #[cfg(feature = "embedded")]
 pub use punctual_host::config::{self, HostConfig};
 pub use punctual_ipc::api::{
-    ApiError, ApiStatus, Books, ClassStatus, DriverDrops, DriverStatus, EngineStatus, HostStatus,
-    ProfileStatus, SOCKET_DEFAULT, WrongCount,
+    ApiError, ApiStatus, Books, ClassStatus, DriverDrops, DriverStatus, EngineStatus, HandlerStatus,
+    HostStatus, ProfileStatus, SOCKET_DEFAULT, WrongCount,
 };
 pub use punctual_ipc::ring::now;
 pub use punctual_proto::api::{

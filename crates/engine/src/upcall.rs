@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuStatus, RtuTerms};
+use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuSending, RtuStatus, RtuTerms};
 use punctual_proto::memory::{Inbox, Outbox};
 
 use crate::body::Body;
@@ -31,13 +31,42 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     ///
     /// # Errors
     /// The refusal with its offer inside; outside of it that of [`EngineHandle::call`].
-    pub fn register(
+    pub fn register(&self, terms: RtuTerms, body: Body) -> Result<Result<Upcall<O, I>, RtuRefusal>, CallError>
+    where
+        O: Send,
+    {
+        self.register_with(terms, None, body)
+    }
+
+    /// Registers a handler that sends what its body puts into the ring behind `outbox`, and waits for the answer of admission.
+    ///
+    /// # Errors
+    /// See [`EngineHandle::register`].
+    pub fn register_sender(
         &self,
         terms: RtuTerms,
+        sending: RtuSending,
+        outbox: O,
         body: Body,
-    ) -> Result<Result<Upcall<O, I>, RtuRefusal>, CallError> {
-        let registered =
-            self.answered(move |processor, answer, now| processor.register(terms, body, answer, now))?;
+    ) -> Result<Result<Upcall<O, I>, RtuRefusal>, CallError>
+    where
+        O: Send,
+    {
+        self.register_with(terms, Some((sending, outbox)), body)
+    }
+
+    fn register_with(
+        &self,
+        terms: RtuTerms,
+        sends: Option<(RtuSending, O)>,
+        body: Body,
+    ) -> Result<Result<Upcall<O, I>, RtuRefusal>, CallError>
+    where
+        O: Send,
+    {
+        let registered = self.answered(move |processor, answer, now| {
+            processor.register(terms, sends, body, answer, now);
+        })?;
         Ok(registered.map(|(id, grant)| Upcall {
             engine: self.clone(),
             id,
@@ -99,7 +128,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Upcall<O, I> {
     pub fn let_go(&self) {
         let id = self.id;
         // An error means that the processor is gone, and the body with it.
-        let _ = self.engine.order(move |processor, _| drop(processor.remove(id)));
+        let _ = self.engine.order(move |processor, now| drop(processor.remove(id, now)));
     }
 
     /// Removes the handler and gives its body back; `None` where it is removed already.
@@ -108,6 +137,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Upcall<O, I> {
     /// See [`EngineHandle::call`].
     pub fn remove(&self) -> Result<Option<Body>, CallError> {
         let id = self.id;
-        self.engine.ask(move |processor, _| processor.remove(id))
+        self.engine.ask(move |processor, now| processor.remove(id, now))
     }
 }

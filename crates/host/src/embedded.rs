@@ -8,7 +8,7 @@ use punctual_engine::{Body, CallError, EngineHandle, Lead, LeadError};
 use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
 use punctual_ipc::wake::Alarm;
-use punctual_proto::api::{RtuRefusal, RtuStatus, RtuTerms};
+use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::ChannelId;
 
 use crate::running::EngineHost;
@@ -69,9 +69,15 @@ impl EmbeddedHost {
         self.engine.register(terms, body)
     }
 
-    /// All programs' handlers.
-    pub fn handlers(&self) -> Result<Vec<RtuStatus>, CallError> {
-        self.engine.handlers()
+    /// Registers one that sends what is put into the ring behind `outbox`.
+    pub fn register_sender(
+        &self,
+        terms: RtuTerms,
+        sending: RtuSending,
+        outbox: OutboxReader,
+        body: Body,
+    ) -> Result<Result<Handler, RtuRefusal>, CallError> {
+        self.engine.register_sender(terms, sending, outbox, body)
     }
 
     /// Has the calling thread drive the engine from now on, whenever it waits for it.

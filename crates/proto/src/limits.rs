@@ -221,6 +221,11 @@ pub const REQUESTS_MAX: usize = 1_024;
 pub const RTU_HANDLERS_MAX: usize = 4_096;
 /// Data units in the budget of a program's handler, and in one call of it.
 pub const RTU_UNITS_MAX: u32 = 1_024;
+/// Packets that the PDUs of a handler's budget may send.
+pub const RTU_PACKETS_MAX: u32 = 4_096;
+/// Reports of a handler in another process that are read at once: it has one call at a time, and few that say that there is
+/// work.
+pub const UPCALL_REPORTS_MAX: u32 = 8;
 /// Priorities of low-delay handlers. Each stands for a rate group before all periods.
 pub const RTU_PRIORITIES: u8 = 64;
 /// Overruns and ignored yields of a program's handler within [`RTU_SPELL`] after which it is demoted.

@@ -161,6 +161,8 @@ crossed! {
     LISTENERS_FOR_ROOT = 128 => "../host/src/service/quota.rs" listeners_are_kept_for_root_whoever_else_has_all_others;
     RTU_HANDLERS_MAX = 4_096 => "tests/node_rtu.rs" handlers_are_bounded_and_each_that_goes_makes_room;
     RTU_UNITS_MAX = 1_024 => "tests/node_rtu.rs" numbers_go_to_their_limits_and_not_beyond;
+    RTU_PACKETS_MAX = 4_096 => "tests/node_rtu_sending.rs" packets_of_a_budget_go_to_their_limit_and_not_beyond;
+    UPCALL_REPORTS_MAX = 8 => "tests/node_rtu_remote.rs" few_reports_are_read_at_once;
     RTU_PRIORITIES = 64 => "tests/node_rtu.rs" numbers_go_to_their_limits_and_not_beyond;
     RTU_STRIKES_MAX = 8 => "tests/node_rtu.rs" one_that_overruns_is_counted_then_demoted_and_harms_nobody_after;
     RTU_SPELL = 10 * S => "tests/node_rtu.rs" misconduct_is_forgotten_after_two_spells;

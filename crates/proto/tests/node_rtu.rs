@@ -170,8 +170,8 @@ fn run_random(admission: Admission, seed: u64) -> usize {
     }
     let wrong = bench.node.accounts().into_iter().find(|account| account.counted != account.held);
     assert_eq!(wrong, None, "{} seed {seed}", admission.name);
-    ids.iter().for_each(|id| bench.node.remove_handler(*id));
-    bench.node.remove_handler(flood);
+    ids.iter().for_each(|id| bench.node.remove_handler(*id, AT(30_000)));
+    bench.node.remove_handler(flood, AT(30_000));
     let places = bench.node.accounts().into_iter().find(|account| account.what == "places of handlers");
     assert_eq!(places.map(|places| (places.counted, places.held)), Some((0, 0)));
     assert_eq!(bench.node.cpu_utilisation(), Bench::new(cpu(admission)).node.cpu_utilisation());
@@ -240,7 +240,7 @@ fn handlers_are_bounded_and_each_that_goes_makes_room() {
     let base = terms(RtuClass::BestEffort, US(1));
     let ids: Vec<_> = (0..RTU_HANDLERS_MAX).map(|_| bench.register(base).expect("room")).collect();
     assert_eq!(bench.register(base), Err(RtuRefusal::Exhausted));
-    bench.node.remove_handler(ids[7]);
+    bench.node.remove_handler(ids[7], AT(0));
     assert!(bench.register(base).is_ok_and(|id| !ids.contains(&id)), "names are never reused");
     assert_eq!(bench.register(base), Err(RtuRefusal::Exhausted));
 }
@@ -324,7 +324,7 @@ fn a_handler_that_is_removed_while_its_body_runs_is_gone() {
     let ids = [(); 2].map(|()| bench.register(terms(class, US(20))).expect("granted"));
     ids.iter().for_each(|id| bench.node.make_ready(*id, AT(0)));
     let work = bench.node.begin_work(AT(0)).expect("a call");
-    bench.node.remove_handler(ids[0]);
+    bench.node.remove_handler(ids[0], AT(5));
     let newcomer = bench.register(terms(class, US(20))).expect("granted");
     bench.node.make_ready(newcomer, AT(5));
     bench.node.finish_work(work, AT(30));
@@ -344,7 +344,7 @@ fn an_answer_that_comes_late_finds_who_is_still_there() {
     bench.node.make_ready(ids[1], AT(1));
     assert_eq!((bench.node.poll_rtu(), bench.node.begin_work(AT(2))), (None, None));
     let decision = bench.node.poll_decision().expect("questions");
-    bench.node.remove_handler(ids[0]);
+    bench.node.remove_handler(ids[0], AT(3));
     bench.node.handle_decided(decision.decide(|| Instant(0)), AT(5));
     let granted = bench.node.poll_rtu();
     assert!(matches!(granted, Some(RtuEvent::Granted(id, _)) if id == ids[1]), "{granted:?}");

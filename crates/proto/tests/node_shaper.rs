@@ -3,7 +3,10 @@
 mod common;
 
 use common::{TestInbox, TestMemory, TestOutbox, World, line_config, name};
-use punctual_proto::api::{Event, KernelShare, OpenRequest, RefuseCause, UserId};
+use punctual_proto::api::{
+    Event, KernelShare, OpenRequest, RateRefusal, RefuseCause, RtuClass, RtuCost, RtuEvent, RtuSending,
+    RtuTerms, UserId,
+};
 use punctual_proto::config::{Admission, Interference, LinkConfig, Pacing};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::limits::{
@@ -99,6 +102,43 @@ fn awaits_shaper(world: &mut World) -> BitRate {
         }
     }
     panic!("the shaper is asked for nothing");
+}
+
+/// A program's handler that sends is no other than a channel.
+#[test]
+fn a_handler_that_sends_is_granted_once_the_shaper_has_shrunk() {
+    let mut world = grown();
+    let had = share(&world);
+    let span = Nanos::from_millis(10);
+    let class = RtuClass::LowDelay { interval: span, units: 1, priority: None };
+    let cost = RtuCost { run: Nanos::ZERO, unit: Nanos::from_micros(5) };
+    let terms = RtuTerms { class, deadline: None, quantum: 1, cost };
+    let to = "port@h2".parse().expect("an address");
+    let sending = RtuSending { to, packets: 1, payload_bytes: 100 };
+    let now = world.now;
+    let outbox = TestOutbox::new(4, 100);
+    let id = world.nodes[0].register_sender(terms, &sending, outbox, now).expect("it can be tried");
+    assert_eq!(world.nodes[0].poll_rtu(), None, "the kernel has more than its least still");
+    let asked = awaits_shaper(&mut world);
+    assert!(asked < had.now_bps && asked >= had.least_bps, "{asked:?}");
+    world.run_for(Nanos::from_millis(20));
+    assert_eq!(world.nodes[0].poll_rtu(), None);
+    let accounts = world.nodes[0].accounts();
+    assert!(accounts.iter().all(|account| account.counted == account.held), "{accounts:?}");
+    let now = world.now;
+    world.nodes[0].handle_shaped(LINK, asked, now);
+    world.run_for(Nanos::from_millis(20));
+    let granted = world.nodes[0].poll_rtu();
+    assert!(matches!(granted, Some(RtuEvent::Granted(of, grant)) if of == id && grant.sent.is_some()));
+    assert_eq!(
+        world.nodes[0].measure_rate(LINK, world.now),
+        Err(RateRefusal::InUse { channels: 1, there: false })
+    );
+    // With it, its part of the link goes: the kernel has as much as before after a while.
+    let now = world.now;
+    world.nodes[0].remove_handler(id, now);
+    run(&mut world, Nanos::from_millis(1_200));
+    assert_eq!(share(&world).now_bps, had.now_bps);
 }
 
 #[test]

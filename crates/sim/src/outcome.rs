@@ -54,6 +54,8 @@ pub struct Outcome {
     pub handlers: u64,
     /// Calls of programs' handlers.
     pub upcalls: u64,
+    /// Packets of programs' handlers that were promised to leave in time.
+    pub upcall_packets: u64,
     /// What was told of how late messages were.
     pub told: TimelinessCounts,
     /// Largest latency of a conforming message in percent of its channel's deadline.

@@ -22,14 +22,16 @@ fn outcome(seed: u64, options: &Options) -> Outcome {
 }
 
 fn nothing_is_late(seeds: core::ops::Range<u64>, options: &Options) {
-    let (mut messages, mut handlers, mut upcalls) = (0, 0, 0);
+    let (mut messages, mut handlers, mut upcalls, mut packets) = (0, 0, 0, 0);
     for seed in seeds {
         let outcome = outcome(seed, options);
         assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
         (messages, handlers, upcalls) =
             (messages + outcome.messages, handlers + outcome.handlers, upcalls + outcome.upcalls);
+        packets += outcome.upcall_packets;
     }
-    assert!(messages > 1_000 && handlers > 100 && upcalls > 10_000, "{messages}, {handlers}, {upcalls}");
+    let enough = messages > 1_000 && handlers > 100 && upcalls > 10_000 && packets > 3_000;
+    assert!(enough, "{messages}, {handlers}, {upcalls}, {packets}");
 }
 
 #[test]

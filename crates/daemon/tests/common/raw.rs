@@ -28,8 +28,13 @@ impl Raw {
     }
 
     pub fn greeted(path: &Path) -> Self {
+        Self::greeted_as(path, VERSION)
+    }
+
+    /// A client of that version of the API.
+    pub fn greeted_as(path: &Path, version: u32) -> Self {
         let raw = Self::connect(path);
-        let hello = Request::Hello { version: VERSION, program: "raw".into() };
+        let hello = Request::Hello { version, program: "raw".into() };
         assert!(matches!(raw.ask(hello).0, Ok(Answer::Hello { .. })));
         raw
     }

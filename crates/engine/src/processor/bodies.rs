@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use punctual_os::now;
 use punctual_proto::Instant;
-use punctual_proto::api::{RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuTerms, UpcallDone, Work};
+use punctual_proto::api::{RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending, RtuTerms, UpcallDone, Work};
 use punctual_proto::memory::{Inbox, Outbox};
 
 use super::Processor;
@@ -31,9 +31,21 @@ struct Entry {
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
-    /// Registers a handler; `answer` follows when admission has decided.
-    pub fn register(&mut self, terms: RtuTerms, body: Body, answer: Answer<Registered>, at: Instant) {
-        match self.node.register_handler(terms, at) {
+    /// Registers a handler; `answer` follows when admission has decided. One that `sends` puts messages into the ring behind
+    /// the outbox.
+    pub fn register(
+        &mut self,
+        terms: RtuTerms,
+        sends: Option<(RtuSending, O)>,
+        body: Body,
+        answer: Answer<Registered>,
+        at: Instant,
+    ) {
+        let asked = match sends {
+            Some((sending, outbox)) => self.node.register_sender(terms, &sending, outbox, at),
+            None => self.node.register_handler(terms, at),
+        };
+        match asked {
             Ok(id) => {
                 self.programs.bodies.bodies.insert(id, Entry { body, asker: Some(answer) });
                 self.hear_of_handlers();
@@ -43,8 +55,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     /// Forgets a handler, and gives its body back.
-    pub fn remove(&mut self, id: RtuId) -> Option<Body> {
-        self.node.remove_handler(id);
+    pub fn remove(&mut self, id: RtuId, at: Instant) -> Option<Body> {
+        self.node.remove_handler(id, at);
         self.programs.bodies.bodies.remove(&id).map(|entry| entry.body)
     }
 

@@ -70,6 +70,14 @@ impl Allowance {
         };
         Self { own, payer }
     }
+
+    /// The program of a handler with a budget of `units` every `period` rings twice for each of its calls at most: when there
+    /// is work, and when the call is done. Admission has counted that.
+    pub fn of_calls(units: u32, period: Nanos, payer: Option<UserId>) -> Self {
+        let rings = units.saturating_mul(2).max(1);
+        let own = Pace { burst: rings.saturating_add(1), interval: period / u64::from(rings) };
+        Self { own: Some(own), payer: payer.filter(|_| holds(Defence::DoorbellAllowance)) }
+    }
 }
 
 /// When all that a pace allows is there again (GCRA's theoretical arrival time).

@@ -31,7 +31,13 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
     ) -> io::Result<()> {
         self.unwatch(channel);
         let contract = self.node.channel(channel).map(|status| status.contract);
-        let allowance = Allowance::of(contract.as_ref(), payer);
+        let handler = self.node.upcall_of(channel);
+        let budget =
+            handler.and_then(|id| self.node.handlers().find(|status| status.id == id)?.terms.budget());
+        let allowance = match budget {
+            Some((units, period)) => Allowance::of_calls(units, period, payer),
+            None => Allowance::of(contract.as_ref(), payer),
+        };
         self.programs.doorbells.watch(channel, doorbell, allowance, &self.waiter)?;
         // What was sent before anybody watched.
         self.node.handle_outbox(channel, at);

@@ -118,7 +118,11 @@ impl<H: Host> Service<H> {
         if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
             self.host.unwatch(channel);
         }
-        if self.ends.get(&channel).is_some_and(|end: &End| matches!(end.stage, Stage::BestEffort)) {
+        // Of these the node says nothing more.
+        let is_over = |end: &End| {
+            matches!(end.stage, Stage::BestEffort | Stage::Registering(_) | Stage::Handler { .. })
+        };
+        if self.ends.get(&channel).is_some_and(is_over) {
             self.release_end(channel);
         }
     }

@@ -57,6 +57,21 @@ impl<H: Host> Service<H> {
         if !self.is_receiver(client, channel) {
             return refuse("only the receiver of an open guaranteed channel can be");
         }
+        let status = self.on_node(move |node, _| node.channel(channel))?;
+        let Some(status) = status else { return refuse("the channel has ended") };
+        let priority = self.host.priority(&status.contract).map_err(ApiError::CoSchedule)?;
+        self.lend(client, channel, thread, priority).map(|priority| Answer::CoScheduled { priority })
+    }
+
+    /// Gives a thread of a client the priority of a channel or a handler; returns the highest of all that it serves.
+    pub(super) fn lend(
+        &mut self,
+        client: ClientId,
+        channel: ChannelId,
+        thread: u32,
+        priority: u8,
+    ) -> Result<u8, ApiError> {
+        let refuse = |why: &str| Err(ApiError::CoSchedule(why.into()));
         let is_own = |service: &Self| {
             service.clients.get(&client).is_some_and(|client| is_thread_of(&client.peer, thread))
         };
@@ -65,9 +80,6 @@ impl<H: Host> Service<H> {
                 "the thread is not one of the program that asks, or is in another PID namespace than the daemon",
             );
         }
-        let status = self.on_node(move |node, _| node.channel(channel))?;
-        let Some(status) = status else { return refuse("the channel has ended") };
-        let priority = self.host.priority(&status.contract).map_err(ApiError::CoSchedule)?;
         let other = self.co_scheduled.values().find(|one| one.client == client && one.thread == thread);
         let before = match other {
             Some(other) => other.before,
@@ -86,7 +98,7 @@ impl<H: Host> Service<H> {
             self.host.restore(thread, before);
             return refuse("the thread has ended");
         }
-        Ok(Answer::CoScheduled { priority: highest })
+        Ok(highest)
     }
 
     /// A channel has ended here: its thread is put back, or keeps what its other channels give it.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use punctual_analysis::Contract;
 use punctual_ipc::api::{ApiError, Resource};
+use punctual_ipc::ring::RingHandles;
 use punctual_ipc::ring::incoming::InboxHealth;
 use punctual_ipc::ring::outgoing::OutboxHealth;
-use punctual_proto::api::UserId;
+use punctual_proto::api::{RtuId, UserId};
 use punctual_proto::ids::ChannelId;
 
 use super::cleanup::Abandoned;
+use super::requests::upcalls::Registering;
 use super::ringers::Held;
 use super::waiting::Requester;
 use super::{ClientId, Host, Service};
@@ -28,6 +30,11 @@ pub(super) enum Stage {
     Open,
     /// A best-effort end: the node says nothing when it is closed.
     BestEffort,
+    /// A handler that waits for the answer of admission.
+    Registering(Box<Registering>),
+    /// A handler of a program. `reports`: the ring back, until the program has asked for it. The node says nothing when it is
+    /// closed.
+    Handler { handler: RtuId, reports: Option<RingHandles> },
 }
 
 /// One end of a channel on this host.
@@ -76,6 +83,8 @@ impl End {
 pub(super) enum Health {
     Outbox(OutboxHealth),
     Inbox(InboxHealth),
+    /// Reports of a handler, and its calls.
+    Handler(OutboxHealth, InboxHealth),
 }
 
 impl Health {
@@ -83,6 +92,7 @@ impl Health {
         match self {
             Self::Outbox(health) => health.is_broken(),
             Self::Inbox(health) => health.is_broken(),
+            Self::Handler(reports, calls) => reports.is_broken() || calls.is_broken(),
         }
     }
 
@@ -90,6 +100,7 @@ impl Health {
         match self {
             Self::Outbox(health) => health.is_alone(),
             Self::Inbox(health) => health.is_alone(),
+            Self::Handler(reports, calls) => reports.is_alone() && calls.is_alone(),
         }
     }
 
@@ -97,6 +108,7 @@ impl Health {
         match self {
             Self::Outbox(health) => health.accept(),
             Self::Inbox(health) => health.accept(),
+            Self::Handler(reports, calls) => reports.accept().and_then(|()| calls.accept()),
         }
     }
 }

@@ -31,6 +31,7 @@ fn channel_of(event: &Event) -> Option<ChannelId> {
         | Event::Established { channel }
         | Event::Closed { channel, .. }
         | Event::Decided { channel, .. }
+        | Event::Registered { channel, .. }
         | Event::Notice { channel, .. } => Some(*channel),
         Event::Stage { channel, .. } => *channel,
         _ => None,
@@ -72,6 +73,7 @@ impl<H: Host> Service<H> {
                 let allowed = answer.as_ref().map_or(Ok(()), |grant| self.check_probe(channel, grant));
                 self.finish_call(channel, allowed.map(|()| Answer::Probed { answer }));
             }
+            Event::Registered { channel, answer } => self.registered(channel, answer),
             Event::Incoming(incoming) => self.incoming_channel(incoming),
             Event::Established { channel } => self.tell(channel, Push::Established { channel }),
             Event::Requested { listener, to, contract, user, token } => {

@@ -6,11 +6,12 @@ mod doorbells;
 mod making;
 mod opening;
 mod pages;
+pub(super) mod upcalls;
 
 use std::os::fd::OwnedFd;
 
 use punctual_analysis::{Instant, Nanos};
-use punctual_ipc::api::{Answer, ApiError, Call, Request, Resource, TEXT_BYTES_MAX, VERSION};
+use punctual_ipc::api::{Answer, ApiError, Call, Request, Resource, TEXT_BYTES_MAX, VERSION, VERSION_OLDEST};
 use punctual_ipc::ring::RingHandles;
 use punctual_proto::api::{RequestError, UserId};
 use punctual_proto::ids::{ChannelId, ListenerId, Name};
@@ -112,6 +113,9 @@ impl<H: Host> Service<H> {
             Request::CoSchedule { channel, thread } => {
                 self.co_schedule(client, channel, thread).map(|answer| Some((answer, Vec::new())))
             }
+            Request::Register { terms, thread } => self.register(client, account, id, terms, thread),
+            Request::Reports { channel } => self.reports(client, channel),
+            Request::Handlers { after } => self.handlers(after),
             Request::Attached { channel } => self.attached(client, channel),
             Request::Alternate { channel } => self.alternate(client, channel),
             Request::OpenBestEffort { to, ring } => self.open_best_effort(client, account, to, ring),
@@ -128,7 +132,7 @@ impl<H: Host> Service<H> {
     }
 
     fn hello(&mut self, client: ClientId, version: u32, program: String) -> Outcome {
-        if version != VERSION {
+        if !(VERSION_OLDEST..=VERSION).contains(&version) {
             return Err(ApiError::Version { ours: VERSION, theirs: version });
         }
         checked(program)?;

@@ -27,6 +27,13 @@ pub(super) struct Held {
     pub descriptors: u64,
 }
 
+impl Held {
+    /// This and `other` together.
+    pub const fn and(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, descriptors: self.descriptors + other.descriptors }
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Ringers {

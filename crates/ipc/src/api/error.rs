@@ -1,6 +1,6 @@
 //! Why a request was not done.
 
-use punctual_proto::api::{ChannelRefusal, RateRefusal, RequestError};
+use punctual_proto::api::{ChannelRefusal, RateRefusal, RequestError, RtuRefusal};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -46,6 +46,9 @@ pub enum ApiError {
     /// A thread does not get its channel's priority.
     #[error("not co-scheduled: {0}")]
     CoSchedule(String),
+    /// A handler is not registered.
+    #[error("the handler is refused: {0}")]
+    Handler(RtuRefusal),
     /// A link was not measured.
     #[error("link {link} is not measured: {why}")]
     MeasureRate {

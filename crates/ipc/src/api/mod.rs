@@ -12,7 +12,8 @@ mod status;
 
 use punctual_analysis::Contract;
 use punctual_proto::api::{
-    BrokenStage, ChannelRefusal, ChannelStatus, CloseReason, Grant, Notice, RateStatus, Receipt, UserId,
+    BrokenStage, ChannelRefusal, ChannelStatus, CloseReason, Grant, Notice, RateStatus, Receipt, RtuGrant,
+    RtuId, UserId,
 };
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name, NodeId};
 use serde::{Deserialize, Serialize};
@@ -23,14 +24,17 @@ pub use engine::{ClassStatus, DriverDrops, DriverStatus, EngineStatus, Facts, Pr
 pub use error::ApiError;
 pub use quotas::{Quotas, Resource, UserStatus};
 pub use request::Request;
-pub use status::{ApiStatus, Books, HostStatus, Waiting, WrongCount};
+pub use status::{ApiStatus, Books, HandlerStatus, HostStatus, Waiting, WrongCount};
 
 /// Version of this API; the first thing that a client says. 2: why a channel ended in more words, and what its sink has.
 /// 3: latencies by the hosts' clocks, and which stage broke its promise; entries of incoming rings have their clock error.
 /// 4: what links drain. 5: pages of channels say where they end; what waits for a client and what its requests take are
 /// within quotas; rings of two files, one for each writer, which programs seal; doorbells are sockets. 6: what a channel has
-/// counted is in the daemon's file of its ring. 7: descriptors are within quotas.
-pub const VERSION: u32 = 7;
+/// counted is in the daemon's file of its ring. 7: descriptors are within quotas. 8: handlers of programs; all that was there
+/// before is as it was.
+pub const VERSION: u32 = 8;
+/// Oldest version of a client that the daemon still serves: what came since then only adds to it.
+pub const VERSION_OLDEST: u32 = 7;
 /// Largest packet either way.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors with a packet.
@@ -102,6 +106,26 @@ pub enum Answer {
         /// Token of the request; `Incoming` or `AskFailed` brings it back.
         token: u64,
     },
+    /// The answer to `Register`. The descriptors of the ring that brings the calls come with it.
+    Registered {
+        /// The handle, with which the handler is closed.
+        channel: ChannelId,
+        /// The handler, as `status` shows it.
+        handler: RtuId,
+        /// What is promised to it.
+        grant: RtuGrant,
+        /// The thread's `SCHED_FIFO` priority now; `None` if the host maps none to the handler's class.
+        priority: Option<u8>,
+        /// The ring.
+        ring: RingShape,
+    },
+    /// The answer to `Handlers`.
+    Handlers {
+        /// Handlers in the order of their ids.
+        handlers: Vec<HandlerStatus>,
+        /// Whether there are more behind the last one.
+        more: bool,
+    },
     /// The answer to `CoSchedule`.
     CoScheduled {
         /// The thread's `SCHED_FIFO` priority now.
@@ -109,7 +133,7 @@ pub enum Answer {
     },
     /// The answer to `Alternate`. The doorbell's descriptor comes with it.
     Alternates,
-    /// The answer to `Consent`, `OpenBestEffort` and `BindBestEffort`. The ring's descriptors come with it.
+    /// The answer to `Consent`, `OpenBestEffort`, `BindBestEffort` and `Reports`. The ring's descriptors come with it.
     Ring {
         /// The handle.
         channel: ChannelId,

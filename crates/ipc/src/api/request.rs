@@ -1,7 +1,7 @@
 //! Requests of clients.
 
 use punctual_analysis::{Contract, Nanos};
-use punctual_proto::api::UserId;
+use punctual_proto::api::{RtuId, RtuTerms, UserId};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use serde::{Deserialize, Serialize};
 
@@ -79,9 +79,9 @@ pub enum Request {
         /// Why the channel is refused.
         why: String,
     },
-    /// Ends a channel (rtcDestroyConnection).
+    /// Ends a channel (rtcDestroyConnection), or a handler.
     Close {
-        /// Handle of the channel.
+        /// Its handle.
         channel: ChannelId,
     },
     /// Gives a thread of this client, which takes the messages of a channel, the priority of that channel.
@@ -136,6 +136,24 @@ pub enum Request {
     Channels {
         /// Handle at which the page before has ended.
         after: Option<ChannelId>,
+    },
+    /// Registers a handler of this program, which is called by messages in a ring (RTU 3). Answered when admission has.
+    Register {
+        /// What the handler asks for.
+        terms: RtuTerms,
+        /// Thread id that the kernel uses for the thread of this client that is called: it gets the priority that the host
+        /// maps the handler's class to, if it maps one. `None`: it stays as it is.
+        thread: Option<u32>,
+    },
+    /// The ring in which the program of a handler reports. Once, and `Attached` follows.
+    Reports {
+        /// Handle of the handler.
+        channel: ChannelId,
+    },
+    /// Handlers of the host after one, as many as fit.
+    Handlers {
+        /// The last one that is known.
+        after: Option<RtuId>,
     },
     /// State of one channel (rtcGetParameter).
     Channel {

@@ -1,7 +1,7 @@
 //! The status of a host.
 
 use punctual_analysis::Nanos;
-use punctual_proto::api::NodeStatus;
+use punctual_proto::api::{NodeStatus, RtuStatus, UserId};
 use punctual_proto::ids::LinkId;
 use serde::{Deserialize, Serialize};
 
@@ -26,9 +26,22 @@ pub struct HostStatus {
     pub uptime: Nanos,
     /// The processor's thread, and the drivers of its links.
     pub engine: EngineStatus,
+    /// Programs' handlers, as far as they were asked for: a status brings none by itself.
+    #[serde(default)]
+    pub handlers: Vec<HandlerStatus>,
     /// Counts compared with what there is; only for root and the daemon's own user, and where few channels are here.
     #[serde(default)]
     pub books: Option<Books>,
+}
+
+/// A program's handler on the processor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandlerStatus {
+    /// User whose program it is; `None` if it is the engine's own program.
+    pub user: Option<UserId>,
+    /// What it asked for, what it is promised, and what it has done.
+    #[serde(flatten)]
+    pub handler: RtuStatus,
 }
 
 /// What a host counts, compared with what there is.

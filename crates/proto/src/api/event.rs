@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     BrokenStage, ChannelRefusal, CloseReason, Grant, Incoming, LateStage, MeasuredRate, RateRefusal, Receipt,
-    UserId,
+    RtuGrant, RtuRefusal, UserId,
 };
 use crate::ids::{Address, ChannelId, LinkId, ListenerId};
 
@@ -53,6 +53,13 @@ pub enum Event {
         channel: ChannelId,
         /// The grant: what is promised to the channel.
         grant: Grant,
+    },
+    /// A handler of a program in another process is granted, or refused and gone.
+    Registered {
+        /// The handler's handle among channels.
+        channel: ChannelId,
+        /// What it is promised, or why not.
+        answer: Result<RtuGrant, RtuRefusal>,
     },
     /// The channel was refused.
     Refused {

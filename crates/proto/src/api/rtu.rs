@@ -3,18 +3,23 @@
 //! A handler that belongs to no channel is a real-time upcall: the node says when it runs and for how many data units
 //! (PDUs), and whatever drives the node calls it.
 
+use core::fmt;
+
 use punctual_analysis::{Nanos, Ppm, Refusal, RunPolicy};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::Breach;
-use crate::limits::{RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX};
+use super::{Breach, RateRefusal};
+use crate::ids::{Address, LinkId};
+use crate::limits::{RTU_HANDLERS_MAX, RTU_PACKETS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX};
 
 /// Names a program's handler; never reused within a node's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RtuId(pub u64);
 
 /// Class of a program's handler: when it may run, and how much then (RTU 3.1, 4.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "kebab-case")]
 pub enum RtuClass {
     /// Runs as soon as it has work. What exceeds the budget runs as best effort.
     LowDelay {
@@ -38,7 +43,7 @@ pub enum RtuClass {
 }
 
 /// Processor time that a body declares.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuCost {
     /// Time that each call takes, however many PDUs it has.
     pub run: Nanos,
@@ -54,7 +59,7 @@ impl RtuCost {
 }
 
 /// What a program's handler asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuTerms {
     /// Class of the handler.
     pub class: RtuClass,
@@ -77,24 +82,89 @@ impl RtuTerms {
     }
 }
 
+/// What a program's handler sends: messages of one packet each to a port of best effort. On this host's link they have slots
+/// of their own, and are served like a channel's within the handler's budget; on later hosts they are best effort.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RtuSending {
+    /// Port that receives them.
+    pub to: Address,
+    /// Packets that each PDU makes at most; the PDUs of a budget make at most [`RTU_PACKETS_MAX`].
+    pub packets: u32,
+    /// Largest payload of a packet, in bytes. Longer messages are dropped.
+    pub payload_bytes: u32,
+}
+
+/// What of a handler's sending is known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RtuSent {
+    /// The link that it sends on.
+    pub link: LinkId,
+    /// Longest time from a PDU's release to the departure of what it sends, within the budget. `None`: nothing is promised.
+    pub bound: Option<Nanos>,
+    /// Packets that were queued within the budget.
+    pub packets: u64,
+    /// Packets that were queued as best effort.
+    pub packets_beyond: u64,
+    /// Messages that were longer than declared.
+    pub too_long: u64,
+    /// Slots of the link: packets that may wait or be under way at once.
+    pub slots: u32,
+    /// Most of them that were in use at once.
+    pub slots_used_max: u32,
+}
+
 /// A yes to a program's handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuGrant {
     /// Longest time from a PDU's release (with its budget) to its end, the body's declared time included. `None` for best
     /// effort, to which nothing is promised.
     pub bound: Option<Nanos>,
+    /// Longest time from that release to the departure of the last bit that the PDU sends. `None` where nothing is promised,
+    /// and for a handler that sends nothing.
+    pub sent: Option<Nanos>,
     /// What is given away of the processor now.
     pub cpu_utilisation: Ppm,
 }
 
+/// A number of a handler's terms, by the name of its field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "they are the names of fields")]
+pub enum RtuNumber {
+    Quantum,
+    Units,
+    Period,
+    Deadline,
+    Cost,
+    Priority,
+    Packets,
+    PayloadBytes,
+}
+
+impl fmt::Display for RtuNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Quantum => "quantum",
+            Self::Units => "units",
+            Self::Period => "period",
+            Self::Deadline => "deadline",
+            Self::Cost => "cost",
+            Self::Priority => "priority",
+            Self::Packets => "packets",
+            Self::PayloadBytes => "payload_bytes",
+        })
+    }
+}
+
 /// A no to a program's handler, with what could be offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[serde(rename_all = "kebab-case")]
 pub enum RtuRefusal {
     /// A number is out of its range.
     #[error("{what}: give {least} to {most}")]
     Range {
-        /// The number, by the name of its field.
-        what: &'static str,
+        /// The number.
+        what: RtuNumber,
         /// Least value; times in nanoseconds.
         least: u64,
         /// Largest value.
@@ -119,8 +189,17 @@ pub enum RtuRefusal {
     /// Admission of the processor says no.
     #[error("the processor: {0}")]
     Processor(Refusal),
-    /// The processor breaks its promise, and the operator wants nothing admitted meanwhile.
-    #[error("the processor breaks its promise now")]
+    /// Admission of the link out says no.
+    #[error("the link: {0}")]
+    Link(Refusal),
+    /// No route leads to where the handler sends.
+    #[error("the host that it sends to is not known here, or no route leads to it: see the configuration")]
+    NoRoute,
+    /// What the link drains is not known, or is being measured.
+    #[error("the rate of the link is not known: {0}")]
+    Rate(RateRefusal),
+    /// A stage breaks its promise, and the operator wants nothing admitted meanwhile.
+    #[error("the processor or the link breaks its promise now")]
     Broken(Breach),
     /// There are as many handlers as there may be.
     #[error("{RTU_HANDLERS_MAX} handlers are registered already: remove one")]
@@ -136,14 +215,28 @@ fn quantum_text(quantum: u32) -> alloc::string::String {
 
 impl RtuRefusal {
     /// The refusal of a number of PDUs.
-    pub(crate) const fn units(what: &'static str) -> Self {
+    pub(crate) const fn units(what: RtuNumber) -> Self {
         Self::Range { what, least: 1, most: RTU_UNITS_MAX as u64 }
+    }
+
+    /// The refusal of a number of packets.
+    pub(crate) const fn packets() -> Self {
+        Self::Range { what: RtuNumber::Packets, least: 1, most: RTU_PACKETS_MAX as u64 }
     }
 
     /// The refusal of a priority.
     pub(crate) const fn priority() -> Self {
-        Self::Range { what: "priority", least: 0, most: RTU_PRIORITIES as u64 - 1 }
+        Self::Range { what: RtuNumber::Priority, least: 0, most: RTU_PRIORITIES as u64 - 1 }
     }
+}
+
+/// What a body says that it did in one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RtuProgress {
+    /// Data units (PDUs) that it processed: at most as many as it was given, or it has ignored the request to yield.
+    pub units: u32,
+    /// Whether there is more to do at once.
+    pub more: bool,
 }
 
 /// What a body did in one call.
@@ -158,7 +251,8 @@ pub struct UpcallDone {
 }
 
 /// Why a handler was demoted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Misconduct {
     /// Its calls took longer than it has declared.
     Overrun,
@@ -178,11 +272,11 @@ pub enum RtuEvent {
 }
 
 /// What a program's handler has done and how it was served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuCounters {
     /// Calls of its body.
     pub calls: u64,
-    /// PDUs within its budget.
+    /// PDUs within its budget; of a program in another process those that it was given.
     pub units: u64,
     /// PDUs beyond it, or of best effort.
     pub units_beyond: u64,
@@ -199,7 +293,7 @@ pub struct RtuCounters {
 }
 
 /// Status of one program's handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuStatus {
     /// The handler.
     pub id: RtuId,
@@ -211,4 +305,6 @@ pub struct RtuStatus {
     pub demoted: Option<Misconduct>,
     /// What it has done.
     pub counters: RtuCounters,
+    /// What it has sent; `None` for one that sends nothing.
+    pub sent: Option<RtuSent>,
 }

@@ -239,7 +239,7 @@ impl<M: Memory> Node<M> {
         let look = &mut self.looks.links[usize::from(link.0)];
         let was = look.breach.filter(|breach| matches!(breach.cause, Cause::SlowLink { .. }));
         let is_proof = core::mem::take(&mut look.proving);
-        if measured.is_some() || was.is_none() || is_proof || self.signalling.channels_on(link) > 0 {
+        if measured.is_some() || was.is_none() || is_proof || self.users_of(link) > 0 {
             return measured;
         }
         self.looks.links[usize::from(link.0)].proving = self.proves_rate(link, now);

@@ -235,7 +235,9 @@ impl<M: Memory> Node<M> {
         if self.plane.shapers_due().is_some_and(|due| due <= now) {
             self.plane.follow(now);
             while let Some(channel) = self.plane.poll_fitted() {
-                self.signalling.fitted(channel, now, &mut self.plane);
+                if !self.plane.fit_sender(channel, now) {
+                    self.signalling.fitted(channel, now, &mut self.plane);
+                }
             }
         }
         if self.looks_due().is_some_and(|due| due <= now) {
@@ -280,7 +282,7 @@ impl<M: Memory> Node<M> {
 
     /// The next event for an application.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let notice = self.plane.poll_notice();
+        let notice = self.plane.poll_notice().or_else(|| self.plane.poll_registered());
         let notice = notice.or_else(|| self.rates.poll_event());
         let notice = notice.or_else(|| self.looks.poll_event());
         notice.or_else(|| if self.signalling.has_event() { self.signalling.poll_event() } else { None })

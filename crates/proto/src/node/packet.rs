@@ -2,6 +2,7 @@
 
 use punctual_analysis::Instant;
 
+use crate::api::RtuId;
 use crate::ids::{ChannelId, LinkId};
 use crate::wire::Header;
 
@@ -56,6 +57,13 @@ pub(super) enum Packet<F> {
         header: Header,
         /// Received frame, which holds the payload.
         frame: F,
+    },
+    /// A message of a program's handler.
+    Upcall {
+        /// The handler.
+        id: RtuId,
+        /// Message number.
+        number: u64,
     },
     /// A packet that only fills the link, to measure its rate.
     Filler {

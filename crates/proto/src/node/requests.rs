@@ -5,7 +5,7 @@ use punctual_analysis::{Contract, Instant, Nanos};
 use super::Node;
 use super::plane::{FlowWay, Message, Plane, Portion, room_bytes};
 use crate::api::{CloseReason, OpenRequest, RequestError, UserId};
-use crate::ids::{Address, ChannelId, ChannelNumber, ListenerId, Name, PathId};
+use crate::ids::{Address, ChannelId, ChannelNumber, LinkId, ListenerId, Name, NodeId, PathId};
 use crate::limits::RING_MESSAGES_MAX;
 use crate::memory::Memory;
 
@@ -126,6 +126,9 @@ impl<M: Memory> Node<M> {
     /// once: it takes at most `messages_max` messages, and never more than [`RING_MESSAGES_MAX`]. Returns how
     /// many it took. The rest of the ring comes in when those messages are served, and in the background.
     pub fn handle_outbox_within(&mut self, channel: ChannelId, messages_max: u32, now: Instant) -> u32 {
+        if self.plane.hear_reports(channel, now) {
+            return 1;
+        }
         self.plane.drain_outbox(channel, Portion::InPassing(messages_max), now)
     }
 
@@ -152,6 +155,10 @@ impl<M: Memory> Node<M> {
         reason: CloseReason,
         now: Instant,
     ) -> Result<(), RequestError> {
+        if let Some(handler) = self.upcall_of(channel) {
+            self.remove_handler(handler, now);
+            return Ok(());
+        }
         if self.plane.close_best_effort(channel, now) {
             return Ok(());
         }
@@ -172,26 +179,37 @@ impl<M: Memory> Node<M> {
         outbox: M::Outbox,
         now: Instant,
     ) -> Result<ChannelId, RequestError> {
-        let config = self.plane.config();
-        let destination = config.resolve(&to.host)?;
-        let link = self.plane.best_effort_link(destination);
-        let link = link.ok_or_else(|| RequestError::NoRoute(to.host.clone()))?;
+        let link = self.link_towards(&to)?.1;
         let (bytes, bytes_max) = (message_bytes_max, self.plane.flow_message_bytes_max(link));
         if bytes > bytes_max {
             return Err(RequestError::TooLong { bytes, bytes_max });
         }
+        let (channel, way) = self.flow_way(&to)?;
+        self.plane.open_flow(channel, way, message_bytes_max, outbox, now);
+        Ok(channel)
+    }
+
+    /// The host of an address, and the link on which best effort leaves for it.
+    fn link_towards(&self, to: &Address) -> Result<(NodeId, LinkId), RequestError> {
+        let destination = self.plane.config().resolve(&to.host)?;
+        let link = self.plane.best_effort_link(destination);
+        Ok((destination, link.ok_or_else(|| RequestError::NoRoute(to.host.clone()))?))
+    }
+
+    /// A handle and a way for what is sent without a channel.
+    pub(super) fn flow_way(&mut self, to: &Address) -> Result<(ChannelId, FlowWay), RequestError> {
+        let (destination, link) = self.link_towards(to)?;
         let (channel, path) = loop {
             let channel = self.signalling.next_channel_id();
             let number = ChannelNumber::of_flow(channel);
+            let config = self.plane.config();
             let path = PathId { node: config.id, channel: number, epoch: config.epoch };
             // Another flow can have the number only if it has lived for 2^31 handles.
             if !ChannelNumber::comes_again(channel) || !self.plane.has_flow(path) {
                 break (channel, path);
             }
         };
-        let way = FlowWay { to, destination, path, link };
-        self.plane.open_flow(channel, way, message_bytes_max, outbox, now);
-        Ok(channel)
+        Ok((channel, FlowWay { to: to.clone(), destination, path, link }))
     }
 
     /// Receives best effort on a name.

@@ -63,6 +63,12 @@ impl TestInbox {
         ring.free.extend((0..messages).map(|_| vec![0; bytes]));
         Self(Rc::new(RefCell::new(ring)))
     }
+    /// Reads all messages, and frees their slots.
+    pub fn take_all(&self) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        while self.recv(|bytes, _| all.push(bytes.to_vec())) {}
+        all
+    }
     /// Reads a message and frees its slot.
     pub fn recv(&self, read: impl FnOnce(&[u8], MessageInfo)) -> bool {
         let mut ring = self.0.borrow_mut();

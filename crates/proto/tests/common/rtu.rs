@@ -3,12 +3,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use punctual_proto::api::{RtuClass, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuTerms, UpcallDone, WorkKind};
-use punctual_proto::config::{Admission, CpuConfig, Interference};
+use punctual_proto::api::{
+    PacketOut, Port, RtuClass, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending, RtuTerms, UpcallDone,
+    WorkKind,
+};
+use punctual_proto::config::{Admission, CpuConfig, Interference, NodeConfig};
+use punctual_proto::ids::{Address, LinkId};
+use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
 
-use super::{TestMemory, line_config};
+use super::{FRAME_BYTES, TestMemory, TestOutbox, line_config, name};
 
 /// A program's handler as its program sees it.
 pub struct Body {
@@ -24,6 +29,10 @@ pub struct Body {
     pub greed: u32,
     /// Every period begin with how much waited then, and how much was done within the bound and the period.
     pub begun: Vec<(Instant, usize)>,
+    /// Its ring, and how many messages it puts there for each PDU.
+    pub sends: Option<(TestOutbox, u32)>,
+    /// Its messages in the order in which they left: index of the PDU, and when the last bit was on the wire.
+    pub left: Vec<(usize, Instant)>,
 }
 
 /// One call: of whom, within which class, how many PDUs, from when to when.
@@ -45,6 +54,9 @@ pub struct Bench {
     arrivals: BTreeMap<(Instant, u64), RtuId>,
     arrived: u64,
     dispatch: Nanos,
+    /// Rate of the link, and when the wire is free; nothing is taken from the link while that is in the future.
+    rate: BitRate,
+    free_at: Instant,
 }
 
 /// A processor without links: nothing but handlers.
@@ -60,9 +72,21 @@ pub fn cpu(admission: Admission) -> CpuConfig {
 
 impl Bench {
     pub fn new(cpu: CpuConfig) -> Self {
-        let dispatch = cpu.costs.dispatch();
         let mut config = line_config(0, 1, BitRate(1_000_000_000));
         config.cpu = cpu;
+        Self::of(config)
+    }
+
+    /// The same with a link to a host that is silent.
+    pub fn with_link(cpu: CpuConfig, rate: BitRate) -> Self {
+        let mut config = line_config(0, 2, rate);
+        config.cpu = cpu;
+        Self::of(config)
+    }
+
+    pub fn of(config: NodeConfig) -> Self {
+        let dispatch = config.cpu.costs.dispatch();
+        let rate = config.links.first().map_or(BitRate(1), |link| link.rate);
         let node = Node::new(config, 1, Instant(0)).expect("a configuration");
         Self {
             node,
@@ -73,12 +97,37 @@ impl Bench {
             arrivals: BTreeMap::new(),
             arrived: 0,
             dispatch,
+            rate,
+            free_at: Instant(0),
         }
     }
 
     /// Registers a handler whose body keeps to its terms.
     pub fn register(&mut self, terms: RtuTerms) -> Result<RtuId, RtuRefusal> {
         let id = self.node.register_handler(terms, self.now)?;
+        self.answered(id, terms, None)
+    }
+
+    /// Registers one that sends `packets` of `payload_bytes` for each PDU.
+    pub fn register_sender(
+        &mut self,
+        terms: RtuTerms,
+        packets: u32,
+        payload_bytes: u32,
+    ) -> Result<RtuId, RtuRefusal> {
+        let to = Address { host: name("h2"), port: name("port") };
+        let outbox = TestOutbox::new(8_192, payload_bytes as usize);
+        let sending = RtuSending { to, packets, payload_bytes };
+        let id = self.node.register_sender(terms, &sending, outbox.clone(), self.now)?;
+        self.answered(id, terms, Some((outbox, packets)))
+    }
+
+    fn answered(
+        &mut self,
+        id: RtuId,
+        terms: RtuTerms,
+        sends: Option<(TestOutbox, u32)>,
+    ) -> Result<RtuId, RtuRefusal> {
         let grant = loop {
             match self.node.poll_rtu().expect("an answer") {
                 RtuEvent::Granted(of, grant) if of == id => break grant,
@@ -94,6 +143,8 @@ impl Bench {
             percent: 100,
             greed: 0,
             begun: Vec::new(),
+            sends,
+            left: Vec::new(),
         };
         self.bodies.insert(id, body);
         Ok(id)
@@ -133,7 +184,17 @@ impl Bench {
         self.now = self.now + self.dispatch + took;
         body.done.extend(taken.iter().map(|came| (*came, self.now)));
         self.take_in(self.now);
-        let more = !self.bodies[&id].waiting.is_empty();
+        let body = &self.bodies[&id];
+        let more = !body.waiting.is_empty();
+        // What the node does to send takes its time, too.
+        let node_part = work.application - body.terms.cost.of(work.packets);
+        self.now = self.now + node_part;
+        if let Some((outbox, packets)) = &body.sends {
+            let first = body.done.len() - taken.len();
+            for index in first..body.done.len() {
+                (0..*packets).for_each(|_| assert!(outbox.send(&message(id, index), self.now), "room"));
+            }
+        }
         self.node.finish_upcall(&work, UpcallDone { units, more, took }, self.now);
         self.calls.push(Call { id, begun, ended: self.now, units });
         while let Some(event) = self.node.poll_rtu() {
@@ -141,10 +202,29 @@ impl Bench {
         }
     }
 
+    /// Hands packets to the wire.
+    fn serve_link(&mut self) {
+        let mut out = [0; FRAME_BYTES];
+        while self.rate != BitRate(1) {
+            let Some(transmit) = self.node.poll_transmit(LinkId(0), self.now, &mut out) else { return };
+            self.free_at = self.free_at.max(self.now) + self.rate.time_of(u64::from(transmit.wire_bytes));
+            let PacketOut::Written(len) = transmit.packet else { panic!("nothing passes through") };
+            if transmit.port == Port::Data
+                && let Some((id, index)) = message_of(&out[HEADER_BYTES..len])
+            {
+                let left = self.free_at;
+                self.body(id).left.push((index, left));
+            }
+        }
+    }
+
     /// Runs until `until`; a call that has begun is finished.
     pub fn run_until(&mut self, until: Instant) {
+        let mut rounds = 0;
         while self.now < until {
             self.take_in(self.now);
+            self.node.handle_timeout(self.now);
+            self.serve_link();
             if let Some(work) = self.node.begin_work(self.now) {
                 self.call(work);
                 continue;
@@ -152,10 +232,10 @@ impl Bench {
             let arrival = self.arrivals.first_key_value().map(|((at, _), _)| *at);
             let timeout = self.node.poll_timeout();
             let next = arrival.into_iter().chain(timeout).min().unwrap_or(until).min(until);
-            assert!(next > self.now, "time passes: {next:?} after {:?}", self.now);
+            rounds = if next > self.now { 0 } else { rounds + 1 };
+            assert!(rounds < 100, "time passes: {next:?} after {:?}", self.now);
             self.node.record_idle(next.since(self.now));
-            self.now = next;
-            self.node.handle_timeout(self.now);
+            self.now = self.now.max(next);
         }
     }
 
@@ -167,6 +247,34 @@ impl Bench {
     pub fn counters(&self, id: RtuId) -> punctual_proto::api::RtuCounters {
         self.node.handlers().find(|status| status.id == id).expect("a handler").counters
     }
+}
+
+/// A message of PDU `index` of a handler.
+fn message(id: RtuId, index: usize) -> [u8; 24] {
+    let mut bytes = [0x5a; 24];
+    bytes[..8].copy_from_slice(&id.0.to_le_bytes());
+    bytes[8..16].copy_from_slice(&(index as u64).to_le_bytes());
+    bytes
+}
+
+fn message_of(bytes: &[u8]) -> Option<(RtuId, usize)> {
+    let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    (bytes.get(16) == Some(&0x5a)).then(|| Some((RtuId(word(0)?), word(8)? as usize)))?
+}
+
+/// A packet that left later than promised, of a handler whose PDUs were all within its budget.
+pub fn left_late(body: &Body) -> Option<String> {
+    let (sent, (units, period)) = (body.grant.sent?, body.terms.budget()?);
+    let mut releases: Vec<Instant> = Vec::new();
+    for (n, (came, done)) in body.done.iter().enumerate() {
+        let after = n.checked_sub(units as usize).map(|before| releases[before] + period);
+        releases.push(match body.terms.class {
+            RtuClass::Guaranteed { .. } => Instant(done.0 - done.0 % period.0),
+            _ => after.map_or(*came, |after| after.max(*came)),
+        });
+    }
+    let late = body.left.iter().find(|(index, at)| *at > releases[*index] + sent);
+    late.map(|(index, at)| format!("PDU {index} released {:?}, left {at:?}, bound {sent}", releases[*index]))
 }
 
 /// A promise that was broken: a PDU within the budget that was done too late, or a period with too much or too little.

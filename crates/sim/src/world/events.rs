@@ -60,6 +60,9 @@ impl World {
                 NodeEvent::Stage { channel, stage, healed: false } => self.told_of(host, channel, &stage),
                 NodeEvent::Late(stage) => self.told_late(host, &stage),
                 NodeEvent::Rate { link, result: Ok(found) } => self.measured(host, link, found),
+                NodeEvent::Registered { channel, .. } => {
+                    self.violate(&format!("host {host}: {channel:?} registered, nobody asked for it"));
+                }
                 NodeEvent::Rate { result: Err(_), .. }
                 | NodeEvent::Stage { healed: true, .. }
                 | NodeEvent::Established { .. }

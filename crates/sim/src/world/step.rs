@@ -140,6 +140,7 @@ impl World {
                 let len = packet.copy_to(&mut scratch);
                 self.hosts[host].backlogs[usize::from(link.0)].count(port, wire_bytes, &scratch[..len]);
                 let departs = self.launch(host, link, port, wire_bytes, &mut scratch[..len]);
+                self.check_departure(host, link, port, &scratch[..len], departs);
                 if let PacketOut::Frame(mut frame) = packet {
                     frame.give_up();
                     self.hosts[host].sending[usize::from(link.0)].push_back((departs, frame));

@@ -352,6 +352,7 @@ impl World {
             }
             Event::Closed { channel, .. } => self.closed(node, channel),
             Event::Probed { .. }
+            | Event::Registered { .. }
             | Event::Established { .. }
             | Event::RequestFailed { .. }
             | Event::RequestOver { .. }

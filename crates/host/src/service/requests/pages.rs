@@ -29,6 +29,7 @@ impl<H: Host> Service<H> {
             more_users: false,
             uptime: now().since(self.started),
             engine: self.host.statistics(),
+            handlers: Vec::new(),
             books,
         };
         let taken_bytes = serde_json::to_vec(&status).map_or(PACKET_BYTES_MAX, |json| json.len());

@@ -99,7 +99,12 @@ impl<M: Memory> Plane<M> {
                 self.context.waiting.used(),
                 inputs_left + clips().map(Clip::inputs).sum::<usize>(),
             ),
-            of("messages on their way out", None, self.context.messages.used(), sources + flows),
+            of(
+                "messages on their way out",
+                None,
+                self.context.messages.used(),
+                sources + flows + self.sent_messages(),
+            ),
             of(
                 "best effort before its handler",
                 None,
@@ -127,7 +132,7 @@ impl<M: Memory> Plane<M> {
             ),
             account("frames of a pool", [line.frames.pooled as usize, pooled]),
             // Signalling has one, too.
-            account("queues of channels", [line.scheduler.channels(), 1 + out]),
+            account("queues of channels", [line.scheduler.channels(), 1 + out + self.sender_queues(link)]),
             account("slots", slots),
             account("best-effort packets", queued),
         ]

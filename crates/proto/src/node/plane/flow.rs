@@ -27,9 +27,9 @@ pub(in crate::node) struct FlowWay {
 }
 
 impl<M: Memory> Plane<M> {
-    /// Whether a flow has this path.
+    /// Whether a flow, or a program's handler, has this path.
     pub fn has_flow(&self, path: PathId) -> bool {
-        self.best_effort.flows.values().any(|flow| flow.way.path == path)
+        self.best_effort.flows.values().any(|flow| flow.way.path == path) || self.has_sender(path)
     }
 
     /// Payload of the packets into which the messages of a flow over `link` are cut, in bytes.

@@ -103,7 +103,7 @@ impl<M: Memory> Plane<M> {
             flow.arm(channel, &mut self.context, now);
             return sends;
         }
-        let Some(mut end) = self.channels.source(channel) else { return false };
+        let Some(mut end) = self.channels.source(channel) else { return self.arm_sender(channel, now) };
         end.source.listed = false;
         let sends = end.source.sends(&self.context.messages);
         end.arm(&mut self.context, now);

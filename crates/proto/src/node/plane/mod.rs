@@ -88,7 +88,7 @@ pub(super) struct Plane<M: Memory> {
     context: Context<M>,
     backlog: Backlog,
     leftovers: Leftovers<M>,
-    rtus: Rtus,
+    rtus: Rtus<M>,
     drops: DropCounters,
 }
 

@@ -151,6 +151,10 @@ impl Outgoing {
         self.messages_max as u64 * room_bytes::<T>() as u64
     }
 
+    /// Messages for which there is room.
+    pub const fn room(&self) -> u32 {
+        self.messages_max.saturating_sub(self.len)
+    }
     pub const fn is_full(&self) -> bool {
         self.len >= self.messages_max
     }

@@ -113,7 +113,7 @@ impl Shaper {
     }
 
     /// A channel is final; whether it may send at once. Else it waits.
-    fn add(&mut self, channel: ChannelId, demand: &Demand, bound: Nanos) -> bool {
+    pub(super) fn add(&mut self, channel: ChannelId, demand: &Demand, bound: Nanos) -> bool {
         let part = self.load.add(demand, bound);
         if let Some(before) = self.parts.insert(channel, part) {
             self.load.remove(before);

@@ -126,6 +126,7 @@ impl<M: Memory> Plane<M> {
                 self.count_demoted(&header);
                 return pass_on(&header, frame, out);
             }
+            Packet::Upcall { id, number } => self.write_upcall(id, number, now, out),
             Packet::Filler { link } => self.write_filler(link, now, out),
             Packet::Signal => None,
         };
@@ -222,7 +223,13 @@ impl<M: Memory> Plane<M> {
     }
 }
 
-fn header_of(kind: Kind, path: PathId, cookie: Cookie, destination: NodeId, fragment: &Fragment) -> Header {
+pub(super) fn header_of(
+    kind: Kind,
+    path: PathId,
+    cookie: Cookie,
+    destination: NodeId,
+    fragment: &Fragment,
+) -> Header {
     Header {
         kind,
         demoted: false,
@@ -243,7 +250,7 @@ fn header_of(kind: Kind, path: PathId, cookie: Cookie, destination: NodeId, frag
 }
 
 /// Writes header and payload; `None` if the frame is too short for them.
-fn copy_message<T: MessageRead>(
+pub(super) fn copy_message<T: MessageRead>(
     header: &Header,
     outgoing: &Outgoing,
     messages: &Messages<T>,

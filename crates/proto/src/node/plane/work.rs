@@ -165,7 +165,10 @@ impl<M: Memory> Plane<M> {
 
     /// Tells the executor what a clip's handlers have to do next.
     pub fn arm_clip(&mut self, channel: crate::ids::ChannelId, now: Instant) {
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
+        let Some(clip) = self.channels.clips.get_mut(channel) else {
+            self.arm_sender(channel, now);
+            return;
+        };
         match clip.as_source() {
             Some(mut end) => end.arm(&mut self.context, now),
             None => clip.arm_input(&mut self.context, now),

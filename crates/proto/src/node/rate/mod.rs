@@ -121,6 +121,16 @@ impl Rates {
 }
 
 impl<M: Memory> Node<M> {
+    /// Channels and programs' handlers that have something of a link: while there are some its rate cannot be measured.
+    pub(super) fn users_of(&self, link: LinkId) -> u32 {
+        self.signalling.channels_on(link) + self.plane.senders_on(link)
+    }
+
+    /// Whether a link is being measured, in either direction.
+    pub(super) fn is_measured(&self, link: LinkId) -> bool {
+        self.rates.links[usize::from(link.0)].is_busy()
+    }
+
     /// Begins to measure what a link drains in this host's direction; `Rate` follows. Nothing is harmed: while a guaranteed
     /// channel uses the link it is refused, and who wants one meanwhile waits, less than a second where the link's queue is
     /// not deep.
@@ -128,7 +138,7 @@ impl<M: Memory> Node<M> {
     /// # Errors
     /// Why the link cannot be measured now.
     pub fn measure_rate(&mut self, link: LinkId, now: Instant) -> Result<(), RateRefusal> {
-        let channels = self.signalling.channels_on(link);
+        let channels = self.users_of(link);
         if !self.signalling.neighbour(link, now).alive {
             return Err(RateRefusal::NoNeighbour);
         }
@@ -178,10 +188,11 @@ impl<M: Memory> Node<M> {
         if rate.is_busy() && (!neighbour.alive || rate.life != neighbour.lives) {
             self.drop_rate(link, RateRefusal::NoNeighbour, now);
         }
+        let users = self.users_of(link);
         let rate = &mut self.rates.links[usize::from(link.0)];
         let is_known = rate.measured.is_some_and(|(_, life)| life == neighbour.lives);
         // An unused link that was slow may be as configured again: who looks at it must not wait for somebody to ask.
-        let proves = is_slow && self.signalling.channels_on(link) == 0;
+        let proves = is_slow && users == 0;
         let wants = self.plane.line(link).config().rate_auto && !is_known || proves;
         if wants
             && rate.again_at <= now
@@ -240,7 +251,7 @@ impl<M: Memory> Node<M> {
             self.plane.line_mut(link).end_counting();
             self.signalling.open_link(link, now, &mut self.plane);
         }
-        let channels = self.signalling.channels_on(link);
+        let channels = self.users_of(link);
         if channels > 0 || self.rates.is_busy() || self.signalling.is_leaving() {
             return self.signalling.say_rate(link, RateWord::Busy { token, channels });
         }

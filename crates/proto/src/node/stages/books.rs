@@ -65,7 +65,8 @@ impl Stages {
             }
             Some(link) => {
                 let over = |held: &&Held| held.link().is_some_and(|(on, _)| on == link);
-                (&policies.links[usize::from(link.0)], self.held.iter().filter(over).count())
+                let senders = self.rtus.values().filter(|on| **on == Some(link)).count();
+                (&policies.links[usize::from(link.0)], self.held.iter().filter(over).count() + senders)
             }
         };
         let signalling = usize::from(policy.bound(SIGNALLING_KEY).is_some());

@@ -13,7 +13,7 @@ mod policies;
 mod rtu;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -46,7 +46,7 @@ use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
 pub(super) use self::policies::Relaxed;
 use self::policies::{Final, LinkRequest, Question, StagesRequest, Trial};
-pub(super) use self::rtu::RtuAnswer;
+pub(super) use self::rtu::{RtuAnswer, RtuPackets, RtuPlace};
 use crate::config::{cpu_model, link_model};
 
 /// The implicit signalling channel's place in each stage: no channel has this handle.
@@ -101,8 +101,8 @@ pub(super) struct Stages {
     plan: Vec<PlannedStage>,
     /// What each channel holds. No packet needs this.
     held: Table<Held>,
-    /// Programs' handlers that hold a place on the processor.
-    rtus: BTreeSet<RtuId>,
+    /// Programs' handlers that hold a place on the processor, and the link that they hold one of.
+    rtus: BTreeMap<RtuId, Option<LinkId>>,
     buffer_bytes: u64,
     buffer_bytes_max: u64,
 }
@@ -194,7 +194,7 @@ impl Stages {
             while_broken: config.signalling.while_broken,
             plan,
             held: Table::default(),
-            rtus: BTreeSet::new(),
+            rtus: BTreeMap::new(),
             buffer_bytes: 0,
             buffer_bytes_max: config.buffer_bytes_max,
         };

@@ -13,9 +13,9 @@ use alloc::vec::Vec;
 use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Ppm, Refusal, RefusalReason, StageKey};
 
 use super::planned::planned_bound;
-use super::rtu::{RtuPlace, RtuWish, rtu_key};
+use super::rtu::{RtuPlace, RtuWishes};
 use super::{HeldStage, Policies, counts_early};
-use crate::api::{RefuseCause, RtuId, StageKind};
+use crate::api::{RefuseCause, RtuId, RtuRefusal, StageKind};
 use crate::ids::{ChannelId, LinkId};
 use crate::signalling::{CommitTerms, LocalChannel};
 
@@ -76,10 +76,10 @@ pub(super) enum Question {
     Refused(Arc<LocalChannel>, RefuseCause),
     Relax(ChannelId, Box<Final>),
     Release(ChannelId, Option<LinkId>),
-    /// A program's handler wants a place on the processor.
-    HoldRtu(RtuId, RtuWish),
-    /// It gives the place back.
-    ReleaseRtu(RtuId),
+    /// A program's handler wants a place on the processor, and on the link that it sends on.
+    HoldRtu(RtuId, RtuWishes),
+    /// It gives its places back.
+    ReleaseRtu(RtuId, Option<LinkId>),
 }
 
 impl Question {
@@ -91,7 +91,7 @@ impl Question {
             | Self::Refused(local, _)
             | Self::Untried(local, _) => local.channel,
             Self::Relax(channel, _) | Self::Release(channel, _) => *channel,
-            Self::HoldRtu(..) | Self::ReleaseRtu(_) => return None,
+            Self::HoldRtu(..) | Self::ReleaseRtu(..) => return None,
         })
     }
 }
@@ -133,7 +133,7 @@ pub(super) enum Answer {
     Tried(Arc<LocalChannel>, Result<Box<(Relaxed, CommitTerms)>, RefuseCause>),
     Released,
     /// What a program's handler may hold from now on.
-    Rtu(RtuId, Result<RtuPlace, Refusal>),
+    Rtu(RtuId, Result<RtuPlace, RtuRefusal>),
     /// It holds nothing any more.
     RtuReleased(RtuId),
 }
@@ -161,9 +161,9 @@ impl Policies {
                 self.release(channel, link);
                 Answer::Released
             }
-            Question::HoldRtu(id, wish) => Answer::Rtu(id, self.hold_rtu(id, &wish)),
-            Question::ReleaseRtu(id) => {
-                self.cpu.release(rtu_key(id));
+            Question::HoldRtu(id, wishes) => Answer::Rtu(id, self.hold_rtu(id, &wishes)),
+            Question::ReleaseRtu(id, link) => {
+                self.release_rtu(id, link);
                 Answer::RtuReleased(id)
             }
         }

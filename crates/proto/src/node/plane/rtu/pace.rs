@@ -64,7 +64,7 @@ pub(super) struct Sporadic {
 }
 
 impl Sporadic {
-    fn new(interval: Nanos, units: u32) -> Self {
+    pub fn new(interval: Nanos, units: u32) -> Self {
         Self { interval, releases: VecDeque::with_capacity(units as usize), units: units as usize }
     }
 
@@ -82,12 +82,18 @@ impl Sporadic {
 
     fn charge(&mut self, since: Instant, units: u32) {
         for _ in 0..units {
-            let release = self.release(since, 0);
-            if self.releases.len() == self.units {
-                self.releases.pop_front();
-            }
-            self.releases.push_back(release);
+            self.take(since);
         }
+    }
+
+    /// e of the next one, which comes at `since`.
+    pub fn take(&mut self, since: Instant) -> Instant {
+        let release = self.release(since, 0);
+        if self.releases.len() == self.units {
+            self.releases.pop_front();
+        }
+        self.releases.push_back(release);
+        release
     }
 }
 

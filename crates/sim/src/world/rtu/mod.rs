@@ -1,12 +1,15 @@
 //! Programs' handlers beside channels, and what is promised to them (RTU 3, ADR 0051): bodies that ask for as much as they
 //! may at once, and an account of their PDUs that the node knows nothing of.
 
+mod sending;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_proto::api::{RtuClass, RtuCost, RtuEvent, RtuId, RtuTerms, UpcallDone, Work, WorkKind};
 use punctual_proto::config::RunPolicy;
 
+use self::sending::Sends;
 use super::host::Call;
 use super::{Act, Event, World};
 use crate::dice::{Dice, Draw};
@@ -20,6 +23,8 @@ pub(super) struct Bodies {
     seed: (u64, u64),
     dice: Dice,
     bodies: BTreeMap<RtuId, Body>,
+    /// Handlers whose grants wait for the shaper of a link: they have nothing to do in this run.
+    unanswered: Vec<RtuId>,
     /// The call at hand.
     running: Option<Running>,
     /// Time since which the processor sleeps.
@@ -33,6 +38,8 @@ struct Running {
     /// PDUs that were there when it began.
     units: usize,
     took: Nanos,
+    /// Declared time of what the node does to send for it.
+    sending: Nanos,
 }
 
 /// A handler as its program sees it.
@@ -45,6 +52,7 @@ struct Body {
     /// e of the last PDUs: at most B in any window.
     releases: VecDeque<Instant>,
     period: Period,
+    sends: Option<Sends>,
 }
 
 /// The period at hand of a timed handler.
@@ -60,7 +68,14 @@ struct Period {
 impl Bodies {
     pub fn new(seed: u64, host: u64) -> Self {
         let dice = Dice::of(seed, Draw::Handlers(host));
-        Self { seed: (seed, host), dice, bodies: BTreeMap::new(), running: None, asleep: None }
+        Self {
+            seed: (seed, host),
+            dice,
+            bodies: BTreeMap::new(),
+            unanswered: Vec::new(),
+            running: None,
+            asleep: None,
+        }
     }
 
     /// They die with their host; in its next life there are the same again.
@@ -68,6 +83,7 @@ impl Bodies {
         let (seed, host) = self.seed;
         self.dice = Dice::of(seed, Draw::Handlers(host));
         self.bodies.clear();
+        self.unanswered.clear();
         (self.running, self.asleep) = (None, None);
     }
 
@@ -90,8 +106,18 @@ impl Bodies {
 }
 
 impl Body {
-    fn new(terms: RtuTerms, bound: Option<Nanos>) -> Self {
-        Self { terms, bound, waiting: VecDeque::new(), releases: VecDeque::new(), period: Period::default() }
+    fn new(terms: RtuTerms, bound: Option<Nanos>, sends: Option<Sends>) -> Self {
+        let (waiting, releases) = (VecDeque::new(), VecDeque::new());
+        Self { terms, bound, waiting, releases, period: Period::default(), sends }
+    }
+
+    /// Release of the last data unit that was done.
+    fn released(&self) -> Option<Instant> {
+        match self.terms.class {
+            RtuClass::LowDelay { .. } => self.releases.back().copied(),
+            RtuClass::Guaranteed { .. } => Some(self.period.begin),
+            RtuClass::BestEffort => None,
+        }
     }
 
     /// e of the PDU at the head, all before it counted.
@@ -174,17 +200,31 @@ impl World {
         }
         let now = self.hosts[host].clock.read(self.now);
         let run = self.scenario.hosts[host].config.cpu.run;
-        let member = &mut self.hosts[host];
-        member.bodies.forget();
-        for _ in 0..member.bodies.dice.between(1, HANDLERS_MAX) {
-            let terms = member.bodies.draw(run);
-            let Ok(id) = member.node.register_handler(terms, now) else { continue };
+        self.hosts[host].bodies.forget();
+        let mut next = 0;
+        for _ in 0..self.hosts[host].bodies.dice.between(1, HANDLERS_MAX) {
+            let bodies = &mut self.hosts[host].bodies;
+            let (terms, sends) = (bodies.draw(run), bodies.draw_sending());
+            // Names are given in the order of asking.
+            let sending = sends.and_then(|sends| self.sending_of(host, sends, RtuId(next)));
+            let member = &mut self.hosts[host];
+            let asked = match &sending {
+                Some((sending, outbox)) => member.node.register_sender(terms, sending, outbox.clone(), now),
+                None => member.node.register_handler(terms, now),
+            };
+            let Ok(id) = asked else { continue };
+            next = id.0 + 1;
+            let sends = sends.zip(sending).map(|(sends, (_, outbox))| Sends::new(host, id, sends, outbox));
             while let Some(decision) = member.node.poll_decision() {
                 member.node.handle_decided(decision.decide(|| Instant::ZERO), now);
             }
-            if let Some(RtuEvent::Granted(_, grant)) = member.node.poll_rtu() {
-                member.bodies.bodies.insert(id, Body::new(terms, grant.bound));
-                self.outcome.handlers += 1;
+            match member.node.poll_rtu() {
+                Some(RtuEvent::Granted(_, grant)) => {
+                    member.bodies.bodies.insert(id, Body::new(terms, grant.bound, sends));
+                    self.outcome.handlers += 1;
+                }
+                Some(_) => {}
+                None => member.bodies.unanswered.push(id),
             }
         }
         let (ids, life) =
@@ -236,8 +276,10 @@ impl World {
         let Some(id) = member.node.upcall(work) else { return };
         let Some(body) = member.bodies.bodies.get(&id) else { return };
         let units = body.waiting.len().min((work.packets + self.options.sabotage.handlers_greed) as usize);
-        work.application = body.terms.cost.of(units as u32);
-        member.bodies.running = Some(Running { id, units, took: Nanos::ZERO });
+        let of_node = work.application - body.terms.cost.of(work.packets);
+        let sending = Nanos(of_node.0 / u64::from(work.packets.max(1)) * units as u64);
+        work.application = body.terms.cost.of(units as u32) + sending;
+        member.bodies.running = Some(Running { id, units, took: Nanos::ZERO, sending });
     }
 
     /// A unit begins that keeps the processor for `cost`: is it the most urgent?
@@ -250,7 +292,7 @@ impl World {
         let dispatch = member.node.costs().dispatch();
         let class = id.and_then(|id| member.bodies.bodies.get(&id)).map(|body| body.terms.class);
         if let Some(running) = &mut member.bodies.running {
-            running.took = cost - dispatch;
+            running.took = cost - dispatch - running.sending;
         }
         let run = self.scenario.hosts[host].config.cpu.run;
         let of_best_effort = work.kind == WorkKind::BestEffort || class == Some(RtuClass::BestEffort);
@@ -269,18 +311,25 @@ impl World {
     /// A call is done.
     pub(super) fn finish_upcall(&mut self, host: usize, work: &Work, now: Instant) {
         let member = &mut self.hosts[host];
-        let Some(Running { id, units, took }) = member.bodies.running.take() else { return };
+        let Some(Running { id, units, took, .. }) = member.bodies.running.take() else { return };
         let Some(body) = member.bodies.bodies.get_mut(&id) else { return };
         let mut wrong = body.roll(now);
         for _ in 0..units {
             wrong = body.finish_unit(now).or(wrong);
         }
-        let more = !body.waiting.is_empty();
+        let (more, released) = (!body.waiting.is_empty(), body.released());
+        if let Some(sends) = &mut body.sends {
+            sends.put(units, now);
+        }
         let done = UpcallDone { units: units as u32, more, took };
         member.node.finish_upcall(work, done, now);
         self.outcome.upcalls += 1;
+        self.note_sent(host, id, released);
         self.judge_handler(host, id, wrong);
         while let Some(event) = self.hosts[host].node.poll_rtu() {
+            if matches!(event, RtuEvent::Granted(..)) {
+                continue;
+            }
             self.judge_handler(host, id, Some(format!("is honest, and the node says {event:?}")));
             // It has no promise any more.
             if let Some(body) = self.hosts[host].bodies.bodies.get_mut(&id) {
@@ -313,7 +362,8 @@ impl World {
     /// The run is over: nobody was found to misbehave, and who goes leaves nothing behind.
     pub(super) fn dismiss_handlers(&mut self) {
         for host in 0..self.hosts.len() {
-            let ids: Vec<RtuId> = self.hosts[host].bodies.bodies.keys().copied().collect();
+            let bodies = &self.hosts[host].bodies;
+            let ids: Vec<RtuId> = bodies.bodies.keys().chain(&bodies.unanswered).copied().collect();
             if ids.is_empty() || !self.hosts[host].is_up {
                 continue;
             }
@@ -325,7 +375,7 @@ impl World {
                 self.judge_handler(host, status.id, wrong);
             }
             let (member, now) = (&mut self.hosts[host], Instant(u64::MAX / 4));
-            ids.iter().for_each(|id| member.node.remove_handler(*id));
+            ids.iter().for_each(|id| member.node.remove_handler(*id, now));
             while let Some(decision) = member.node.poll_decision() {
                 member.node.handle_decided(decision.decide(|| Instant::ZERO), now);
             }
