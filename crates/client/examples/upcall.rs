@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (tell, told) = channel();
     let handler = host.register(terms, move |units| {
-        // The program is about to end when nobody listens any more.
+        // An error means that the receiver is gone and the program is about to end.
         let _ = tell.send(Instant::now());
         Progress { units, more: true }
     })?;

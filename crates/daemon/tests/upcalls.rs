@@ -28,14 +28,14 @@ fn low() -> Terms {
     terms(Class::LowDelay { interval: MS(5), units: 2, priority: None })
 }
 
-/// A daemon whose links lead to nobody.
+/// A daemon whose links have no neighbour.
 fn daemon(name: &str, more: &str) -> Daemon {
     let socket = std::env::temp_dir().join(format!("punctual-upcalls-{name}-{}", std::process::id()));
     let (links, _) = memory_links();
     Daemon::start(config("a", &socket, more), links)
 }
 
-/// A handler that says with how many data units it is called; `work` says what it does.
+/// A handler that reports with how many data units it is called; `work` is its body.
 fn telling(
     host: &Endsystem,
     terms: Terms,
@@ -43,7 +43,7 @@ fn telling(
 ) -> (Rtu, Receiver<u32>) {
     let (tell, told) = channel();
     let handler = host.register(terms, move |units| {
-        // Nobody listens any more once the test is over.
+        // The receiver is gone once the test is over.
         let _ = tell.send(units);
         work(units)
     });
@@ -204,7 +204,7 @@ fn a_program_that_is_gone_gives_everything_back() {
     assert_eq!(books.wrong, []);
 }
 
-/// A client of the version before has what it had, and is told what it does not know by the same words.
+/// A client of the version before has what it had.
 #[test]
 fn a_client_of_the_version_before_is_served() {
     let daemon = daemon("older", "");

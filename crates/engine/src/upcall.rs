@@ -104,7 +104,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Upcall<O, I> {
         if direct::make_ready(self.id) {
             return Ok(());
         }
-        // The body looks for work after the flag is taken back: what was put there before this is seen.
+        // The body checks for work after the flag is cleared: it finds what was put there before this.
         if self.asked.swap(true, Ordering::AcqRel) {
             return Ok(());
         }

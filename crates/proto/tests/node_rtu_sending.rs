@@ -99,7 +99,7 @@ fn run_random(admission: Admission, seed: u64) -> usize {
     packets
 }
 
-/// A link that says of no packet that it has left: bodies are called until the slots are full, then no more; nothing is lost.
+/// A link that reports no completion: bodies are called until the slots are full, then no more; nothing is lost.
 #[test]
 fn without_slots_no_body_is_called() {
     let mut config = line_config(0, 2, RATE);

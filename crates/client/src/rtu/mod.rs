@@ -40,7 +40,7 @@ pub use sending::Sender;
 /// Why a handler is not registered, or cannot be asked about.
 #[derive(Debug, Error)]
 pub enum RtuError {
-    /// Admission says no, and what it could offer.
+    /// Admission refuses the handler; what it could offer.
     #[error("the handler is refused: {}", refusal_text(.0))]
     Refused(Refusal),
     /// What was asked for needs an engine in this process.
@@ -48,7 +48,7 @@ pub enum RtuError {
         "what a handler sends has slots of its own only on an engine in this process: use Endsystem::embedded"
     )]
     NotEmbedded,
-    /// The engine or the daemon does not answer, or says no for another reason.
+    /// The engine or the daemon does not answer, or refuses for another reason.
     #[error(transparent)]
     Host(#[from] Error),
 }
@@ -98,8 +98,8 @@ pub(crate) type BoxedBody = Box<dyn FnMut(u32) -> Progress + Send>;
 
 impl Endsystem {
     /// Registers `body` to be called in the run queue of the engine's processor. It is given the number of data units that it
-    /// may process in this call, and says how many it did and whether there is more. It is called after [`Rtu::make_ready`],
-    /// as soon as its class allows; while it says that there is more, it is called again.
+    /// may process in this call, and returns how many it did and whether there is more. It is called after [`Rtu::make_ready`],
+    /// as soon as its class allows; while it reports more, it is called again.
     ///
     /// # Errors
     /// [`RtuError::Refused`] with the reason and an offer; else if the daemon or the system refuses a ring or a thread.
@@ -129,7 +129,7 @@ impl Endsystem {
     }
 }
 
-/// A body whose panic ends nobody but itself.
+/// A body whose panic ends only itself.
 fn guarded(mut body: impl FnMut(u32) -> Progress + Send + 'static, panicked: &Arc<AtomicBool>) -> BoxedBody {
     let panicked = Arc::clone(panicked);
     Box::new(move |units| {

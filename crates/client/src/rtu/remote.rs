@@ -30,7 +30,7 @@ pub(super) struct Remote {
 /// The ring back, and what is known of the handler on all threads.
 struct Reports {
     ring: Mutex<OutboxWriter>,
-    /// The daemon was told that there is work, and has not called since: so reports never fill their ring.
+    /// The daemon knows that there is work, and has not called since. So reports never fill their ring.
     said: AtomicBool,
     /// The handler is dropped: no call begins any more.
     over: AtomicBool,
@@ -43,7 +43,7 @@ impl Reports {
     }
 }
 
-/// What the daemon has said.
+/// What the daemon has answered.
 #[derive(Clone, Copy)]
 struct Registered {
     channel: ChannelId,
@@ -71,13 +71,13 @@ impl Remote {
             .name("punctual-upcall".into())
             .spawn(move || serve(&shared, &terms, body, &answer))
             .map_err(Error::Socket)?;
-        // The thread says something before it ends, unless it panics.
+        // The thread answers before it ends, unless it panics.
         let (registered, reports) = answered.recv().map_err(|_| Error::Disconnected)??;
         Ok(Self { connection: Arc::clone(connection), registered, reports })
     }
 
     pub(super) fn make_ready(&self) -> Result<(), Error> {
-        // The body looks for work after the flag is taken back: what was put there before this is seen.
+        // The body checks for work after the flag is cleared: it finds what was put there before this.
         if self.reports.said.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -111,7 +111,7 @@ impl Drop for Remote {
     }
 }
 
-/// The thread: registers, says what came of it, and calls the body.
+/// The thread: registers, answers the registering thread, and calls the body.
 fn serve(
     shared: &SharedConnection,
     terms: &RtuTerms,
@@ -126,7 +126,7 @@ fn serve(
     if answer.send(Ok((registered, Arc::clone(&reports)))).is_err() {
         return shared.tell(Request::Close { channel: registered.channel });
     }
-    // An error, or a ring that has ended: nobody calls any more.
+    // An error, or a ring that has ended: no call follows.
     while calls.wait(None).is_ok_and(|waits| waits) && !reports.over.load(Ordering::SeqCst) {
         let call = calls.take(|bytes, _| UpcallRequest::read(bytes)).flatten();
         let Some(UpcallRequest { number, units }) = call else { continue };

@@ -33,7 +33,7 @@ impl Sender {
     /// [`PushError::Full`] where the link has not sent enough of what was sent before, [`PushError::TooLong`] for more than
     /// was declared.
     pub fn send(&mut self, message: &[u8]) -> Result<(), PushError> {
-        // The processor looks by itself when the call has ended.
+        // The processor checks the ring when the call has ended.
         self.ring.push_beside(message, now()).map(drop)
     }
 }

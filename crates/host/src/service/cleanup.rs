@@ -118,7 +118,7 @@ impl<H: Host> Service<H> {
         if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
             self.host.unwatch(channel);
         }
-        // Of these the node says nothing more.
+        // For these no event of the node follows.
         let is_over = |end: &End| {
             matches!(end.stage, Stage::BestEffort | Stage::Registering(_) | Stage::Handler { .. })
         };

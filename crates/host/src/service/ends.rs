@@ -32,7 +32,7 @@ pub(super) enum Stage {
     BestEffort,
     /// A handler that waits for the answer of admission.
     Registering(Box<Registering>),
-    /// A handler of a program. `reports`: the ring back, until the program has asked for it. The node says nothing when it is
+    /// A handler of a program. `reports`: the ring back, until the program has asked for it. No event follows when it is
     /// closed.
     Handler { handler: RtuId, reports: Option<RingHandles> },
 }

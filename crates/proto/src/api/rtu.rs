@@ -189,7 +189,7 @@ pub enum RtuRefusal {
     /// Admission of the processor says no.
     #[error("the processor: {0}")]
     Processor(Refusal),
-    /// Admission of the link out says no.
+    /// Admission of the link out refuses.
     #[error("the link: {0}")]
     Link(Refusal),
     /// No route leads to where the handler sends.
@@ -230,7 +230,7 @@ impl RtuRefusal {
     }
 }
 
-/// What a body says that it did in one call.
+/// What a body reports of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RtuProgress {
     /// Data units (PDUs) that it processed: at most as many as it was given, or it has ignored the request to yield.

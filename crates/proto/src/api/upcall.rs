@@ -8,7 +8,7 @@ pub const UPCALL_REPORT_BYTES: usize = 12;
 
 /// There is more to do.
 const MORE: u32 = 1;
-/// It ends the call with its number; without this it only says that there is more to do.
+/// It ends the call with its number; without this it only reports work.
 const ENDS: u32 = 2;
 
 /// A call: the next one comes when this one is reported as done, one to one.

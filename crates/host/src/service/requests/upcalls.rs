@@ -109,7 +109,7 @@ impl<H: Host> Service<H> {
         Ok(channel)
     }
 
-    /// Admission has said something of a handler. Where nobody waits for it, its client is gone, and the handler is, too.
+    /// Admission has decided about a handler. If no client waits for the answer, the client is gone, and so is the handler.
     pub(in crate::service) fn registered(
         &mut self,
         channel: ChannelId,

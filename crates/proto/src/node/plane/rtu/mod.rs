@@ -154,7 +154,7 @@ impl<M: Memory> Rtu<M> {
         }
     }
 
-    /// Charges a call; says when its first PDU was released, if that was within the budget, and how late it was.
+    /// Charges a call. Returns when its first PDU was released, if that was within the budget, and how late it was.
     fn charge(
         &mut self,
         within: bool,

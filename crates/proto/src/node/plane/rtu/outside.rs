@@ -1,4 +1,4 @@
-//! What whoever drives the node asks of programs' handlers, and hears from them.
+//! Programs' handlers as the driver of the node uses them.
 
 use punctual_analysis::Instant;
 
@@ -92,7 +92,7 @@ impl<M: Memory> Node<M> {
         })
     }
 
-    /// Goes on with what admission has said.
+    /// Handles the decisions of admission.
     pub(in crate::node) fn settle_rtus(&mut self, now: Instant) {
         while let Some(answer) = self.plane.stages.poll_rtu() {
             self.plane.install_rtu(answer, now);

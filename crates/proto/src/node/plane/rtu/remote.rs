@@ -182,7 +182,7 @@ impl<M: Memory> Plane<M> {
         true
     }
 
-    /// What admission has said of a handler of another process is told as an event of its handle.
+    /// The decision of admission about a handler of another process becomes an event of its handle.
     pub(super) fn tell_remote(&mut self, channel: ChannelId, answer: Result<RtuGrant, RtuRefusal>) {
         self.rtus.events.push_back(Event::Registered { channel, answer });
     }

@@ -157,7 +157,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Whether the link gives a handler already what admission says; else its grant waits for the link's shaper.
+    /// Whether the link gives a handler already what admission assumes; else its grant waits for the link's shaper.
     pub(super) fn has_share(&mut self, id: RtuId, place: &RtuPlace, grant: RtuGrant) -> bool {
         let Some((link, demand, bound)) = place.link else { return true };
         let sending = self.rtus.handlers.get(&id).and_then(|rtu| rtu.sending.as_ref());
