@@ -3,7 +3,7 @@
 mod network;
 
 use network::{Faults, Network, Stream};
-use punctual_analysis::Nanos;
+use punctual_analysis::{Instant, Nanos};
 use punctual_tcp::{Config, Ended, State};
 
 /// Sends `length` bytes each way and closes; checks every byte, and that both ends are over in the end.
@@ -61,9 +61,17 @@ fn corruption() {
     }
 }
 
+/// Seeds of the longest test: `make tcp-soak` sets more.
+fn seeds() -> std::ops::Range<u64> {
+    let count =
+        std::env::var("PUNCTUAL_TCP_SEEDS").map_or(150, |text| text.parse().expect("a number of seeds"));
+    1..count
+}
+
 #[test]
 fn everything_at_once_with_every_kind_of_connection() {
-    for seed in 1..150 {
+    let mut simulated = Nanos::ZERO;
+    for seed in seeds() {
         let faults = Faults { lost: (seed % 37) * 8, reordered: 50, duplicated: 50, corrupted: 10 };
         let config = Config {
             has_timestamps: seed % 2 == 0,
@@ -73,8 +81,14 @@ fn everything_at_once_with_every_kind_of_connection() {
             mtu_bytes: [576, 1500, 9000][seed as usize % 3],
             ..Config::default()
         };
-        exchange(seed, faults, seed % 5 == 0, 30_000, &config);
+        let network = exchange(seed, faults, seed % 5 == 0, 30_000, &config);
+        simulated = simulated + network.now.since(Instant(0));
     }
+    println!(
+        "{} connections in {} simulated hours, every byte in order",
+        seeds().count(),
+        simulated.as_u64() / 3_600_000_000_000
+    );
 }
 
 /// RFC 9293 3.6.1: only the end that closed first waits, twice the maximum segment lifetime.
