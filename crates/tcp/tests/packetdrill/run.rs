@@ -165,6 +165,13 @@ impl Run {
                 self.config.is_nodelay = true;
                 Ok(0)
             }
+            ("setsockopt", _) if arguments.iter().any(|text| text == "TCP_KEEPIDLE") => {
+                let value = arguments.get(3).map(|text| text.trim_matches(['[', ']']));
+                let seconds =
+                    value.and_then(|text| text.parse().ok()).ok_or("TCP_KEEPIDLE needs [SECONDS]")?;
+                self.config.keep_alive = Some(Nanos::from_secs(seconds));
+                Ok(0)
+            }
             ("setsockopt", _) if arguments.iter().any(|text| text == "SO_REUSEADDR") => Ok(0),
             ("listen", _) => {
                 self.stack.listen(self.flow.local, &self.config, 16);
