@@ -1,4 +1,4 @@
-//! A channel that passes through this host, and best effort that does: from one link's packets to another's.
+//! Channels and best effort that pass through this host: from packets of one link to those of another.
 
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
@@ -49,8 +49,9 @@ impl<M: Memory> Plane<M> {
             late = late.max(now.since(packet.effective + *cpu_bound));
             let nominal = packet.nominal + *cpu_bound;
             let wire_bytes = line.wire_bytes(packet.header.payload_bytes);
-            // What this processor has missed itself (it had no time for a while) does not move the link's chain: the
-            // heap that comes then would push it ahead by an interval a message, to be made up at I/128 each.
+            // A delay by this processor (it had no time for a while) does not move the link's chain.
+            // Otherwise the burst that follows would push the chain ahead by one interval per message, which
+            // is recovered at only I/128 each.
             let ignored = active(Mutation::LinkChainIgnoresLateness);
             let received = if ignored { nominal } else { now.min(packet.effective + *cpu_bound) };
             let effective = forwarder.link_arrivals.accept(number, nominal.max(received));
@@ -84,7 +85,7 @@ impl<M: Memory> Plane<M> {
         })
     }
 
-    /// Passes one best-effort or demoted packet on, or to whom it belongs.
+    /// Sends one best-effort or demoted packet on, or delivers it to its port or channel.
     pub fn run_arrivals(&mut self, now: Instant) {
         let Some(waiting) = self.best_effort.arrivals.pop() else { return };
         let (header, frame, link_in) = (waiting.header, waiting.frame, waiting.link);
