@@ -47,7 +47,7 @@ impl ClockOffset {
     }
 }
 
-/// The end of the interval that the offset lies in.
+/// The end of the interval that contains the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Lower,

@@ -20,7 +20,7 @@ use super::{Attempt, Channel, Signalling, budget};
 use crate::api::{ChannelRefusal, Event, OpenRequest, RefuseCause, StageGrant};
 use crate::ids::{ChannelId, NodeId};
 
-/// Most offers of one refusal that are asked for.
+/// Most offers of one refusal that are probed.
 const OFFERS_MAX: u8 = 8;
 /// Longest time that a refusal waits for replies to offers. The best positive reply until then is reported.
 const ASKING_TIME_MAX: Nanos = Nanos::from_secs(2);

@@ -23,7 +23,7 @@ use crate::rate_sample::RateSample;
 /// Messages of a measurement between two neighbours; `token` identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RateWord {
-    /// The sender wants to fill the link towards the receiver.
+    /// The sender requests to fill the link towards the receiver.
     Ask {
         /// The filler packets carry it, too.
         token: Cookie,

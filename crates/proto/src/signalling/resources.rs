@@ -26,7 +26,7 @@ pub struct LocalChannel {
     pub role: Role,
     /// Link over which the channel comes in; `None` at the source.
     pub link_in: Option<LinkId>,
-    /// Link over which the channel goes out; `None` at the sink.
+    /// Link over which the channel leaves; `None` at the sink.
     pub link_out: Option<LinkId>,
     /// Traffic and requirements; shared by all channels with equal ones.
     pub contract: Arc<Contract>,

@@ -3,11 +3,11 @@
 /// How far behind the newest number a packet may come in.
 pub const WINDOW_PACKETS: u64 = 128;
 
-/// The packet numbers that were seen.
+/// The packet numbers that were received.
 #[derive(Clone, Debug)]
 pub struct ReplayWindow {
     newest: u64,
-    /// Bit i: `newest - i` was seen.
+    /// Bit i: `newest - i` was received.
     seen: u128,
 }
 
