@@ -1,5 +1,5 @@
-//! Arrival: the regulator at the source, and each rule that trusts nobody against the neighbour that it
-//! is for; then any contract, any honest stream and any lies.
+//! Arrival: the regulator at the source, and each policing rule against the neighbour that it is for; then
+//! any contract, any honest stream and any forged values.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -59,7 +59,7 @@ fn an_honest_packet_counts_from_its_nominal_arrival() {
     // The next fragment with a smaller n does not fall back; a later receive time counts.
     assert_eq!(accepted(chain.accept(&packet(0, 49_000_000, 49_000_000))), 50_000_000);
     assert_eq!(accepted(chain.accept(&packet(0, 50_000_000, 50_500_000))), 50_500_000);
-    // The next message comes I' after the largest e, not after the first.
+    // The next message is I' after the largest e, not after the first.
     assert_eq!(accepted(chain.accept(&packet(1, 62_800_000, 62_000_000))), 63_200_000);
 }
 
@@ -102,7 +102,7 @@ fn bytes_beyond_s_count_as_the_next_message() {
     assert_eq!(chain.accept(&jumbo), Verdict::Demoted);
     let oversized = Arrival { wire_bytes: 3_001, ..packet(9, 900_000_000, 900_000_000) };
     assert_eq!(chain.accept(&oversized), Verdict::Demoted);
-    // A packet that alone is larger than a message moves nothing.
+    // A single packet that is larger than a message does not move e.
     assert_eq!(accepted(chain.accept(&packet(10, 20_000_000, 20_000_000))), 20_000_000);
 }
 
@@ -219,7 +219,7 @@ fn the_source_polices_the_mean_of_a_soft_contract() {
     assert_eq!(last, Some(SourceVerdict::Delayed { logical: Instant(MS(19 * 40 - 200).0) }));
 }
 
-/// An honest message: whether it pauses, how far its n lies behind what it should be, and how early it comes.
+/// An honest message: whether it pauses, how far its n is behind the nominal value, and how early it arrives.
 type Honest = (bool, u64, u64);
 
 fn honest() -> impl Strategy<Value = Vec<Honest>> {
@@ -277,8 +277,8 @@ proptest! {
         }
     }
 
-    /// Whatever comes in, the effective arrivals of successive messages lie at least I' apart: no window of the
-    /// stage gets more than admission has counted.
+    /// Whatever arrives, the effective arrivals of successive messages are at least I' apart: no window of
+    /// the stage has more load than admission has counted.
     #[test]
     fn whatever_comes_in_the_load_stays_within_the_contract(lies in hostile()) {
         let (mut chain, mut now, mut taken) = (chain(), 1_000_000_000, Vec::<(u64, u32)>::new());
@@ -291,7 +291,7 @@ proptest! {
         }
         prop_assert!(taken.is_sorted_by_key(|&(effective, _)| effective));
         for (first, &(begin, _)) in taken.iter().enumerate() {
-            // In [e, e + I') lies no more than one message may carry.
+            // The interval [e, e + I') has no more than one message may carry.
             let within = taken[first..].iter().take_while(|&&(effective, _)| effective < begin + PERIOD.0);
             let (packets, bytes) = within.fold((0, 0), |(packets, sum), &(_, bytes)| (packets + 1, sum + bytes));
             prop_assert!(packets <= PACKETS && bytes <= BYTES, "{packets} packets, {bytes} B");
@@ -299,7 +299,7 @@ proptest! {
     }
 }
 
-/// A host that stood still for 5 I sees six messages at once; its sender goes on at the full rate.
+/// A host that was stopped for 5 I receives six messages at once; its sender continues at the full rate.
 #[test]
 fn a_sender_at_its_full_rate_is_back_at_its_own_arrivals_after_its_host_stood_still() {
     let (stall, wakeup) = (INTERVAL * 5, MS(1));
@@ -370,7 +370,7 @@ fn an_allowance_is_a_part_of_the_contract() {
     assert!(absurd.validate().unwrap_err().to_string().contains("at most an hour"));
 }
 
-/// Whoever lies about when it sent gets no message earlier than it was seen, nor two closer than I'.
+/// A sender that forges its send times gets no message served before it was received, nor two closer than I'.
 #[test]
 fn claims_of_long_ago_gain_nothing() {
     let mut source = LogicalArrivals::new(INTERVAL, 1);

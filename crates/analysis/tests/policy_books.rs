@@ -1,5 +1,5 @@
-//! Whatever comes and goes, a policy knows what it holds: how many, with which bounds, and how much of the stage that is. A refusal
-//! leaves all as it was, and what it offers instead holds.
+//! After any operations, the accounts of a policy are correct: the number of reservations, their bounds, and
+//! their utilisation. A refusal has no effect, and its offer can be held.
 
 use std::collections::BTreeMap;
 
@@ -222,8 +222,8 @@ fn a_stage_is_given_away_up_to_its_limit() {
     }
 }
 
-/// What has gone leaves nothing and takes nothing along: offers are those of a policy that never held it, also where others have
-/// units as long as its own.
+/// A released channel leaves no trace: offers are those of a policy that never held it, also if other
+/// channels have units of the same length.
 #[test]
 fn what_has_gone_changes_no_offer() {
     let (mut offered, mut refused) = (0, 0);

@@ -1,7 +1,7 @@
-//! Soundness: what a policy admits never misses at run time. One stage is simulated, unit by unit, under the
-//! order of each policy, with random sets filled up to the first refusal and arrivals that try to make it miss.
-//! The simulation shares nothing with the analyses but the model of the stage, and it can fail: what was
-//! admitted with blocking, interference or release latency left out of the model does miss in it.
+//! Soundness: channels that a policy admits never miss at run time. One stage is simulated, unit by unit,
+//! under the order of each policy, with random sets filled up to the first refusal and arrivals that try to
+//! make it miss. The simulation shares only the model of the stage with the analyses, and it can fail: if
+//! blocking, interference or release latency is left out of the model, admitted channels do miss in it.
 
 #[path = "common/thefts.rs"]
 mod thefts;
@@ -19,7 +19,7 @@ use rand::{Rng, SeedableRng};
 use thefts::Thefts;
 
 const SETS: u64 = 500;
-/// Of those, for each thing that is left out.
+/// Sets for each part that is left out.
 const SETS_BLIND: u64 = 40;
 /// Random scenarios of a set, beside the critical instants.
 const SCENARIOS: usize = 12;
@@ -35,7 +35,7 @@ const CRITICAL_NS: u64 = 1_000_000_000;
 struct Channel {
     demand: Demand,
     bound: Nanos,
-    /// Where it stands among the channels of its level: any order must do.
+    /// Its position among the channels of its level: any order must work.
     among_peers: u32,
 }
 
@@ -47,7 +47,7 @@ enum RunOrder {
     Rate,
 }
 
-/// What the admission does not know of.
+/// The part that the admission leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blind {
     Nothing,
@@ -174,7 +174,7 @@ fn densest(channel: usize, demand: &Demand, bound: Nanos, ready_first_ns: u64) -
         .collect()
 }
 
-/// Everybody at once, a unit of `blocker` (or of best effort) having just begun.
+/// All channels at once, when a unit of `blocker` (or of best effort) has just begun.
 fn critical_instant(channels: &[Channel], blocker: Option<usize>) -> Vec<Message> {
     let of = |(index, channel): (usize, &Channel)| {
         let before_ns = u64::from(blocker == Some(index));
@@ -183,7 +183,7 @@ fn critical_instant(channels: &[Channel], blocker: Option<usize>) -> Vec<Message
     channels.iter().enumerate().flat_map(of).collect()
 }
 
-/// Everybody with an offset of its own.
+/// All channels, each with an offset of its own.
 fn periodic(channels: &[Channel], rng: &mut SmallRng) -> Vec<Message> {
     let mut of = |(index, channel): (usize, &Channel)| {
         let offset_ns = rng.random_range(0..channel.demand.period.0);
@@ -334,7 +334,7 @@ fn nothing_that_is_admitted_misses() {
     }
 }
 
-/// The simulation finds what an admission does not know of.
+/// The simulation detects each part that an admission leaves out.
 #[test]
 fn an_admission_that_leaves_something_out_misses() {
     for (policy, order) in POLICIES {

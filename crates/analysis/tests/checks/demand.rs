@@ -40,7 +40,7 @@ fn random_model(rng: &mut SmallRng) -> StageModel {
     StageModel { blocking, interference, utilisation_limit: Ppm(rng.random_range(700_000..=999_000)) }
 }
 
-/// Release latencies up to nine tenths of the period: a half of them none, a quarter small.
+/// Release latencies up to nine tenths of the period: half of them zero, a quarter small.
 fn random_demand(rng: &mut SmallRng) -> Demand {
     let period = Nanos(rng.random_range(2..=60) * 1_000 * MICRO);
     let cost = Nanos(rng.random_range(10 * MICRO..=period.0 / 3));
@@ -91,7 +91,7 @@ fn blocking(channels: &[Channel], model: &StageModel, t: u64) -> u64 {
     }
 }
 
-/// No busy period is longer; none where it is too long to look at.
+/// An upper bound on busy periods; `None` if it is too long to analyse.
 fn busy_period(channels: &[Channel], model: &StageModel) -> Option<u64> {
     let blocking = blocking(channels, model, 0);
     let mut busy = 1;

@@ -18,7 +18,7 @@ use oracle::wcet::Scalar;
 
 /// Beyond it the oracle gives up.
 const LIMIT: u64 = 10_000_000;
-/// Largest bound that is asked for.
+/// Largest bound that is requested.
 const BOUND_MAX: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ fn answer(found: oracle::fixed_point::SearchResult) -> Option<Nanos> {
     found.ok().map(|response| Nanos(u64::from(response)))
 }
 
-/// Whether `other` goes before `own` under fixed priorities or may: those of one place delay each other.
+/// Whether `other` precedes `own` under fixed priorities or may: channels of one place delay each other.
 fn is_ahead(policy: &str, other: &Channel, own: &Channel) -> bool {
     match policy {
         "rmdp" => other.demand.urgency <= own.demand.urgency,
@@ -140,7 +140,7 @@ pub fn broken_bound(policy: &str, seed: u64) -> Option<String> {
             _ => by_fixed_priority(policy, &set, index, best_effort),
         };
         let Channel { demand, bound, .. } = set[index];
-        // Where the busy period is too long for it, the oracle has no answer.
+        // If the busy period is too long for it, the oracle has no answer.
         let late = response.filter(|&response| response > bound)?;
         Some(format!(
             "{policy} promises {} of {} every {} within {}, the oracle's response time is {}",

@@ -1,12 +1,13 @@
-//! A channel's way, message by message, in parts of its interval: what ARCHITECTURE says of logical, nominal and effective
-//! arrivals, and every choice that is left to the sender, to stages and to propagation. It shares no code with the formulas.
+//! A channel's route, message by message, in parts of its interval: logical, nominal and effective arrivals
+//! as in ARCHITECTURE, and every choice of the sender, the stages and propagation. It shares no code with the
+//! formulas.
 
 /// I in parts; l lie 255 of them apart (I less 1/256), I' is 254 (I less 1/128).
 pub const INTERVAL: i64 = 256;
 const SPACING: i64 = 255;
 pub const POLICED: i64 = 254;
 
-/// What lies between two hosts.
+/// The connection between two hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hop {
     pub propagation_min: i64,
@@ -18,7 +19,7 @@ pub struct Hop {
 #[derive(Clone, Copy, Debug)]
 pub struct Stage {
     pub bound: i64,
-    /// What lies before it; none where it is in the same host as the stage before.
+    /// The connection before it; `None` if it is in the same host as the previous stage.
     pub hop: Option<Hop>,
 }
 
@@ -39,11 +40,11 @@ pub struct Choice {
     pub pause: i64,
     /// Where between its earliest and its latest time each stage serves it, in percent.
     pub served: Vec<i64>,
-    /// Where in its range the time to each stage lies, likewise.
+    /// The position of the time to each stage in its range, in the same way.
     pub passed: Vec<i64>,
 }
 
-/// When a message came to each stage and left it.
+/// The times at which a message reached and left each stage.
 #[derive(Clone, Debug)]
 pub struct Passage {
     pub sent: i64,
@@ -145,7 +146,8 @@ impl Way {
     }
 }
 
-/// The most messages that are between two times of theirs at once; what leaves at the instant at which another comes is gone.
+/// The largest number of messages that are between two of their times at once; a message that leaves at the
+/// instant at which another arrives is not counted.
 pub fn most(spans: impl Iterator<Item = (i64, i64)>) -> u64 {
     let spans: Vec<_> = spans.collect();
     let at = |(now, _): &(i64, i64)| spans.iter().filter(|(from, to)| from <= now && now < to).count() as u64;

@@ -23,7 +23,7 @@ pub struct Tally {
     pub complete: u64,
     channels: u64,
     states: u64,
-    /// Of sets that were looked through to the end.
+    /// Rows of sets that were searched completely.
     rows: BTreeMap<(&'static str, Kind), Row>,
     /// Of each set of soft channels the part of their bounds that they needed.
     pub soft: Vec<f64>,

@@ -91,7 +91,7 @@ impl Stage {
         }
     }
 
-    /// A contract of some percent of the stage: S, and what it asks for.
+    /// A contract of some percent of the stage: S, and its demand.
     pub fn ask(&self, rng: &mut SmallRng) -> (u32, Demand) {
         let interval = Nanos::from_millis(rng.random_range(5..60));
         let wanted = rng.random_range(0.002..0.13) * interval.0 as f64;

@@ -1,4 +1,4 @@
-//! One stage at work: who goes next, and how long that takes with everything that can slow it down.
+//! One simulated stage: the order of service, and its duration with all possible delays.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,13 +31,14 @@ struct Adapter {
     link: Link,
     /// What the wire really does.
     wire: BitRate,
-    /// When a completion is seen, and of how many bytes.
+    /// Times at which completions are seen, and their bytes.
     in_flight: VecDeque<(u64, u64)>,
     tat_ns: u64,
 }
 
 impl Adapter {
-    /// When `bytes` may be handed over, at `now_ns` or later: completions and clocks are seen a reaction late.
+    /// Time at which `bytes` may be handed over, at `now_ns` or later: completions and clocks are seen one
+    /// reaction late.
     fn opens_ns(&mut self, bytes: u32, now_ns: u64) -> u64 {
         let (depth, mtu) = (u64::from(self.link.pipeline_depth), u64::from(self.link.mtu_wire_bytes));
         if self.link.pacing == Pacing::Clock {

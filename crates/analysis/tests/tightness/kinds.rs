@@ -26,7 +26,7 @@ pub struct Stage {
     release_latency: Nanos,
 }
 
-/// A channel that asks for a bound, in ticks.
+/// A channel that requests a bound, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub demand: Demand,
