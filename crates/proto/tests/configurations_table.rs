@@ -1,5 +1,5 @@
-//! What configurations may say, in a table: every key with numbers about all its edges, and what is said of those that it does not
-//! take (docs/adr/0049).
+//! A table of valid configurations: every key with numbers at all its limits, and the error for invalid ones
+//! (docs/adr/0049).
 
 #[path = "common/line.rs"]
 mod line;

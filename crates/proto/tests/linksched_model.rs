@@ -248,7 +248,7 @@ impl Model {
         waiting.map(|channel| channel.released).filter(|at| *at > self.now).min()
     }
 
-    /// What was polled last goes nowhere, and nobody counts it.
+    /// The packet that was polled last is not sent and not counted.
     fn retract(&mut self) {
         self.passed = self.passed_before;
         if let Some((Some(index), _)) = self.in_flight.pop_back()
@@ -413,7 +413,7 @@ fn apply(model: &mut Model, link: &mut LinkScheduler<u32>, packet: u32, step: &S
     }
 }
 
-/// Does what `steps` say, to both.
+/// Applies `steps` to both.
 fn compare(steps: &[Step]) {
     let (mut model, mut link) = (Model::default(), link());
     add(&mut model, &mut link, 3, 0, false);

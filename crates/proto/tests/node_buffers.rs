@@ -1,5 +1,6 @@
-//! What each host on the way reserves for a channel, and tells its driver of it, is what GUARANTEES says: computed here from the bounds that were granted,
-//! for contracts of every kind over ways of every length.
+//! Reservations of each host of the route for a channel, and the filter of its driver, are those of
+//! GUARANTEES: computed here from the granted bounds, for contracts of every kind over routes of every
+//! length.
 
 mod common;
 
@@ -128,12 +129,12 @@ impl Place<'_> {
             (Delivery::Asap, Horizon::Cumulative) => {
                 self.early() + self.upstream(0) + self.stages[self.own.start].bound.0
             }
-            // By the bound of the stage before as it was offered, which nobody is told afterwards.
+            // Depends on the offered bound of the previous stage, which is not reported afterwards.
             (Delivery::Asap, Horizon::Regulated) => return None,
         };
         Some(span.div_ceil(period) + error.div_ceil(period) + 1)
     }
-    /// What the driver that packets come in by is told: at most what an honest path may deliver.
+    /// The filter of the driver of the incoming link: at most the packets that an honest path may deliver.
     fn filter(&self, told: &PathFilter) -> PathFilter {
         let (packets, period) =
             (u64::from(self.contract.message_bytes_max).div_ceil(FRAGMENT), self.period());
@@ -174,7 +175,7 @@ fn channel_at(open: &Open, node: usize, world: &World) -> Vec<StageGrant> {
     world.nodes[node].channel(id).expect("it is open").stages
 }
 
-/// What a host's drivers were told of channels.
+/// The filters that a host sent to its drivers.
 fn told(world: &mut World, node: usize) -> Vec<PathFilter> {
     let told = std::iter::from_fn(|| world.nodes[node].poll_filter());
     let filter = |(_, change)| if let FilterChange::Set(filter) = change { Some(filter) } else { None };

@@ -14,7 +14,7 @@ use punctual_proto::{BitRate, FlowName, Instant, Nanos, Ppm};
 
 const RATE: BitRate = BitRate(40_000_000);
 
-/// What the middle of three hosts is told about its configuration.
+/// The error in the configuration of the middle of three hosts.
 fn complaint(change: impl FnOnce(&mut NodeConfig)) -> Option<String> {
     let mut config = line_config(1, 3, RATE);
     change(&mut config);
@@ -209,7 +209,7 @@ fn a_unit_costs_its_parts() {
     );
 }
 
-/// What stands in the commented example configuration as default.
+/// The defaults in the commented example configuration.
 #[test]
 fn defaults_are_those_of_the_documents() {
     const US: fn(u64) -> Nanos = Nanos::from_micros;

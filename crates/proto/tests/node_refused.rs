@@ -1,5 +1,6 @@
-//! Channels that are refused somewhere on their way, by a stage in the forward phase or for want of buffers in the reverse
-//! one, when the hops behind have relaxed their bounds already: what is held everywhere is what it was before.
+//! Channels that are refused somewhere on their route, by a stage in the forward phase or for lack of buffers
+//! in the reverse one, when the hops behind have relaxed their bounds already: afterwards all reservations
+//! are as before.
 
 mod common;
 

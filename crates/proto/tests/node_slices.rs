@@ -81,7 +81,7 @@ fn the_greatest_burst_is_taken_in_slices_and_keeps_its_bounds() {
     arrives_in_time(&mut world, &open, contract, u64::from(BURST));
 }
 
-/// Best effort may take nothing of the processor here, so the background has one unit in seconds.
+/// Best effort gets no time of the processor here, so the background has one unit in seconds.
 #[test]
 fn a_burst_keeps_its_bounds_where_the_background_has_no_time() {
     for (per_second, deadline) in [(1_000, MS(20)), (10_000, MS(100))] {
@@ -97,7 +97,7 @@ fn a_burst_keeps_its_bounds_where_the_background_has_no_time() {
     }
 }
 
-/// Two bursts, of which the second comes while the ring holds the rest of the first, and a message now and then.
+/// Two bursts, of which the second arrives while the ring holds the rest of the first, and single messages.
 #[test]
 fn what_comes_behind_a_rest_keeps_its_bounds() {
     let mut world = world(|config| config.cpu.best_effort_cpu_cap = Ppm(1));

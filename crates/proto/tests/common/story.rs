@@ -1,4 +1,4 @@
-//! How worlds of stories begin, and what is asked for in them.
+//! Initial worlds of the transcripts, and requests in them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
