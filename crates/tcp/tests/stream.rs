@@ -51,7 +51,7 @@ fn reordering_and_duplication() {
     }
 }
 
-/// A flipped bit is seen by a checksum, so it is a loss.
+/// A checksum detects a flipped bit, so it counts as a loss.
 #[test]
 fn corruption() {
     for seed in 1..6 {
@@ -95,7 +95,7 @@ fn the_end_that_closes_first_waits_two_segment_lifetimes() {
     assert!(waited >= Nanos::from_millis(59_900) && waited <= Nanos::from_secs(60), "{waited}");
 }
 
-/// RFC 4821 7.7: the path carries 1,000 bytes, and no router says so.
+/// RFC 4821 7.7: the path carries 1,000 bytes, and no router reports that.
 #[test]
 fn a_black_hole_is_passed() {
     let mut network = Network::new(1, Faults::default());
@@ -134,7 +134,7 @@ fn a_closed_window_is_probed() {
     assert!(is_done, "{}", stream.read);
 }
 
-/// RFC 9293 3.8.3: a peer that vanishes ends the connection, and only when something is owed.
+/// RFC 9293 3.8.3: a peer that vanishes ends the connection, and only if data is unacknowledged.
 #[test]
 fn a_peer_that_vanishes_ends_the_connection_by_the_user_timeout() {
     let mut network = Network::new(1, Faults::default());
@@ -149,7 +149,7 @@ fn a_peer_that_vanishes_ends_the_connection_by_the_user_timeout() {
     assert!(network.now.since(start) >= Nanos::from_secs(900));
 }
 
-/// RFC 6093 3: urgent bytes stay in the stream, and the mark is seen.
+/// RFC 6093 3: urgent bytes stay in the stream, and the mark is reported.
 #[test]
 fn urgent_data_stays_in_the_stream() {
     let mut network = Network::new(1, Faults::default());
