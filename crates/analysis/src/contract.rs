@@ -23,7 +23,7 @@ pub const JITTER_DEFAULT_MAX: Nanos = Nanos::from_millis(10);
 /// grow by as many messages (ADR 0029).
 pub const JITTER_DEFAULT_INTERVALS: u64 = 10;
 
-/// What happens at the source to a message that breaks the contract.
+/// Handling at the source of a message that breaks the contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policing {
@@ -86,7 +86,7 @@ pub struct Contract {
     pub burst_messages_max: u32,
     /// D, end to end from the logical arrival: up to [`SPAN_MAX`].
     pub deadline: Nanos,
-    /// What happens to excess at the source.
+    /// Handling of excess at the source.
     #[serde(default)]
     pub policing: Policing,
     /// When the sink delivers.

@@ -86,11 +86,11 @@ pub struct Link {
     pub overhead_bytes: u32,
     /// Largest packet with all of those: U as bytes.
     pub mtu_wire_bytes: u32,
-    /// Largest best-effort packet likewise, at most that.
+    /// Largest best-effort packet with all of those, at most the largest packet.
     pub best_effort_wire_bytes: u32,
     /// P: packets' worth of bytes that may be handed over and not yet sent, at least 1.
     pub pipeline_depth: u32,
-    /// What drives the pipeline: completions or the clock.
+    /// Event that drives the pipeline: completions or the clock.
     pub pacing: Pacing,
     /// delta: reaction time to a completion or to the clock.
     pub reaction: Nanos,

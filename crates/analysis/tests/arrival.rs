@@ -175,14 +175,14 @@ fn a_channel_recovers_within_the_bound() {
 fn the_source_regulates_and_tells_which_message_breaks_the_contract() {
     let mut source = LogicalArrivals::new(MS(10), 3);
     let at = |ms: u64| Instant(MS(ms).0);
-    // What makes up for lateness: 10 ms / 256.
+    // Time by which a message catches up: 10 ms / 256.
     let made_up = Nanos(39_062);
     let after = |count: u64| at(100) + (MS(10) - made_up) * count;
     let burst: Vec<_> = (0..4).map(|_| source.accept(at(100), Policing::Delay)).collect();
     let expected = [0, 1, 2].map(|count| SourceVerdict::Conforming { logical: after(count) });
     assert_eq!(burst[..3], expected);
     assert_eq!(burst[3], SourceVerdict::Delayed { logical: after(3) });
-    // What is dropped or demoted does not count against later messages.
+    // A dropped or demoted message does not count against later ones.
     for _ in 0..10 {
         assert_eq!(source.accept(at(105), Policing::Drop), SourceVerdict::Dropped);
         assert_eq!(source.accept(at(105), Policing::Demote), SourceVerdict::Demoted);
@@ -226,7 +226,7 @@ fn honest() -> impl Strategy<Value = Vec<Honest>> {
     prop::collection::vec((prop::bool::weighted(0.25), 0..=JITTER.0, 0..=DEADLINE.0 + JITTER.0), 100)
 }
 
-/// What a hostile neighbour sends: number, bytes, slack (any lie), and how long after the packet before it.
+/// Packets of a hostile neighbour: number, bytes, slack (any value), and time since the previous packet.
 fn hostile() -> impl Strategy<Value = Vec<(u64, u32, i64, u64)>> {
     let small = -(DEADLINE.0 as i64)..DEADLINE.0 as i64;
     let slack = prop_oneof![4 => small, 1 => -900_000_000..3_600_000_000_i64];

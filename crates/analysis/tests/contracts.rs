@@ -1,4 +1,4 @@
-//! Ranges of contracts, and names and figures as people read them.
+//! Ranges of contracts, and names and figures as shown to users.
 
 use punctual_analysis::contract::{BURST_MESSAGES_MAX, Contract, ContractError, MESSAGE_BYTES_MAX};
 use punctual_analysis::sharing::Sharing;

@@ -253,7 +253,7 @@ fn a_budget_costs_its_packets() {
     assert_eq!([copy(1_000, 5_000), copy(50_000, 2_048), copy(2_049, 2_049)], [US(4), US(8), US(12)]);
 }
 
-/// What is charged covers every way in which the units of a message can be cut, as long as they are quanta.
+/// The charge covers every way in which the units of a message can be cut, as long as they are quanta.
 #[test]
 fn the_charge_covers_the_runs_that_happen() {
     let costs = PathCosts { message: US(10), packet: US(8), packet_later: US(3), kib: US(1) };

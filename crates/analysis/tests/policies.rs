@@ -37,7 +37,7 @@ fn hard(rng: &mut SmallRng) -> Demand {
     }
 }
 
-/// Of few miss ratios that differ by much.
+/// A soft channel with one of few very different miss ratios.
 fn soft(rng: &mut SmallRng) -> Demand {
     let demand = hard(rng);
     let mean_period = demand.period * rng.random_range(2..8);

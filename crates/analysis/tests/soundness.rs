@@ -39,7 +39,7 @@ struct Channel {
     among_peers: u32,
 }
 
-/// What decides which message is served next.
+/// Criterion of the message that is served next.
 #[derive(Clone, Copy, Debug)]
 enum RunOrder {
     Deadline,
@@ -77,7 +77,7 @@ struct Server {
     /// How far ahead of the wire units are chosen: zero with one unit outstanding.
     ahead_ns: u64,
     best_effort_ns: u64,
-    /// All that was handed over is done.
+    /// Time at which all units that were handed over are done.
     free_at_ns: u64,
     interference: Thefts,
 }
@@ -237,7 +237,7 @@ fn random_demand(rng: &mut SmallRng) -> Demand {
     let unit_cost_max = Nanos(rng.random_range(100_000..=800_000)).min(cost);
     let mut sometimes =
         |most_ns: u64| Nanos(if rng.random_bool(0.5) { rng.random_range(0..most_ns) } else { 0 });
-    // Of all stages before: some periods at the end of a long way.
+    // The sum of all stages before: some periods at the end of a long route.
     let ahead = if sometimes(8).0 > 5 { 4 * period.0 } else { 15_000_000 };
     let early = sometimes(ahead);
     // A wake-up, or what a host takes that has much to do before: nearly a period.
@@ -283,13 +283,13 @@ fn admitted(policy: &str, model: &StageModel, blind: Blind, rng: &mut SmallRng) 
     channels
 }
 
-/// What was found over all sets.
+/// The result over all sets.
 #[derive(Debug, Default)]
 struct Outcome {
     channels: usize,
     misses: u32,
     close: u32,
-    /// Of the first set that missed.
+    /// Seed of the first set that missed.
     seed: Option<u64>,
 }
 

@@ -106,7 +106,7 @@ pub struct LinkConfig {
     pub overhead_bytes: u32,
     /// Largest packets' worth of bytes that may be handed over and not yet sent.
     pub pipeline_depth: u32,
-    /// What drives the pipeline: completions or the clock.
+    /// Event that drives the pipeline: completions or the clock.
     pub pace: Pacing,
     /// delta: reaction time to a completion or to the clock.
     pub reaction: Nanos,

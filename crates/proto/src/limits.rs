@@ -145,7 +145,7 @@ pub const BEST_EFFORT_OUTGOING_MAX: u32 = 64;
 /// microseconds, as long as a unit of work (ADR 0047).
 pub const RING_MESSAGES_MAX: u32 = 32;
 /// Messages that one doorbell, one message that begins and one message that was sent each take out of a ring
-/// that is known to hold more. One replaces the message at hand; the second makes the queue in the ring
+/// that is known to hold more. One replaces the present message; the second makes the queue in the ring
 /// shorter.
 pub const RING_MESSAGES_BEHIND: u32 = 2;
 /// Limit of channels that one call ends because their time is over, because their last message has left, or

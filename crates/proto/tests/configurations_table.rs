@@ -126,7 +126,7 @@ fn what_configurations_may_say() {
             let mut config = line::line_config(1, 3, BitRate(40_000_000));
             change(&mut config, number);
             let answer = config.check().map_err(|error| error.to_string());
-            // What is fine is most of it.
+            // Valid values are left out, because most are valid.
             if let Err(error) = &answer {
                 table.row(&format!("{key} = {number}"), error);
             }

@@ -197,7 +197,7 @@ fn item<'a>(source: &'a str, begins: &str) -> Option<(String, &'a str)> {
     Some((lines[first..=last].join("\n"), above.map_or("", |line| line.trim())))
 }
 
-/// What a run consists of: the function, and the functions and constants of its file that it uses, and what those do.
+/// The code of a test: the function, and the functions and constants of its file that it uses, transitively.
 fn code_of(source: &str, function: &str) -> String {
     let (mut code, mut seen) = (String::new(), BTreeSet::new());
     let mut next = vec![format!("fn {function}(")];
@@ -215,7 +215,7 @@ fn code_of(source: &str, function: &str) -> String {
     code
 }
 
-/// What is wrong with the run of a constant.
+/// The violation in the test of a constant.
 fn wrong(crossed: &Crossed) -> Option<String> {
     let Crossed { name, value: [is, was], run: (file, function), says } = crossed;
     let source = read(&here().join(file));

@@ -440,7 +440,7 @@ proptest! {
             };
             last = number;
             let is_taken = is_complete(&feed(&mut reassembly, number as u64, 50, 0));
-            // What was taken as demoted is taken once.
+            // A demoted fragment that was taken is taken once.
             prop_assert!(is_taken == (run == 4) || !is_taken && run == 4);
             if run == 4 {
                 prop_assert_eq!(reassembly.seen_until().max(number as u64 + 1), reassembly.seen_until());

@@ -312,7 +312,7 @@ fn flows_beyond_the_limit_wait_for_a_place_and_go() {
             assert!(outbox.send(&[7; 100], world.now));
             world.nodes[0].handle_outbox(*flow, world.now);
         }
-        // All that the first ones have is in the queue, of which little leaves at once.
+        // All messages of the first ones are in the queue, of which little leaves at once.
         world.settle();
     }
     let mut received = 0;
@@ -356,7 +356,7 @@ fn a_sender_that_cuts_in_another_size_is_still_one() {
     holds_its_books(&world);
 }
 
-/// Of a link's frames best effort may hold one part, so that others' packets find some.
+/// Best effort may hold one part of a link's frames, so that other packets find free ones.
 #[test]
 fn best_effort_holds_its_part_of_a_links_frames_and_no_more() {
     let configs = (0..3).map(|index| {

@@ -105,7 +105,7 @@ impl Channel {
     }
 }
 
-/// What has passed, in packets and bytes: guaranteed, best effort, and the refused of each.
+/// Passed packets and bytes: guaranteed, best effort, and the refused of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Passed {
     guaranteed: [u64; 2],
@@ -258,7 +258,7 @@ impl Model {
         }
     }
 
-    /// All that is queued.
+    /// All queued packets.
     fn queued(&self) -> Vec<u32> {
         let channels = self.channels.iter().flat_map(|channel| &channel.queued);
         let mut queued: Vec<_> =

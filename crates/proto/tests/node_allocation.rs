@@ -71,7 +71,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Bytes that an idle channel may cost at one host, its reserved buffers (rings, packets) apart.
 const IDLE_CHANNEL_BYTES_MAX: i64 = 1_536;
 
-/// What the applications' rings of one channel take, which the test makes and not the nodes.
+/// Memory of the applications' rings of one channel, which the test allocates and not the nodes.
 fn ring_bytes(open: &common::Open, contract: Contract) -> i64 {
     let bytes = contract.message_bytes_max as usize;
     let before = IN_USE_BYTES.load(Ordering::Relaxed);

@@ -472,7 +472,7 @@ fn best_effort_keeps_to_its_packet_size_on_every_link() {
     });
     assert_eq!(bulk(&mut world, 2, 30), 0);
     assert!(world.nodes[1].status(world.now).drops.too_large >= 30);
-    // What would be demoted could not leave.
+    // Packets that may be demoted could not leave.
     let demoting = Contract { policing: Policing::Demote, ..contract(5_000, 10, 1, 100) };
     let Err(Event::Refused { refusal, .. }) = world.open(0, 2, demoting) else { panic!("not refused") };
     assert!(refusal.to_string().contains("choose another policing or smaller fragments"), "{refusal}");

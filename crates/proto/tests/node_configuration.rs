@@ -152,7 +152,7 @@ fn a_slip_of_a_name_is_another_host_and_never_the_one_that_asks() {
     assert_eq!(like("h1x"), None, "two letters from h2, one from h1, which asks");
 }
 
-/// What is just within its range is no contradiction.
+/// A value just within its range is no contradiction.
 #[test]
 fn the_ends_of_ranges_are_taken() {
     let within: [(&str, Change); 12] = [
@@ -174,7 +174,7 @@ fn the_ends_of_ranges_are_taken() {
     }
 }
 
-/// What a unit is declared to cost: its first packet, those behind it, its bytes, and a message's begin or end.
+/// The declared cost of a unit: its first packet, those behind it, its bytes, and a message's begin or end.
 #[test]
 fn a_unit_costs_its_parts() {
     use punctual_proto::api::WorkKind::{BestEffort, Forward, Receive, Send, Signalling};

@@ -21,7 +21,7 @@ const MS: fn(u64) -> Nanos = Nanos::from_millis;
 /// The link that packets come in by.
 const LEFT: LinkId = LinkId(0);
 
-/// What an observer of one host's wire to the right has counted.
+/// Counts of an observer of one host's wire to the right.
 #[derive(Debug, Default)]
 struct Wire {
     sent: u64,
@@ -29,7 +29,7 @@ struct Wire {
     /// Messages of which the last packet left and was not demoted, and their bytes.
     messages: u64,
     message_bytes: u64,
-    /// Of all ports, and with what each adds on the wire.
+    /// Bytes of all ports, with the overhead of each packet on the wire.
     data_packets: u64,
     data_wire_bytes: u64,
     /// To both sides.
@@ -97,7 +97,7 @@ fn bring(world: &mut World, wires: &Wires, overhead: u64, waiting: &mut [VecDequ
     world.settle();
 }
 
-/// What the receiver's application was given.
+/// Messages that the receiver's application has got.
 #[derive(Debug, Default)]
 struct Given {
     messages: u64,
@@ -200,7 +200,7 @@ fn check_source(run: &Run, contract: &Contract) -> ChannelCounters {
             source.dropped
         }
         Policing::Drop => source.dropped,
-        // What was demoted and found no room is counted as both.
+        // A demoted message that found no room is counted as both.
         Policing::Demote => source.demoted + run.too_long,
     };
     assert_eq!(source.messages_in, source.messages_out + dropped, "{source:?}");

@@ -34,7 +34,7 @@ struct Reader {
     counted: ChannelCounters,
 }
 
-/// Without what is counted, and what depends on other channels: how much of a stage is given away.
+/// The status without counters and without values that depend on other channels: reserved utilisations.
 fn said(world: &World, open: &Open, node: usize) -> (ChannelStatus, ChannelCounters) {
     let channel = if node == 0 { open.source } else { open.sink };
     let mut status = world.nodes[node].channel(channel).expect("it lives");

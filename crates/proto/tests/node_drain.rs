@@ -1,5 +1,5 @@
-//! What a closed channel keeps on its way: as little, and as short, as what may still come needs; and never longer than its
-//! source counts it to its user.
+//! The resources that a closed channel holds on its route: no more, and for no longer, than its remaining
+//! packets need; and never longer than its source counts it to its user.
 
 mod common;
 

@@ -149,7 +149,8 @@ fn a_unit_whose_handler_is_gone_does_nothing_for_who_has_its_id() {
     assert!(world.nodes[0].best_effort_waits(LinkId(0)), "and now is made");
 }
 
-/// What a flow cannot send is counted, message by message; what could never be sent is refused when the flow is opened.
+/// Messages that a flow cannot send are counted one by one; a size that could never be sent is refused when
+/// the flow is opened.
 #[test]
 fn messages_that_are_too_long_for_their_flow_are_counted() {
     let mut world = World::line(2, RATE);

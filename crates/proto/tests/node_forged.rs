@@ -73,7 +73,8 @@ impl Used {
     }
 }
 
-/// What passes of a channel: the first packet of its latest message into the forwarder, and guaranteed packets onward.
+/// Observed packets of a channel: the first packet of its latest message into the forwarder, and guaranteed
+/// packets onward.
 #[derive(Default)]
 struct Wire {
     seen: Vec<u8>,

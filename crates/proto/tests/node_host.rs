@@ -1,5 +1,5 @@
-//! What a host's own side forces on its channels: applications that vanish, a driver that does not let packets in, a
-//! kernel that gives no more time, a processor that has no time for best effort.
+//! Effects of a host's own side on its channels: applications that vanish, a driver that accepts no packets,
+//! a kernel that gives no more time, a processor that has no time for best effort.
 
 mod common;
 

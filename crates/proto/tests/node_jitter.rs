@@ -27,7 +27,7 @@ fn ordinary(number: u64) -> Nanos {
 struct Run {
     /// From sending to delivery, by message.
     delays: Vec<Nanos>,
-    /// What the source counts as beyond the contract.
+    /// Messages that the source counts as beyond the contract.
     delayed: u64,
 }
 

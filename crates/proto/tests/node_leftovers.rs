@@ -28,7 +28,7 @@ fn holds_its_books(world: &World, when: &str) {
     }
 }
 
-/// What is given away at each host: of the processor, of each link, and bytes of buffers.
+/// The reservations of each host: of the processor, of each link, and bytes of buffers.
 fn given_away(world: &World) -> Vec<(u32, Vec<u32>, u64, u32)> {
     let of = |node: &punctual_proto::node::Node<common::TestMemory>| {
         let status = node.status(world.now);
@@ -72,7 +72,7 @@ impl Traffic {
     }
 }
 
-/// One of the ways in which something ends at once.
+/// A random sudden end of a channel or flow.
 fn end_suddenly(world: &mut World, traffic: &Traffic, random: &mut SplitMix64) -> &'static str {
     let (host, now) = (random.below(3) as usize, world.now);
     let which = random.below(2) as usize;

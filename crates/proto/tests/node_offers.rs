@@ -46,7 +46,7 @@ fn drawn(random: &mut SplitMix64) -> Contract {
     Contract::new(bytes, Rate::every(interval).expect("a rate"), burst, deadline).expect("in range")
 }
 
-/// As people would type what is printed.
+/// The contract that a user would type from the printed offer.
 fn printed(offer: Contract) -> Contract {
     let thousandths = 1_000_000_000_000 / offer.rate_max.interval().0;
     let interval = match thousandths {

@@ -19,8 +19,8 @@ fn contract(packets: u32, interval: Nanos, deadline: Nanos) -> Contract {
     Contract { horizon: Horizon::Regulated, ..contract }
 }
 
-/// Of a message of four packets beside one packet every `interval`: what of its bound is others' work, and what of that may come
-/// before its last packet begins.
+/// For a message of four packets beside one packet every `interval`: the part of its bound that is others'
+/// work, and the part of that which may run before its last packet begins.
 fn others_and_between(interval: Nanos) -> (Nanos, Nanos) {
     let configs = (0..2).map(|index| {
         let mut config = line_config(index, 2, BitRate(100_000_000));

@@ -28,7 +28,7 @@ fn probe(world: &mut World, from: usize, to: usize, contract: Contract) -> Resul
     panic!("no answer within four seconds");
 }
 
-/// Of each host: channels, bytes of buffers, shares of its processor and links.
+/// For each host: channels, bytes of buffers, shares of its processor and links.
 type Books = Vec<(u32, u64, Ppm, Vec<Ppm>)>;
 
 fn books(world: &World) -> Books {

@@ -209,7 +209,7 @@ fn a_link_that_measures_itself_admits_nothing_before_and_by_the_measured_rate_af
     assert!(counters.messages_out >= 148 && counters.misses == 0, "{counters:?}");
 }
 
-/// What was found is as good as what is configured: the same channel gets the same of all hosts.
+/// A measured rate equals a configured one: the same channel gets the same grants of all hosts.
 #[test]
 fn a_channel_over_a_measured_link_is_as_over_one_that_is_configured_so() {
     // Half a millisecond between messages: a window of large packets at the measured rate is some of them at once.

@@ -20,13 +20,13 @@ use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 const LINK: LinkId = LinkId(0);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-/// What h1 has filled its link with.
+/// The filler packets of h1.
 #[derive(Debug, Default)]
 struct Filled {
     packets: u64,
-    /// Of each attempt.
+    /// The cookies of all attempts.
     cookies: BTreeSet<u32>,
-    /// Of the next packet of the attempt.
+    /// The next packet's number in the attempt.
     number_next: u64,
     /// Signalling of h2 is lost from then on.
     silent: bool,

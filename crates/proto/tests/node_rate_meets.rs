@@ -172,7 +172,7 @@ fn a_host_that_stops_measures_no_link_by_itself() {
     assert_eq!((rate.measured, rate.refused, seen.borrow().len(), words(&world)), (None, None, 0, 0));
 }
 
-/// What was measured stays known when another measurement fails, and is still what admission counts with.
+/// A measured rate stays when another measurement fails, and admission still uses it.
 #[test]
 fn a_measurement_that_fails_takes_nothing_back() {
     let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, TRIED)).collect();
@@ -202,7 +202,7 @@ fn one_that_is_under_way_is_not_begun_again() {
     configs[0].links[0].rate_auto = true;
     let mut world = World::of(configs);
     world.slow = Some(Slow::new(0, DRAINS));
-    // What fills the link is lost: each attempt finds too little. Then it tries again by itself.
+    // Filler packets are lost: each attempt receives too few. Then the host tries again by itself.
     world.tap = Some(Box::new(|_, port, _| port != Port::Data));
     assert_eq!(measured(&mut world, 0), Err(RateRefusal::TooFew));
     let seen = cookies(&mut world);

@@ -11,7 +11,7 @@ use punctual_proto::{BitRate, Contract, Horizon, Nanos, Ppm, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
 
-/// Of each host: channels, bytes of buffers, shares of its processor and links.
+/// For each host: channels, bytes of buffers, shares of its processor and links.
 type Books = Vec<(u32, u64, Ppm, Vec<Ppm>)>;
 
 fn books(world: &World) -> Books {

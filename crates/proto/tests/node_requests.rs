@@ -1,4 +1,5 @@
-//! What applications ask of a node besides an open channel: refusals, receivers' requests, best effort by name, the end.
+//! Requests of applications to a node besides open channels: refusals, receivers' requests, best effort by
+//! name, the end.
 
 mod common;
 

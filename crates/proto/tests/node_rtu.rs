@@ -67,7 +67,7 @@ fn rmdp_serves_low_delay_before_guaranteed_before_best_effort() {
     }
     bench.run_until(AT(500_000));
     let rank = |id: RtuId| [quick, fast, slow, flood].iter().position(|of| *of == id).expect("known");
-    // A PDU of the low-delay handler waits for the call at hand alone.
+    // A PDU of the low-delay handler waits only for the present call.
     for (came, done) in &bench.bodies[&quick].done {
         let ahead =
             bench.calls.iter().filter(|call| call.begun > *came && call.begun < *done && call.id != quick);

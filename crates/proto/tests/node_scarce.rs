@@ -175,7 +175,7 @@ fn soft_channels_that_come_together_find_the_pool_empty_and_hard_ones_do_not_car
         while open.inbox.recv(|_, info| assert!(!info.demoted)) {
             arrived += 1;
         }
-        // Of two packets each.
+        // Messages have two packets each.
         assert!(arrived + counted.overflows >= counted.packets_in / 2, "{arrived}: {counted:?}");
     }
     assert_eq!(world.nodes[1].frames_held(LEFT), 0, "the pool is full again");

@@ -259,7 +259,7 @@ fn best_effort_waits_for_a_moment_before_it_takes_anything() {
     let to = "bulk@h2".parse().expect("an address");
     let now = world.now;
     let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), now).expect("a flow");
-    // What is left of 95 Mbit/s beside the kernel's share takes 2.6 ms for each, and one may run ahead.
+    // At the rest of 95 Mbit/s beside the kernel's share each takes 2.6 ms, and one may run ahead.
     let put = |world: &mut World, packets: usize| {
         (0..packets).for_each(|_| assert!(outbox.send(&[1; 1_400], world.now)));
         let now = world.now;
@@ -278,7 +278,7 @@ fn best_effort_waits_for_a_moment_before_it_takes_anything() {
     assert_eq!(run(&mut world, Nanos::from_millis(100)), [share(&world).most_bps]);
 }
 
-/// What the kernel could have more is worth a change from a hundredth of the link on.
+/// A growth of the kernel's share is applied from a hundredth of the link on.
 #[test]
 fn the_kernel_is_given_more_in_steps_that_are_worth_it() {
     let (mut small, mut large) = (0, 0);

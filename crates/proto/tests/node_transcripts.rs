@@ -33,7 +33,7 @@ fn a_channel_from_its_opening_to_its_end() {
     s.is_as_written("channel");
 }
 
-/// What is delivered at its deadline waits at the sink; what is regulated, at each host.
+/// A message with delivery at its deadline waits at the sink; one of a regulated channel, at each host.
 #[test]
 fn messages_that_wait_for_their_time() {
     let mut s = script(3, |_, _| {});

@@ -44,7 +44,7 @@ fn flows_that_are_told_of_once_send_all_that_they_have() {
         let now = world.now;
         world.nodes[0].handle_outbox(*flow, now);
     }
-    // Of 25 ms that all of them take, each has its part from the beginning on.
+    // Each flow has its part of the total 25 ms from the beginning on.
     world.run_for(Nanos::from_millis(9));
     let so_far: Vec<_> = flows.iter().map(|(.., inbox)| inbox.0.borrow().received.len()).collect();
     assert!(so_far.iter().all(|came| (8..20).contains(came)), "{so_far:?}");

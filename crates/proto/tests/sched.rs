@@ -467,7 +467,7 @@ fn a_spent_budget_is_held_by_the_caps_until_its_next_period_only() {
     assert_eq!(executor.pick(began), Some(timed));
     executor.ready(timed, head, began);
     executor.finished(timed, 1, began);
-    // What exceeds its budget runs as best effort, and takes more than best effort's share.
+    // Work beyond its budget runs as best effort, and takes more than best effort's share.
     assert_eq!(executor.pick(began), Some(timed));
     executor.ready(timed, head, began);
     executor.finished(timed, 1, began);

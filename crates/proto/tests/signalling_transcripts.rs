@@ -74,7 +74,7 @@ impl Story {
         self.say(&format!("{} h{} closes {channel:?}: {closed:?}", self.network.now, host + 1));
     }
 
-    /// What each host counts and holds.
+    /// The counters and reservations of each host.
     fn books(&mut self) {
         for host in 0..self.network.hosts.len() {
             let states = self.network.states(host);

@@ -127,16 +127,16 @@ pub enum CaseError {
     /// Its lengths contradict each other.
     #[error("seed {seed}: give one of traffic_ms, uptime_s and drift_s, not several")]
     Traffic {
-        /// Of which case.
+        /// Seed of the case.
         seed: u64,
     },
-    /// What is drawn for its seed has changed since.
+    /// The plan that is drawn for its seed has changed since.
     #[error(
         "seed {seed} draws plan \"{drawn}\", written down is \"{kept}\": what it taught may not happen in it; \
          find a seed that shows it again, or, where only fields were added, write plan = \"{drawn}\""
     )]
     Plan {
-        /// Of which case.
+        /// Seed of the case.
         seed: u64,
         /// When it was written down.
         kept: String,

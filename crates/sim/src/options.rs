@@ -90,7 +90,7 @@ impl Options {
 /// Schedule of faults besides those of single frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScheduleChoice {
-    /// Of all kinds, in half of the seeds; none if the faults of frames are given.
+    /// Faults of all kinds, in half of the seeds; none if the faults of frames are given.
     #[default]
     Drawn,
     /// Of these kinds, in every seed.
@@ -168,7 +168,7 @@ pub struct Sabotage {
     pub sources_denied: bool,
     /// Sources do not list the channels that they have opened.
     pub listings_denied: bool,
-    /// Hosts report a soft channel as hard and vice versa.
+    /// Hosts report all channels as hard.
     pub softness_denied: bool,
     /// Nodes count one more of every object than exists, and one more of the frames that they were given.
     pub accounts_off: bool,

@@ -151,12 +151,12 @@ pub struct Report {
     pub told: TimelinessCounts,
     /// Largest.
     pub tightness_percent: u64,
-    /// All that were kept.
+    /// All stored violations.
     pub violations: Vec<Violation>,
     /// Number of violations.
     pub violations_total: u64,
-    /// Of one seed its digest, of several the BLAKE3 of their digests in order; hexadecimal. Empty and not
-    /// written if seeds are run in any order.
+    /// The digest of a single seed, or the BLAKE3 of the digests of several in order; hexadecimal. Empty and
+    /// not written if seeds are run in any order.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }

@@ -6,7 +6,8 @@ use network::{Faults, Network, Stream};
 use punctual_analysis::Nanos;
 use punctual_tcp::{Config, Ended, State};
 
-/// Sends `length` bytes each way and closes; checks every byte, and that both ends are over in the end.
+/// Sends `length` bytes in each direction and closes; checks every byte, and that both ends are over at the
+/// end.
 fn exchange(seed: u64, faults: Faults, is_v6: bool, length: u64, config: &Config) -> Network {
     let mut network = Network::new(seed, faults);
     let ids = network.open(is_v6, config);

@@ -1,7 +1,8 @@
-//! What a policy holds, against the response times of the crate `response-time-analysis` (verified in Coq).
+//! Reservations of a policy, against the response times of the crate `response-time-analysis` (verified in
+//! Coq).
 //!
-//! Sets are small, filled until utilisation or bounds refuse. Every bound that is held must be at least
-//! the oracle's response time at the channel's place in the order, blocking counted in full (the text books).
+//! Sets are small, filled until utilisation or bounds refuse. Every bound that is held must be at least the
+//! oracle's response time at the channel's place in the order, blocking counted in full (the text books).
 
 use punctual_analysis::{
     AdmissionPolicy, Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, Urgency,

@@ -1,4 +1,4 @@
-//! What interference does to a simulated stage at worst.
+//! The worst interference of a simulated stage.
 
 use punctual_analysis::{Interference, Ppm};
 

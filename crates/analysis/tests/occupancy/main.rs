@@ -31,7 +31,7 @@ enum Place {
     Ring,
     /// At a later stage.
     Stage(usize),
-    /// At a sink that holds to the deadline, D all that the way may take.
+    /// At a sink that holds to the deadline, D the largest sum of the route.
     Held,
 }
 
@@ -88,7 +88,7 @@ fn reserved(way: &Way, place: Place) -> (Row, u64) {
     }
 }
 
-/// What a node reserves there in fact, where that is not the formula.
+/// The actual reservation of a node there, if it is not the formula.
 fn reserved_at_entry(way: &Way, place: Place) -> Option<u64> {
     let Place::Stage(index) = place else { return None };
     let stage = way.stages[index];
@@ -97,7 +97,7 @@ fn reserved_at_entry(way: &Way, place: Place) -> Option<u64> {
         .then(|| buffers::regulated(upstream, Nanos::ZERO, nanos(stage.bound), error, nanos(POLICED)))
 }
 
-/// The least D that the way can keep.
+/// The smallest D that the route can keep.
 fn deadline(way: &Way) -> i64 {
     let last = way.stages.len() - 1;
     way.upstream(last) + way.stages[last].bound
@@ -170,7 +170,7 @@ fn largest(way: &Way, place: Place, reserved: u64, rng: &mut SmallRng) -> Result
     Ok(found)
 }
 
-/// What was found beside what is reserved, formula by formula.
+/// Occupancy found, beside the reservation, formula by formula.
 #[derive(Default)]
 struct Tally {
     rows: BTreeMap<Row, Vec<(u64, u64)>>,

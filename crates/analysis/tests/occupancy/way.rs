@@ -33,7 +33,7 @@ pub struct Way {
     pub stages: Vec<Stage>,
 }
 
-/// What is chosen of a message.
+/// The choices for a message.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// Parts that its sender waits beyond the first time that the contract allows.
@@ -61,7 +61,7 @@ impl Way {
         hops.map(|hop| hop.error + hop.propagation_max - hop.propagation_min).sum()
     }
 
-    /// All that stages and wires before `index` may take.
+    /// The largest sum of all stages and wires before `index`.
     pub fn upstream(&self, index: usize) -> i64 {
         let bounds: i64 = self.stages[..index].iter().map(|stage| stage.bound).sum();
         let hops = self.stages[..=index].iter().filter_map(|stage| stage.hop);
@@ -86,7 +86,7 @@ impl Way {
     /// Sends the messages; what honest hosts would demote is an error.
     pub fn run(&self, choices: &[Choice]) -> Result<Vec<Passage>, String> {
         let (mut sent, mut logical_next) = (Vec::new(), i64::MIN / 2);
-        // Of the message before: e of each stage, and when it left.
+        // For the previous message: e of each stage, and its departure.
         let mut before: Option<(Vec<i64>, Vec<i64>)> = None;
         let mut passages = Vec::new();
         for choice in choices {

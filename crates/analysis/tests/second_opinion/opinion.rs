@@ -1,4 +1,4 @@
-//! What is thought of one set.
+//! The result for one set.
 
 use crate::search::search;
 use crate::sets::{Kind, draw};
@@ -41,9 +41,9 @@ pub struct Searched {
 pub struct Opinion {
     pub searched: Option<Searched>,
     pub soft: Option<soft::Outcome>,
-    /// What is wrong.
+    /// Violations found by the search.
     pub broken: Vec<String>,
-    /// What is wrong by the crate `response-time-analysis`.
+    /// A violation found by the crate `response-time-analysis`.
     pub refuted: Option<String>,
 }
 

@@ -9,12 +9,12 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::stage::{Channel, Done, Freedom, Stage, State, Step, TICK_NS, Work};
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The longest response of each channel, in ticks.
     pub worst: Vec<Option<i16>>,
-    /// A message later than its bound, and the way there.
+    /// A message later than its bound, and the steps that lead there.
     pub late: Option<(Done, Vec<Step>)>,
     pub states: usize,
     /// True if no state was left out.

@@ -15,7 +15,7 @@ const MICROPARTS: u32 = 1_000_000 / PARTS as u32;
 
 pub const POLICIES: [&str; 5] = ["edf", "d-order", "fixed-priority", "rmdp", "statistical"];
 
-/// What kind of stage it is.
+/// Kind of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A processor.
@@ -248,7 +248,7 @@ impl Set {
         self.demands.push(demand);
     }
 
-    /// Whether more was given away than may be, by exact fractions; the kernel's share counts.
+    /// Whether more was reserved than allowed, by exact fractions; the kernel's share counts.
     pub fn gives_too_much_away(&self) -> bool {
         let product: u128 = self.demands.iter().map(|demand| u128::from(demand.period.0)).product();
         let used: u128 = self

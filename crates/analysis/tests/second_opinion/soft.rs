@@ -32,7 +32,7 @@ struct Channel {
     is_soft: bool,
 }
 
-/// What was found of one set.
+/// The result for one set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     pub soft_channels: usize,
@@ -131,11 +131,11 @@ fn admitted(miss_ratio: Ppb, best_effort: u32, rng: &mut SmallRng) -> Vec<Channe
     channels
 }
 
-/// What two rounds brought, of the second.
+/// Results of the second of two rounds.
 #[derive(Default)]
 struct Round {
     hard_misses: u64,
-    /// Of each soft message, the part of its bound that it took.
+    /// For each soft message, the part of its bound that it took.
     parts: Vec<f64>,
 }
 

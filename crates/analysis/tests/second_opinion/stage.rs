@@ -84,7 +84,7 @@ struct Unit {
     effective: i8,
 }
 
-/// All that is under way. Times count from now.
+/// All work in progress. Times count from now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Work {
     queues: [Queue; CHANNELS_MAX],
@@ -98,7 +98,7 @@ pub struct Work {
     due: u8,
 }
 
-/// What may still be chosen; whoever has less of `next` and more of `credit` may do all that another may.
+/// The remaining choices; a state with less of `next` and more of `credit` includes all choices of another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freedom {
     /// The earliest e of each channel's next message.
@@ -205,7 +205,7 @@ impl State {
         }
     }
 
-    /// All that may happen next.
+    /// All possible next steps.
     pub fn steps(&self, stage: &Stage, channels: &[Channel], into: &mut Vec<Step>) {
         into.clear();
         let first = (0..channels.len()).filter(|&channel| self.unit_next(channels, channel).is_some());

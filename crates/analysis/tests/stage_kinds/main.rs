@@ -87,7 +87,7 @@ fn admitted(policy: &str, stage: &Stage, blind: Blind, rng: &mut SmallRng) -> Ve
     channels
 }
 
-/// What was found over all sets.
+/// The result over all sets.
 #[derive(Debug, Default)]
 struct Outcome {
     channels: usize,
@@ -95,7 +95,7 @@ struct Outcome {
     misses: u64,
     /// Done in the last tenth of the bound.
     close: u64,
-    /// Of the first set that missed.
+    /// Seed of the first set that missed.
     seed: Option<u64>,
 }
 

@@ -12,7 +12,7 @@ use crate::arrivals::{CRITICAL_NS, Message};
 use crate::kinds::{Stage, Unit};
 use crate::thefts::Thefts;
 
-/// What decides which message is served next.
+/// Criterion of the message that is served next.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     Deadline,
@@ -26,10 +26,10 @@ pub struct Counted {
     pub close: u64,
 }
 
-/// What a link has handed over.
+/// Packets that a link has handed over.
 struct Adapter {
     link: Link,
-    /// What the wire really does.
+    /// The true rate of the wire.
     wire: BitRate,
     /// Times at which completions are seen, and their bytes.
     in_flight: VecDeque<(u64, u64)>,

@@ -101,7 +101,7 @@ impl Stage {
         Self { model: StageModel { blocking, interference, ..seen }, costs, release_latency }
     }
 
-    /// What channels may use together.
+    /// The share that all channels may use together.
     pub fn free_share(&self) -> f64 {
         f64::from(self.model.utilisation_limit.0 - self.model.interference.rho.0) / 1e6
     }

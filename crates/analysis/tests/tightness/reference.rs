@@ -1,4 +1,4 @@
-//! What the verified analyses accept.
+//! Admission by the verified analyses.
 
 use punctual_analysis::Nanos;
 use response_time_analysis as oracle;

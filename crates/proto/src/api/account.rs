@@ -7,7 +7,7 @@ use crate::ids::LinkId;
 /// is counted but that no object holds is leaked until the node restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// What is counted: a short phrase, such as `bytes of buffers`.
+    /// Name of the count: a short phrase, such as `bytes of buffers`.
     pub what: &'static str,
     /// Link that the count belongs to; `None` for a count of the whole node.
     pub link: Option<LinkId>,

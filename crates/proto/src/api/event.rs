@@ -137,7 +137,7 @@ pub enum Event {
     Link {
         /// The link that changed.
         link: LinkId,
-        /// What changed.
+        /// The change.
         change: LinkChange,
     },
     /// A measurement of a link's drain rate has ended.

@@ -112,7 +112,7 @@ pub(super) struct Queue<P> {
     leaving: VecDeque<Fifo>,
 }
 
-/// What flows may take of the link.
+/// Caps on the flows' use of the link.
 #[derive(Debug)]
 struct Caps {
     /// Rate of the link, which the caps are shares of.

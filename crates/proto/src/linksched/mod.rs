@@ -1,17 +1,18 @@
-//! The link scheduler of one link: three queues, a window, a pace (HARTS 3.4, 4.1; ARCHITECTURE, The life of a
-//! message).
+//! The link scheduler of one link: three queues, a window, a pace (HARTS 3.4, 4.1; ARCHITECTURE, The life of
+//! a message).
 //!
 //! - Queue 1: guaranteed packets at or after e - h, by deadline. Queue 3: earlier ones; never served from.
-//!   Queue 2: best effort and demoted packets. Queue 1 goes before queue 2.
-//! - What is handed over and has not left stays within the window of `pipeline_depth` largest packets, in
-//!   bytes. If the head of queue 1 does not fit, *nothing* is handed over: small best effort must not pass it.
+//!   Queue 2: best effort and demoted packets. Queue 1 precedes queue 2.
+//! - Packets that were handed over and have not left stay within the window of `pipeline_depth` largest
+//!   packets, in bytes. If the head of queue 1 does not fit, *nothing* is handed over: small best effort must
+//!   not pass it.
 //! - The scheduler owns the packet references `P` from `enqueue` to `poll`, `remove_channel` or an
 //!   [`Overflow`]. It reads no clock; it allocates only in `new`, `add_channel` and `set_channel`.
-//! - A slot is in use from `enqueue` until the packet has left (`complete`). With [`Pacing::Clock`] it comes free
-//!   at hand-over: by then the bytes are copied into the driver's frame, which the window bounds, and a
+//! - A slot is in use from `enqueue` until the packet has left (`complete`). With [`Pacing::Clock`] it comes
+//!   free at hand-over: by then the bytes are copied into the driver's frame, which the window bounds, and a
 //!   hand-over is never later than the departure up to which the buffer formula counts.
-//! - Work is bounded in each call: `poll` moves at most [`limits::LINK_MOVES_MAX`] channels from queue 3; while
-//!   more are due it hands nothing over and `next_timeout` lies in the past: poll again.
+//! - Work is bounded in each call: `poll` moves at most [`limits::LINK_MOVES_MAX`] channels from queue 3;
+//!   while more are due it hands nothing over and `next_timeout` is in the past: the caller must poll again.
 //!
 //! [`Pacing::Clock`]: crate::config::Pacing::Clock
 

@@ -16,7 +16,7 @@ pub struct LinkParameters {
     pub best_effort_wire_bytes: u32,
     /// P: largest packets' worth of bytes that may be handed over and not yet sent; at least 1.
     pub pipeline_depth: u32,
-    /// What drives the pipeline: completions or the clock.
+    /// Event that drives the pipeline: completions or the clock.
     pub pace: Pacing,
     /// Kernel traffic beside us: moves the latest departure.
     pub interference: Interference,

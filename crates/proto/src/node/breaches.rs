@@ -25,7 +25,7 @@ const SENT_BEYOND_RECEIVED: u64 = 20;
 /// Divisor of the link's rate: foreign traffic beyond this part is reported as a cause.
 const FOREIGN_PART: u64 = 20;
 
-/// What is known about stages, apart from the watches.
+/// State of the monitoring, apart from the watches.
 #[derive(Debug)]
 pub(super) struct BreachWatch {
     /// Time of the next check; `None` while nothing is late.
@@ -320,7 +320,7 @@ mod tests {
             (20, 20, 0, false, Cause::LongerTravel),
             (20, 20, 5, false, Cause::LongerTravel),
             (20, 20, 6, false, foreign(6)),
-            // What arrived beyond what was sent was sent before.
+            // The excess of arrived bytes over sent bytes was sent before.
             (20, 40, 30, false, foreign(10)),
             (20, 45, 30, false, Cause::LongerTravel),
             (20, 90, 30, false, slow(90)),

@@ -72,7 +72,7 @@ impl<M: Memory> Node<M> {
         self.plane.attach_outbox(channel, outbox, now).ok_or(RequestError::Unknown)
     }
 
-    /// The agent consents to an incoming channel and gives its ring.
+    /// The agent consents to an incoming channel and provides its ring.
     ///
     /// # Errors
     /// `Unknown` if it does not wait for consent (any more).

@@ -6,7 +6,7 @@ use punctual_analysis::{Instant, Nanos};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandlerId(pub u32);
 
-/// What kind of work a handler does, the most urgent first.
+/// Kind of work of a handler, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// RTCOP and HELLO; budgeted, so that a flood of it starves no other handler.
@@ -25,7 +25,7 @@ pub enum Class {
     Background,
 }
 
-/// What makes a handler eligible.
+/// Event that makes a handler eligible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trigger {
     /// Work: eligible from its effective arrival on.

@@ -47,8 +47,9 @@ pub fn limit(
     (limit > Nanos::ZERO).then_some(limit)
 }
 
-/// What a link adds to the fixed part of J. Slack is stamped with the *latest* departure: a full window and all
-/// of the kernel's traffic ahead. If they were not, a packet comes that much earlier than its predecessor.
+/// The contribution of a link to the fixed part of J. Slack is stamped with the *latest* departure: a full
+/// window and all of the kernel's traffic ahead. Without them, a packet arrives that much earlier than its
+/// predecessor.
 pub fn arrival_error_of(link: &LinkConfig) -> Nanos {
     let window_bytes = u64::from(link.pipeline_depth.max(1))
         * u64::from(link.packet_bytes_max.saturating_add(link.overhead_bytes));
@@ -318,7 +319,8 @@ mod tests {
         assert_eq!(offer(&refused, &bound, Some(Nanos::MAX), 1, 1), None, "nobody waits so long");
     }
 
-    /// What a hop may take: what the deadline leaves beside what is spent, propagation and drift; a nanosecond is for rounding.
+    /// The limit of a hop: the rest of the deadline after the spent time, propagation and drift, less a
+    /// nanosecond for rounding.
     #[test]
     fn a_hops_limit_is_what_the_deadline_leaves() {
         let before = [stage(100, 10, 1), stage(200, 20, 1)];

@@ -119,7 +119,7 @@ pub struct Channels {
     half_open_by: BTreeMap<LinkId, Places>,
     /// Number of channels that use each link, in either direction.
     on_link: Multiset<LinkId>,
-    /// What channels between the same two ends have in common; equal ones are stored once.
+    /// State that channels between the same two ends share; equal values are stored once.
     ways: Interned<Way>,
     contracts: Interned<Contract>,
 }

@@ -82,7 +82,7 @@ pub use resources::{Answer, CommitTerms, LocalChannel, Resources};
 use states::State;
 pub use views::{ChannelView, NeighbourView};
 
-/// What signalling counts.
+/// Counters of signalling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignallingCounters {
     /// Packets that do not parse.
@@ -138,7 +138,7 @@ pub struct Signalling {
 #[derive(Debug)]
 struct Secrets {
     key: Key,
-    /// Of nonces and cookies.
+    /// Generator of nonces and cookies.
     random: SplitMix64,
 }
 

@@ -130,7 +130,7 @@ struct Hellos {
     stranger_answered: Option<Instant>,
     /// Nonces of our HELLOs that may still be echoed, and when they were sent.
     nonces: VecDeque<(u64, Instant)>,
-    /// What the next HELLO echoes.
+    /// The nonce that the next HELLO echoes.
     echo: Option<Echo>,
     random: SplitMix64,
 }

@@ -58,7 +58,7 @@ pub enum WireError {
     Malformed(#[from] Malformed),
 }
 
-/// What is wrong with a malformed packet.
+/// The fault of a malformed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
     /// Fewer bytes than a header, or than the header states.

@@ -12,7 +12,7 @@ use super::TestMemory;
 /// Interval between checks: the time of a check is proportional to the number of channels.
 const EVERY: Nanos = Nanos::from_millis(50);
 
-/// What a driver was given.
+/// Frames of a driver.
 #[derive(Clone, Debug, Default)]
 struct Driver {
     overhead_bytes: u64,

@@ -118,8 +118,9 @@ fn way(random: &mut Random) -> Option<Way> {
     Some(Way { world, open, contract, node, filter, packets })
 }
 
-/// All that an honest path may deliver at once, and that the node takes for in time, passes the driver's bucket: messages
-/// I' apart, from the latest that is not demoted to the earliest that all stages before allow.
+/// All packets that an honest path may deliver at once, and that the node accepts as in time, pass the
+/// driver's bucket: messages I' apart, from the latest that is not demoted to the earliest that all previous
+/// stages allow.
 pub fn bucket_too_small(seed: u64) -> Option<String> {
     let mut random = Random(seed ^ 0xb0c7);
     let mut way = way(&mut random)?;
@@ -167,8 +168,9 @@ pub fn buffers_too_few(seed: u64) -> Option<String> {
     (!fits).then(|| format!("{kept} B are kept, {wanted} buffers needed, the driver is told of {buffers}"))
 }
 
-/// Two channels at a forwarder whose processor has no time for a while, within its bounds. What it serves late is not due
-/// at the link before its time: a packet is due its link's bound after it could be there, and the link serves by that.
+/// Two channels at a forwarder whose processor is stopped for a while, within its bounds. A packet that it
+/// serves late is not due at the link earlier for that: it is due the link's bound after it could be there,
+/// and the link serves by that.
 pub fn served_out_of_order(seed: u64) -> Option<String> {
     const ERROR: Nanos = Nanos::from_millis(3);
     let mut random = Random(seed ^ 0x07de);
@@ -244,7 +246,7 @@ pub fn best_effort_stuck(seed: u64) -> Option<String> {
     let flow = world.nodes[0].open_best_effort(to, 1_000, outbox.clone(), world.now).expect("a route");
     world.run_for(Nanos::from_secs(1));
     let refused = |world: &World| world.nodes[1].status(world.now).links[1].best_effort_dropped;
-    // As many as best effort may keep of the driver's buffers are refused, and more.
+    // More packets are refused than best effort may hold of the driver's buffers.
     for round in 0..400 {
         let until = world.now + Nanos(random.between(1, 5) * MILLI);
         world.still = Some((1, until));

@@ -206,7 +206,7 @@ pub type Tap = Box<dyn FnMut(usize, Port, &mut Vec<u8>) -> bool>;
 pub struct Slow {
     pub node: usize,
     pub rate: BitRate,
-    /// What each packet adds on the wire.
+    /// Bytes that each packet adds on the wire.
     pub overhead_bytes: u64,
     /// How long a packet may wait; what would wait longer is lost.
     pub wait_max: Nanos,

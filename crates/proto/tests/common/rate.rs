@@ -31,7 +31,7 @@ pub fn is_right(measured: MeasuredRate, truth: BitRate) -> bool {
     u128::from(measured.rate.0.abs_diff(truth.0)) <= error
 }
 
-/// What is wrong with the measurement of `seed`.
+/// The violation in the measurement of `seed`.
 pub fn wrong(seed: u64) -> Option<String> {
     let mut random = SplitMix64::new(seed);
     let mut world = World::line(2, TRIED);

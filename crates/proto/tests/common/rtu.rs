@@ -18,7 +18,7 @@ pub struct Body {
     pub waiting: VecDeque<Instant>,
     /// Completed PDUs: arrival and completion times.
     pub done: Vec<(Instant, Instant)>,
-    /// What it takes, in percent of what it has declared.
+    /// The time that it takes, in percent of its declared time.
     pub percent: u64,
     /// PDUs beyond what it is given that it takes.
     pub greed: u32,
@@ -163,7 +163,7 @@ impl Bench {
         self.bodies.get_mut(&id).expect("a body")
     }
 
-    /// What was counted of a handler.
+    /// The counters of a handler.
     pub fn counters(&self, id: RtuId) -> punctual_proto::api::RtuCounters {
         self.node.handlers().find(|status| status.id == id).expect("a handler").counters
     }

@@ -36,5 +36,5 @@ pub fn soft(bytes: u32, late: Late) -> Contract {
     Contract { statistical, late, ..contract(bytes, 50, 1, 60) }
 }
 
-/// What is kept of what passes.
+/// Recorded packets.
 pub type Kept<T> = Rc<RefCell<Vec<T>>>;

@@ -24,14 +24,14 @@ enum Wish {
     Nobody,
     /// Channels to one.
     NoListener,
-    /// What could be had.
+    /// A probe.
     Probe,
     /// Channels to a listener that consents, and then closed.
     OpenAndClose,
 }
 
 impl Wish {
-    /// Of a crowd, one after the other.
+    /// The users of a crowd, one after the other.
     const fn of(user: u64) -> Self {
         [Self::Nobody, Self::NoListener, Self::Probe, Self::OpenAndClose][user as usize % 4]
     }
@@ -48,7 +48,7 @@ struct Crowd {
     answered: Vec<u64>,
     asked: BTreeMap<(usize, u64), usize>,
     channels: BTreeMap<(usize, ChannelId), usize>,
-    /// Of the witness: by the host where they start, and those that have ended or were refused.
+    /// The channels of the witness: by the host where they start, and those that have ended or were refused.
     own: BTreeSet<(usize, ChannelId)>,
     ended: Vec<Event>,
 }

@@ -1,4 +1,4 @@
-//! How channels end: for which reason at which end, and the sink's last word to the source.
+//! Ends of channels: the reason at each end, and the sink's final report to the source.
 
 use punctual_proto::Nanos;
 use punctual_proto::api::{CloseReason, DroppedPackets, Event, OpenRequest, Passed, Receipt, Tally};

@@ -11,7 +11,8 @@ use punctual_proto::limits::{
 
 use crate::network::{Agent, MILLI, Network, SECOND, contract, name};
 
-/// As many hosts on a route as there may be: each adds its grants to the messages, and an offer passes them all.
+/// A route with the largest number of hosts: each adds its grants to the messages, and an offer passes them
+/// all.
 #[test]
 fn the_longest_route_opens_and_refuses_with_an_offer() {
     let last = ROUTE_NODES_MAX - 1;
@@ -104,7 +105,7 @@ fn requests_that_came_from_elsewhere_are_shared_by_hosts_and_users() {
     assert_eq!(line.as_deref(), Some(expected));
 }
 
-/// What waits for a listener, and what ends by its own time, ends in slices.
+/// Channels that wait for a removed listener, and channels whose time is over, end in slices.
 #[test]
 fn many_channels_that_end_together_end_in_slices() {
     const OPENED: usize = 10 * ENDS_MAX / 3;
@@ -145,7 +146,7 @@ fn many_channels_that_end_together_end_in_slices() {
     assert_eq!(network.count(1, |event| matches!(event, Event::Closed { .. })), OPENED);
 }
 
-/// Of characters of four bytes each, too.
+/// The text has characters of four bytes each, too.
 #[test]
 fn a_long_reason_arrives_cut_between_characters() {
     let mut network = Network::line(1, 2, |_, _| {});

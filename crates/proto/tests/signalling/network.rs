@@ -53,9 +53,9 @@ pub struct Stages {
     pub interval_min: Nanos,
     /// Reports that it cannot keep its promises.
     pub degraded: Option<Degraded>,
-    /// What its applications were given.
+    /// Counts of its applications' messages.
     pub receipt: Receipt,
-    /// What channels that start here have sent.
+    /// Counts of the packets that channels have sent from here.
     pub sent: Tally,
     /// Channels that are closing here, and what will come of them.
     pub awaited: Vec<(ChannelId, Tally)>,
@@ -110,7 +110,7 @@ impl Stages {
         Ok(stages)
     }
 
-    /// What stages become on these terms.
+    /// The grants of the stages on these terms.
     fn finished(&self, mut stages: Vec<StageGrant>, terms: &CommitTerms) -> Vec<StageGrant> {
         assert_eq!(stages.len(), terms.bounds.len());
         for (stage, most) in stages.iter_mut().zip(&terms.bounds) {
@@ -243,7 +243,7 @@ pub struct Network {
     pub now: u64,
     pub hosts: Vec<Host>,
     pub loss_percent: u64,
-    /// What is lost from one host to another besides: each direction of a link may fail by itself.
+    /// Additional loss from one host to another: each direction of a link may fail separately.
     pub lossy: BTreeMap<(usize, usize), u64>,
     pub double_percent: u64,
     pub reorder_percent: u64,
@@ -452,7 +452,7 @@ impl Network {
             return true;
         }
         if let Some(at) = turn.filter(|at| *at <= until && others == Some(*at)) {
-            // What may leave now does so when the next step begins.
+            // Packets that may leave now are sent when the next step begins.
             self.now = at;
             return true;
         }

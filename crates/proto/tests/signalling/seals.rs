@@ -15,7 +15,7 @@ fn told(network: &mut Network, index: usize) -> Option<SealKey> {
         .map(|(_, key)| key)
 }
 
-/// What is sent to host `index` in the next two seconds, with a channel opened and closed.
+/// Packets that are sent to host `index` in the next two seconds, with a channel opened and closed.
 fn sent_to(network: &mut Network, index: usize) -> Vec<Flying> {
     network.tape = Some(Vec::new());
     let channel = network.open(0, 1, 50);

@@ -126,7 +126,7 @@ pub enum Breach {
         host: usize,
         /// Its link.
         link: u16,
-        /// Of the configured rate.
+        /// Percentage of the configured rate.
         percent: u32,
     },
     /// Foreign packets take this percentage of the link, in the device's queue among ours.
@@ -135,7 +135,7 @@ pub enum Breach {
         host: usize,
         /// Its link.
         link: u16,
-        /// Of the link's rate.
+        /// Percentage of the link's rate.
         percent: u32,
     },
     /// Every packet travels longer by this time.
@@ -151,7 +151,7 @@ pub enum Breach {
     SlowProcessor {
         /// Index of the host.
         host: usize,
-        /// Of its costs.
+        /// Percentage of the true costs.
         percent: u32,
     },
     /// The clock runs faster or slower by this rate than before.

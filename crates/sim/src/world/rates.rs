@@ -1,7 +1,7 @@
 //! Measured drain rates of links, compared with the true ones.
 //!
-//! Every link is measured repeatedly, during all other activity; the checker of promises detects any harm.
-//! Results that a fault may have affected are not judged.
+//! Every link is measured repeatedly, during all other activity; the checker of promises detects any effect
+//! on channels. Results that a fault may have affected are not judged.
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::MeasuredRate;

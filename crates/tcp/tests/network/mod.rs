@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// What the wire does to packets, in thousandths.
+/// Faults of the wire, in thousandths of the packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub lost: u64,

@@ -31,7 +31,7 @@ impl HardKind {
         Self { cost, period, jitter: demand.release_latency + early }
     }
 
-    /// All that may arrive in a window, its ends included.
+    /// The largest work that may arrive in a window, its ends included.
     fn within(&self, window: Nanos) -> Nanos {
         self.cost * ((window + self.jitter).0 / self.period.0 + 1)
     }

@@ -30,9 +30,9 @@ impl<M: Memory> Node<M> {
         accounts
     }
 
-    /// What waits here for a reply, by kind: receivers' requests, outgoing requests and replies that have no
-    /// place in a stream yet, decisions, probes. All are 0 when no operation is in progress: anything that
-    /// remains then was leaked.
+    /// Number of operations that wait for a reply, by kind: receivers' requests, outgoing requests and
+    /// replies that have no place in a stream yet, decisions, probes. All are 0 when no operation is in
+    /// progress: anything that remains then was leaked.
     pub fn waiting(&self) -> [(&'static str, usize); 7] {
         self.signalling.waiting()
     }
@@ -51,7 +51,7 @@ fn of(what: &'static str, link: Option<LinkId>, counted: usize, held: usize) -> 
 }
 
 impl<M: Memory> Plane<M> {
-    /// All that waits in the queues of all links.
+    /// All packets in the queues of all links.
     fn queued(&self) -> impl Iterator<Item = &Packet<M::Frame>> {
         self.context.links.lines.iter().flat_map(|line| line.scheduler.queued())
     }

@@ -57,7 +57,7 @@ struct Terms {
 }
 
 impl Terms {
-    /// What `terms` are where the stages take `bounds`.
+    /// The terms for stages that take `bounds`.
     fn of(terms: &CommitTerms, bounds: Vec<Nanos>) -> Self {
         Self {
             horizons: (0..bounds.len()).map(|index| terms.horizon(index, &bounds)).collect(),

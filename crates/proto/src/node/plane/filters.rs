@@ -33,7 +33,7 @@ use crate::limits::HEADER_BYTES;
 use crate::memory::Memory;
 use crate::signalling::LocalChannel;
 
-/// What bounds the arrival of a channel's packets at this host.
+/// Bounds on the arrival of a channel's packets at this host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Upstream {
     /// U.

@@ -119,7 +119,7 @@ impl<M: Memory> Plane<M> {
         flow.arm(channel, &mut self.context, now);
     }
 
-    /// What one unit of the flow's handler would be.
+    /// The next unit of the flow's handler; `None` if it has no work.
     pub(super) fn flow_unit(&self, channel: ChannelId) -> Option<Unit> {
         let fragment = self.best_effort.flows.get(&channel)?.outgoing.peek(&self.context.messages)?;
         let message_edge = fragment.index == 0;

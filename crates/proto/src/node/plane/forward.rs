@@ -14,7 +14,7 @@ use crate::node::packet::Packet;
 use crate::wire::Kind;
 
 impl<M: Memory> Plane<M> {
-    /// What one unit of the forwarder's handler would be.
+    /// The next unit of the forwarder's handler; `None` if it has no work.
     pub(super) fn forward_unit(&self, clip: &Clip<M>, forwarder: &Forwarder, now: Instant) -> Option<Unit> {
         let quantum = self.context.processor.executor.unit_packets(clip.handler);
         let run = forwarder.input.head_run(&self.context.waiting, clip.cpu_horizon, quantum, now);
@@ -72,7 +72,7 @@ impl<M: Memory> Plane<M> {
         self.note_processor(late, now);
     }
 
-    /// What one unit of the best-effort arrivals would be.
+    /// The next unit of the best-effort arrivals; `None` if there is no packet.
     pub(super) fn arrivals_unit(&self) -> Option<Unit> {
         let waiting = self.best_effort.arrivals.peek()?;
         let bytes = if self.onward(&waiting.header).is_some() { 0 } else { waiting.header.payload_bytes };

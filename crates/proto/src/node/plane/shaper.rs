@@ -75,7 +75,7 @@ pub(super) struct Shaper {
     waiting: VecDeque<ChannelId>,
     /// Share to request from the host.
     request: Option<Ppm>,
-    /// What is admitted, or the shaper, has changed.
+    /// True if the set of admitted channels, or the shaper, has changed.
     stirred: bool,
     /// Time of the next check.
     next: Option<Instant>,

@@ -29,7 +29,7 @@ struct Judge {
 }
 
 impl<M: Memory> Plane<M> {
-    /// What one unit of the sink's handler would be.
+    /// The next unit of the sink's handler; `None` if it has no work.
     pub(super) fn sink_unit(&self, clip: &Clip<M>, sink: &Sink<M>, now: Instant) -> Option<Unit> {
         let quantum = self.context.processor.executor.unit_packets(clip.handler);
         let run = sink.input.head_run(&self.context.waiting, clip.cpu_horizon, quantum, now);
@@ -40,7 +40,7 @@ impl<M: Memory> Plane<M> {
         (packets > 0).then_some(unit)
     }
 
-    /// What one unit of the handler that delivers at the deadline would be.
+    /// The next unit of the handler that delivers at the deadline; `None` if it has no work.
     pub(super) fn delivery_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
         let clip = self.channels.clips.get(channel)?;
         let RoleState::Sink(sink) = &clip.role else { return None };

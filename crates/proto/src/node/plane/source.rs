@@ -81,7 +81,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// What one unit of the source's handler would be.
+    /// The next unit of the source's handler; `None` if it has no work.
     pub(super) fn source_unit(&self, source: &Source<M>, handler: HandlerId) -> Option<Unit> {
         let fragment = source.outgoing.peek(&self.context.messages)?;
         let run = run_of(&fragment, self.context.processor.executor.unit_packets(handler));
@@ -122,7 +122,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// What one unit of the demoted part would be.
+    /// The next unit of the demoted part; `None` if it has no work.
     pub(super) fn demoted_unit(&self, channel: ChannelId) -> Option<Unit> {
         let source = self.channels.clips.get(channel)?.role.source()?;
         let fragment = source.demoted.as_ref()?.outgoing.peek(&self.context.messages)?;

@@ -62,7 +62,7 @@ impl<M: Memory> Node<M> {
         self.plane.config().links.get(usize::from(link.0)).map_or("", |link| &link.name)
     }
 
-    /// What is known of a link's rate.
+    /// The status of a link's rate.
     pub fn rate_status(&self, link: LinkId) -> RateStatus {
         let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config());
         RateStatus {

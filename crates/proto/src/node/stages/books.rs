@@ -54,8 +54,8 @@ impl Stages {
         self.asking.relaxed.iter().filter(|(id, _)| self.held.get(*id).is_some()).count()
     }
 
-    /// What a policy holds, of a link or of the processor, beside this host's signalling and its plan. `None`
-    /// while the policy is away or has questions to answer.
+    /// The account of a policy, of a link or of the processor, beside this host's signalling and its plan.
+    /// `None` while the policy is away or has questions to answer.
     fn policy_books(&self, link: Option<LinkId>) -> Option<Entry> {
         let policies = self.asking.policies.as_ref().filter(|_| self.asking.questions.is_empty())?;
         let (policy, held) = match link {

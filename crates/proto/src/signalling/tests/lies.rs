@@ -277,7 +277,7 @@ fn only_the_side_that_may_say_it_is_heard() {
     let ended = |route, reason| Message::Ended { path, route, reason, receipt: Receipt::default() };
     row.hear(2, false, ended(route(&[1, 2, 3], 2), CloseReason::Local));
     assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
-    // What has passed is reported only about closing channels, and once.
+    // Counts of passed packets are reported only about closing channels, and once.
     let passed =
         |node| Message::Passed { path, route: route(&[3, 2, 1], 2), node, passed: Passed::default() };
     row.hear(0, true, passed(NodeId(2)));

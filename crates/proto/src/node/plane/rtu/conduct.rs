@@ -37,7 +37,7 @@ impl Strikes {
     }
 }
 
-/// What may disturb a call without its fault.
+/// Disturbances of a call that its handler does not cause.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Disturbance {
     /// Burst of interference, and cold caches.
