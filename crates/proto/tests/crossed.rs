@@ -177,7 +177,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Words of code: no comment is one.
+/// Identifiers of code, without comments.
 fn words(code: &str) -> BTreeSet<&str> {
     let code = code.lines().map(|line| line.split("//").next().unwrap_or_default());
     code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).collect()

@@ -162,7 +162,7 @@ fn an_end_that_is_drained_is_told_once() {
     assert!(world.nodes.iter().all(|node| node.is_quiet()));
 }
 
-/// A source waits for its sink's word after it has given back all that it held.
+/// A source waits for its sink's report after it has released its whole reservation.
 #[test]
 fn no_channel_is_shown_without_what_it_has_done() {
     let mut world = World::line(2, RATE);

@@ -120,7 +120,8 @@ fn a_probe_says_what_an_open_would() {
     assert!(yes > 100 && by_buffers > 40 && by_stages > 20, "{yes} {by_buffers} {by_stages}");
 }
 
-/// The relay of the report: its buffers are gone, its stages are not. The probe is refused, with its name.
+/// The relay of the report: it has no free buffers, but its stages have free capacity. The probe is refused,
+/// with its name.
 #[test]
 fn a_relay_without_buffers_says_no_to_a_probe() {
     let config = |index| {

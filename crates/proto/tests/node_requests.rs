@@ -260,7 +260,7 @@ fn pages_of_channels_are_all_of_them_in_order() {
     let mut world = world(2);
     let channels: Vec<_> =
         (0..12).map(|_| world.open(0, 1, contract()).unwrap_or_else(|event| panic!("{event:?}"))).collect();
-    // Of these only the sink's word is waited for, for a moment.
+    // These wait only for the sink's report, for a moment.
     for closing in channels.iter().step_by(3) {
         world.nodes[0].close(closing.source, world.now).unwrap();
     }

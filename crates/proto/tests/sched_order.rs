@@ -243,7 +243,8 @@ fn handlers_that_are_gone_change_nothing() {
     assert!(!executor.yield_request(Instant(0)));
 }
 
-/// While more become eligible than are moved at once, whoever runs is to yield: one of them may be more urgent.
+/// While more handlers become eligible than are moved at once, the running one must yield: one of them may be
+/// more urgent.
 #[test]
 fn who_runs_yields_to_a_crowd_that_is_not_looked_at_yet() {
     let mut executor = Executor::new(RunPolicy::Edf);

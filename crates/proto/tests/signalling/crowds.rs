@@ -11,7 +11,7 @@ use crate::network::{Agent, MILLI, Network, SECOND, contract, name};
 
 /// Between two packets: the default of `packets_per_second`.
 const PACE: u64 = 20 * MILLI;
-/// Whose opens are measured.
+/// Hosts whose opens are measured.
 const WITNESS: UserId = UserId(1_000);
 /// How often the crowd tries, and how often at once, all of it together.
 const TRIES_EVERY: u64 = 10 * MILLI;

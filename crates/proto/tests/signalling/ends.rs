@@ -151,7 +151,7 @@ fn a_path_that_is_lost_while_it_drains_is_told_to_the_source_at_once() {
         network.crash(hops);
         network.close(0, source);
         network.at(0, |s, now, stages| s.drained(source, now, stages));
-        // A neighbour's silence takes 5 s, the word would be overdue after 15.
+        // A neighbour's silence takes 5 s; the report would be overdue after 15.
         network.run(7 * SECOND);
         assert_eq!(end(&network, 0), Some((CloseReason::PathLost, None)), "{hops} hops");
     }
