@@ -45,7 +45,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // Beside `crates`: they test, nothing depends on them.
-    ("fuzz", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim", "cli"]),
+    (
+        "fuzz",
+        &["trial", "analysis", "os", "proto", "tcp", "link", "engine", "ipc", "host", "client", "sim", "cli"],
+    ),
     ("models", &["trial", "analysis", "proto"]),
     // It reads sources, and runs what is built from them.
     ("mutants", &[]),
