@@ -79,7 +79,8 @@ mod tests {
         assert_eq!(read_options(options(&plain, 0)), (None, false));
     }
 
-    /// The table's first size is the one that every host accepts (RFC 9293 3.7.1); others are rounded down to the table's.
+    /// The table's first size is the one that every host accepts (RFC 9293 3.7.1); others are rounded down to
+    /// the table's.
     #[test]
     fn a_segment_size_is_rounded_down_to_the_table() {
         let secrets = Secrets::new([1; 16]);

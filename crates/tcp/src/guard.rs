@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(verdict(401), Verdict::Challenge);
     }
 
-    /// A segment without data takes nothing of the window: whether it lies in it is for the machine.
+    /// A segment without data takes no space of the window: the machine checks its position.
     #[test]
     fn a_bare_segment_beyond_the_window_is_not_data() {
         let bare = Segment { seq: 1_000, ..segment() };

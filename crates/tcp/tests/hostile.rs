@@ -100,8 +100,8 @@ fn a_flood_of_syns_keeps_nobody_out() {
     network.open(false, &Config::default());
 }
 
-/// RFC 9293 3.10.7.2 asks nothing of a full queue; as on Linux the third segment is dropped, and the peer's data opens the
-/// connection once there is room.
+/// RFC 9293 3.10.7.2 does not specify the case of a full queue; as on Linux the third segment is dropped, and
+/// the peer's data opens the connection once there is room.
 #[test]
 fn a_full_accept_queue_delays_a_connection_and_loses_none() {
     let mut network = Network::new(1, Faults::default());
@@ -127,7 +127,7 @@ fn a_full_accept_queue_delays_a_connection_and_loses_none() {
     assert_eq!(network.at(1, first).readable_bytes(), 5);
 }
 
-/// A well-formed segment whose numbers lie near those of the connection.
+/// A well-formed segment whose numbers are near those of the connection.
 fn forged(random: &mut Random, base: &Segment) -> Segment {
     let near = |random: &mut Random, n: u32| match random.below(4) {
         0 => n,

@@ -206,7 +206,7 @@ fn full_windows_in_both_directions_do_not_lock() {
     assert!(is_done, "{} and {} bytes", streams[0].read, streams[1].read);
 }
 
-/// RFC 9293 3.8.3: a listener answers a SYN six times within a minute, then it forgets the attempt.
+/// RFC 9293 3.8.3: a listener replies to a SYN six times within a minute, then it drops the attempt.
 #[test]
 fn a_listener_gives_up_after_six_answers() {
     let mut network = Network::new(1, Faults::default());

@@ -4,8 +4,8 @@
 //!
 //! It supports these parts of the language: times (absolute, `+` relative), packets in both directions with
 //! flags, numbers, window and options, and the calls socket, bind, listen, connect, accept, read, write,
-//! close, shutdown, fcntl, setsockopt (TCP_NODELAY, TCP_KEEPIDLE). An unsupported part is reported with its line. Sequence
-//! numbers of the stack count from its SYN.
+//! close, shutdown, fcntl, setsockopt (TCP_NODELAY, TCP_KEEPIDLE). An unsupported part is reported with its
+//! line. Sequence numbers of the stack count from its SYN.
 
 mod parse;
 mod run;
