@@ -1,5 +1,5 @@
-//! ICMP errors that quote a segment of ours. Anybody can forge one, so they are believed only as far as RFC 5927 says: the
-//! quoted number must be in flight, and none of them ends a connection that is open.
+//! ICMP errors that quote a segment of ours. An attacker can forge them, so they are accepted only within the
+//! rules of RFC 5927: the quoted number must be in flight, and none of them ends a connection that is open.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,29 +7,30 @@ use smoltcp::wire::{Icmpv4Packet, Icmpv6Packet, IpProtocol, Ipv4Packet, Ipv6Pack
 
 use crate::wire::{Flow, IPV6_BYTES};
 
-/// What a router or the peer's host says of a segment.
+/// Report of a router or of the peer's host about a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The next hop carries only packets of so many bytes; 0 if the router does not say.
+    /// The next hop carries only packets of this many bytes; 0 if the router does not report the size.
     TooBig(u16),
-    /// Nobody is there: it ends an attempt to connect (RFC 9293 3.9.2.2), and nothing else (RFC 5927 5.2).
+    /// The destination is unreachable: this ends an attempt to connect (RFC 9293 3.9.2.2), and nothing else
+    /// (RFC 5927 5.2).
     Unreachable,
-    /// It may pass: routes change (RFC 9293 3.9.2.2, soft errors).
+    /// The condition may pass: routes change (RFC 9293 3.9.2.2, soft errors).
     Transient,
 }
 
 /// An ICMP error about a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quote {
-    /// The flow of the quoted segment, as this host sees it.
+    /// The flow of the quoted segment, from this host's point of view.
     pub flow: Flow,
     /// Its sequence number.
     pub seq: u32,
-    /// What became of it.
+    /// The reported error.
     pub trouble: Trouble,
 }
 
-/// Reads an IP packet with an ICMP error; none if it is something else, is malformed, or quotes no TCP.
+/// Parses an IP packet with an ICMP error; `None` if it is another packet, is malformed, or quotes no TCP.
 pub fn parse(packet: &[u8]) -> Option<Quote> {
     match packet.first()? >> 4 {
         4 => parse_v4(packet),

@@ -6,7 +6,8 @@ use network::{Faults, Network, Stream};
 use punctual_analysis::{Instant, Nanos};
 use punctual_tcp::{Config, Ended, State};
 
-/// Sends `length` bytes each way and closes; checks every byte, and that both ends are over in the end.
+/// Sends `length` bytes in each direction and closes; checks every byte, and that both ends are over at the
+/// end.
 fn exchange(seed: u64, faults: Faults, is_v6: bool, length: u64, config: &Config) -> Network {
     let mut network = Network::new(seed, faults);
     let ids = network.open(is_v6, config);
@@ -51,7 +52,7 @@ fn reordering_and_duplication() {
     }
 }
 
-/// A flipped bit is seen by a checksum, so it is a loss.
+/// A checksum detects a flipped bit, so it counts as a loss.
 #[test]
 fn corruption() {
     for seed in 1..6 {
@@ -109,7 +110,7 @@ fn the_end_that_closes_first_waits_two_segment_lifetimes() {
     assert!(waited >= Nanos::from_millis(59_900) && waited <= Nanos::from_secs(60), "{waited}");
 }
 
-/// RFC 4821 7.7: the path carries 1,000 bytes, and no router says so.
+/// RFC 4821 7.7: the path carries 1,000 bytes, and no router reports that.
 #[test]
 fn a_black_hole_is_passed() {
     let mut network = Network::new(1, Faults::default());
@@ -148,7 +149,7 @@ fn a_closed_window_is_probed() {
     assert!(is_done, "{}", stream.read);
 }
 
-/// RFC 9293 3.8.3: a peer that vanishes ends the connection, and only when something is owed.
+/// RFC 9293 3.8.3: a peer that vanishes ends the connection, and only if data is unacknowledged.
 #[test]
 fn a_peer_that_vanishes_ends_the_connection_by_the_user_timeout() {
     let mut network = Network::new(1, Faults::default());
@@ -205,7 +206,7 @@ fn full_windows_in_both_directions_do_not_lock() {
     assert!(is_done, "{} and {} bytes", streams[0].read, streams[1].read);
 }
 
-/// RFC 9293 3.8.3: a listener answers a SYN six times within a minute, then it forgets the attempt.
+/// RFC 9293 3.8.3: a listener replies to a SYN six times within a minute, then it drops the attempt.
 #[test]
 fn a_listener_gives_up_after_six_answers() {
     let mut network = Network::new(1, Faults::default());
@@ -227,7 +228,7 @@ fn a_listener_gives_up_after_six_answers() {
     assert_eq!(network.stacks[1].next_deadline(network.now), None);
 }
 
-/// RFC 6093 3: urgent bytes stay in the stream, and the mark is seen.
+/// RFC 6093 3: urgent bytes stay in the stream, and the mark is reported.
 #[test]
 fn urgent_data_stays_in_the_stream() {
     let mut network = Network::new(1, Faults::default());

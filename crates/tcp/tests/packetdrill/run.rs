@@ -22,7 +22,7 @@ struct Run {
     config: Config,
 }
 
-/// Runs a script; the first thing that is not as it says is the error.
+/// Runs a script; the first difference from the script is the error.
 pub fn run(steps: &[Step]) -> Result<(), String> {
     let mut run = Run {
         stack: Stack::new(Secrets::new([5; 16])),

@@ -1,8 +1,9 @@
-//! Programs' handlers: registered, picked, charged and watched beside those of channels (RTU 3; ADR 0051).
+//! Programs' handlers: registered, picked, charged and monitored like those of channels (RTU 3; ADR 0051).
 //!
-//! Ownership: the node owns account and counters of a handler, the driver its body. A handler has at most two places in
-//! the run queue: that of its class, where it runs within its budget, and one of best effort, where it runs beyond it.
-//! Cancellation: a handler that is removed while its body runs is forgotten at once; what the call did is not looked at.
+//! Ownership: the node owns the account and counters of a handler, the driver owns its body. A handler has at
+//! most two places in the run queue: that of its class, where it runs within its budget, and one of best
+//! effort, where it runs beyond it. Cancellation: a handler that is removed while its body runs is removed at
+//! once; the effects of the call are ignored.
 
 mod conduct;
 mod pace;
@@ -40,13 +41,14 @@ pub(super) struct Rtus {
 /// One handler.
 struct Rtu {
     terms: RtuTerms,
-    /// Its place in its class; `None` while admission is asked, for best effort, and once it is demoted.
+    /// Its place in its class; `None` until admission has granted it, for best effort, and once it is
+    /// demoted.
     own: Option<Own>,
     /// Its place among best effort, or in the background; `None` while it has none.
     rest: Option<HandlerId>,
     /// Time since which it has work.
     since: Option<Instant>,
-    /// Time at which it was given more since its body was called.
+    /// Time of the last call to make it ready since its body was called.
     again: Option<Instant>,
     /// Time at which its body was called last.
     called: Instant,
@@ -84,7 +86,7 @@ impl Rtu {
         Some(self.pace.as_ref()?.release(self.since?, now))
     }
 
-    /// PDUs of the next call: within the budget, or beyond it.
+    /// PDUs of the next call, within the budget or beyond it.
     fn given(&self, within: bool, now: Instant) -> u32 {
         let Some(since) = self.since else { return 0 };
         match &self.pace {
@@ -93,11 +95,12 @@ impl Rtu {
         }
     }
 
-    /// Charges a call, and says how late its first PDU was.
+    /// Charges a call. Returns the lateness of its first PDU.
     fn charge(&mut self, within: bool, given: u32, done: &UpcallDone, now: Instant) -> Nanos {
         self.counters.calls += 1;
         self.counters.took_max = self.counters.took_max.max(done.took);
-        // A call that found nothing to do has cost one all the same, and a timed one goes on with a whole quantum.
+        // A call that found no work is charged one PDU all the same. A timed handler with more work is
+        // charged a whole quantum.
         let whole = done.more && matches!(self.terms.class, RtuClass::Guaranteed { .. });
         let charged = done.units.max(if whole { given } else { 1 });
         let (Some(pace), Some(since), true) = (self.pace.as_mut(), self.since, within) else {
@@ -117,7 +120,7 @@ impl Rtu {
         self.counters.yields_ignored += u64::from(verdict.ignored_yield);
     }
 
-    /// Whether it holds a place of the processor's admission: a demoted one keeps its own.
+    /// Whether it holds a place of the processor's admission: a demoted handler keeps its place.
     const fn holds(&self) -> bool {
         self.own.is_some() || self.demoted.is_some() && self.pace.is_some()
     }
@@ -128,23 +131,24 @@ impl Rtu {
 }
 
 impl<M: Memory> Node<M> {
-    /// Registers a program's handler. Where this returns its name, the answer follows: [`RtuEvent::Granted`] or
+    /// Registers a program's handler. If this returns an id, the reply follows: [`RtuEvent::Granted`] or
     /// [`RtuEvent::Refused`] by [`Node::poll_rtu`], at once unless admission decides elsewhere.
     ///
     /// # Errors
-    /// If it cannot be honoured here whatever else is admitted: a range, the processor's order, the length of a call.
+    /// If it cannot be honoured here whatever else is admitted: a range, the processor's order, the length of
+    /// a call.
     pub fn register_handler(&mut self, terms: RtuTerms, now: Instant) -> Result<RtuId, RtuRefusal> {
         let id = self.plane.register_rtu(terms)?;
         self.settle_rtus(now);
         Ok(id)
     }
 
-    /// The handler has work from now on. Without effect while it has some, and where it is not granted.
+    /// Notes that the handler has work from now on. No effect if it already has work, or is not granted.
     pub fn make_ready(&mut self, id: RtuId, now: Instant) {
         self.plane.ready_rtu(id, now);
     }
 
-    /// Forgets a handler and gives back what it holds; does nothing where there is none.
+    /// Removes a handler and releases its reservation; no effect if there is none.
     pub fn remove_handler(&mut self, id: RtuId) {
         self.plane.remove_rtu(id);
     }
@@ -158,13 +162,13 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// The effects of a unit whose body was called: instead of [`Node::finish_work`], which takes a body to have done all
-    /// that it was given in the time that it has declared.
+    /// Applies a unit whose body was called. It replaces [`Node::finish_work`], which assumes that a body has
+    /// done all that it was given in its declared time.
     pub fn finish_upcall(&mut self, work: &Work, done: UpcallDone, now: Instant) {
         self.plane.finish_rtu(work, &done, now);
     }
 
-    /// News of programs' handlers.
+    /// The next event of programs' handlers.
     pub fn poll_rtu(&mut self) -> Option<RtuEvent> {
         self.plane.rtus.news.pop_front()
     }
@@ -180,7 +184,7 @@ impl<M: Memory> Node<M> {
         })
     }
 
-    /// Goes on with what admission has said.
+    /// Applies the replies of admission.
     pub(in crate::node) fn settle_rtus(&mut self, now: Instant) {
         while let Some(answer) = self.plane.stages.poll_rtu() {
             self.plane.install_rtu(answer, now);
@@ -216,7 +220,7 @@ impl<M: Memory> Plane<M> {
         self.context.processor.add_handler(Owner::RtuRest(id), parameters)
     }
 
-    /// A handler has its answer. One that was removed meanwhile has given back what it was granted.
+    /// Applies the reply for a handler. If the handler was removed meanwhile, what was granted is released.
     fn install_rtu(&mut self, (id, answer): RtuAnswer, now: Instant) {
         let Some(terms) = self.rtus.handlers.get(&id).map(|rtu| rtu.terms) else { return };
         let (place, grant) = match answer {
@@ -252,7 +256,7 @@ impl<M: Memory> Plane<M> {
     fn ready_rtu(&mut self, id: RtuId, now: Instant) {
         let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
         if rtu.since.is_some() {
-            // Its body may have looked for work already.
+            // The body may have checked for work already.
             rtu.again = rtu.again.or(Some(now));
             return;
         }
@@ -260,7 +264,7 @@ impl<M: Memory> Plane<M> {
         self.arm_rtu(id, now);
     }
 
-    /// Its body is called: it sees all that there is now.
+    /// Notes that the handler's body is called: it sees all work that is present now.
     pub(super) fn call_rtu(&mut self, id: RtuId, now: Instant) {
         if let Some(rtu) = self.rtus.handlers.get_mut(&id) {
             (rtu.again, rtu.called) = (None, now);
@@ -277,7 +281,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Tells the executor when the handler may run, within its budget and beyond.
+    /// Updates the handler's activations in the executor, within its budget and beyond.
     pub(super) fn arm_rtu(&mut self, id: RtuId, now: Instant) {
         let Some(rtu) = self.rtus.handlers.get(&id) else { return };
         let executor = &mut self.context.processor.executor;
@@ -297,7 +301,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The next call of a handler; `None` if it has nothing to do.
+    /// The next call of a handler; `None` if it has no work.
     pub(super) fn rtu_unit(&self, id: RtuId, within: bool, now: Instant) -> Option<Unit> {
         let rtu = self.rtus.handlers.get(&id)?;
         let packets = rtu.given(within, now);
@@ -310,7 +314,8 @@ impl<M: Memory> Plane<M> {
         })
     }
 
-    /// A body has done what it was given, in its time: for drivers that have no bodies.
+    /// Assumes that a body has done all that it was given, in its declared time: for drivers that have no
+    /// bodies.
     pub(super) fn run_rtu(&mut self, work: &Work, now: Instant) {
         let done = UpcallDone { units: work.packets, more: false, took: work.application };
         self.finish_rtu(work, &done, now);
@@ -323,7 +328,7 @@ impl<M: Memory> Plane<M> {
         let (id, within) = match owner {
             Some(Owner::Rtu(id)) => (id, true),
             Some(Owner::RtuRest(id)) => (id, false),
-            // It was removed while its body ran.
+            // The handler was removed while its body ran.
             _ => return,
         };
         let cost = work.declared_cost(&self.config.cpu.costs);
@@ -338,7 +343,7 @@ impl<M: Memory> Plane<M> {
         let declared = rtu.terms.cost.of(done.units.clamp(1, work.packets.max(1)));
         let verdict = rtu.conduct.judge(done, (work.packets, declared), disturbance, now);
         rtu.count(verdict);
-        // What it has brought upon itself is not the processor's fault.
+        // Lateness that the handler caused itself is not the processor's fault.
         let own_fault = rtu.conduct.is_in_excess() || verdict.ignored_yield;
         rtu.since = if done.more { rtu.since } else { rtu.again.take() };
         if !own_fault {
@@ -351,8 +356,8 @@ impl<M: Memory> Plane<M> {
         self.context.processor.executor.finished(handler, work.packets, now);
     }
 
-    /// From now on the handler runs in the background. What it holds of the processor stays: it pays for the blocking by
-    /// its calls.
+    /// Moves the handler to the background. It keeps its reservation of the processor, which covers the
+    /// blocking by its calls.
     fn demote_rtu(&mut self, id: RtuId, why: Misconduct) {
         let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
         if rtu.demoted.replace(why).is_some() {
@@ -369,19 +374,21 @@ impl<M: Memory> Plane<M> {
         self.rtus.news.push_back(RtuEvent::Demoted(id, why));
     }
 
-    /// The processor had nothing to do for `span`. What runs next may find cold caches, which is charged once a busy period.
+    /// Notes that the processor was idle for `span`. The next unit may find cold caches, which is charged
+    /// once per busy period.
     pub(super) fn rtus_idle(&mut self, span: Nanos) {
         if span > Nanos::ZERO {
             self.rtus.idle += span.max(self.config.cpu.costs.cold_start);
         }
     }
 
-    /// Places of programs' handlers in the run queue: for the books.
+    /// Places of programs' handlers in the run queue, for the accounts.
     pub(super) fn rtu_places(&self) -> usize {
         self.rtus.handlers.values().map(|rtu| rtu.places()).sum()
     }
 
-    /// Places of the processor's admission that are held, and handlers that should hold them: for the books.
+    /// Places of the processor's admission that are held, and handlers that should hold them, for the
+    /// accounts.
     pub(super) fn rtu_books(&self) -> Option<[usize; 2]> {
         let held = self.rtus.handlers.values().filter(|rtu| rtu.holds()).count();
         self.stages.rtus_held().map(|counted| [counted, held])
