@@ -45,7 +45,7 @@ pub fn sample(host: &Endsystem) -> Result<(Rtu, Receiver<u64>), Failure> {
     let answers = host.register(terms(low), move |_| {
         let mut samples = theirs.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sample) = samples.pop() else { return Progress::default() };
-        // The program is about to end when nobody listens any more.
+        // The receiver of samples is gone only when the program ends: the error is ignored.
         let _ = tell.send(sample);
         Progress { units: 1, more: !samples.is_empty() }
     })?;

@@ -26,7 +26,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// The reply to who asked for `wanted`.
+    /// Converts the daemon's reply to a request for the contract `wanted`.
     pub(crate) fn from_reply(
         shared: &SharedConnection,
         (result, descriptors): Reply,
@@ -138,7 +138,8 @@ impl Channel {
         self.ring.push(&[IoSlice::new(message)]).map(|_| ()).map_err(|error| self.explain(error))
     }
 
-    /// Queues a message on the engine's own thread, as sent `at`; `true` if the engine must look at the queue.
+    /// Queues a message on the engine's own thread, with `at` as its send time. `true` if the engine must
+    /// check the queue.
     pub(crate) fn send_beside(
         &mut self,
         message: &[u8],
@@ -185,9 +186,10 @@ impl Channel {
         self.ring.outstanding()
     }
 
-    /// Promised bound, what was observed, misses, policed messages (rtcGetParameter). Read from memory that the processor
-    /// writes: nobody is asked but the first time, and when what degrades the channel has changed. Costs the processor
-    /// nothing.
+    /// Returns the promised bound, the observed latencies, the misses and the policed messages
+    /// (rtcGetParameter). The counters are read from memory that the processor writes, at no cost to the
+    /// processor. The daemon gets a request only at the first call, and after a change of what degrades the
+    /// channel.
     ///
     /// # Errors
     /// If the channel has ended or the daemon is gone.
@@ -210,9 +212,10 @@ impl Channel {
         self.ring.is_closed()
     }
 
-    /// Ends the channel and waits for its end: what is queued is sent, the receiver's host takes what is under way and
-    /// says what its application was given. Bounded by what the ring takes at the contract's rate, D and some seconds,
-    /// whatever happens on the way; `None` if `timeout` came first. A best-effort flow ends at once, and nobody knows
+    /// Ends the channel and waits until it has ended: the queued messages are sent, the receiver's host takes
+    /// what is in transit and reports how many messages its application received. The time is bounded
+    /// whatever happens on the way: the time that a full ring takes at the contract's rate, plus D, plus some
+    /// seconds. Returns `None` if `timeout` expired first. A best-effort flow ends at once, and it is unknown
     /// what arrived.
     ///
     /// # Errors
@@ -243,7 +246,7 @@ impl Channel {
         self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
-    /// Looks at the clock for the timeout only if it has to wait.
+    /// Reads the clock for the timeout only if it has to wait.
     fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<u64, SendError> {
         let mut until = None;
         loop {

@@ -26,7 +26,7 @@ use crate::processor::{EmbeddedHost, is_processor};
 /// An answer with what came with it.
 pub(crate) type Reply = (Result<Answer, ApiError>, Vec<OwnedFd>);
 
-/// Who waits for an answer.
+/// Receives the reply to a request.
 pub(crate) enum Waiter {
     /// A thread.
     Caller(SyncSender<Reply>),
@@ -46,7 +46,7 @@ pub(crate) struct SharedConnection {
     /// Requests to sources that came to nothing, by token.
     pub(crate) failed_asks: Mutex<HashMap<u64, ChannelRefusal>>,
     gone: AtomicBool,
-    /// Why the daemon cut the connection, where it said so.
+    /// Why the daemon closed the connection, if it gave a reason.
     farewell: Mutex<Option<ApiError>>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connection {
-    /// Starts the threads and says hello.
+    /// Starts the threads and sends `Hello`.
     pub(crate) fn start(socket: OwnedFd, embedded: Option<EmbeddedHost>) -> Result<Arc<Self>, Error> {
         let shared = Arc::new(SharedConnection {
             socket,
@@ -132,7 +132,8 @@ impl SharedConnection {
         Ok((result?, descriptors))
     }
 
-    /// Tells the daemon that the channel's ring is attached and sealed. A channel that has ended meanwhile says so itself.
+    /// Notifies the daemon that the channel's ring is attached and sealed. No error if the channel has ended
+    /// meanwhile: its ring reports that.
     pub(crate) fn attached(&self, channel: ChannelId, is_closed: impl Fn() -> bool) -> Result<(), Error> {
         match self.call(Request::Attached { channel }) {
             Err(error) if !is_closed() => Err(error),
@@ -152,7 +153,7 @@ impl SharedConnection {
 
     /// Sends a request without waiting for the answer.
     pub(crate) fn tell(&self, request: Request) {
-        // Where the daemon is gone there is nobody left to tell.
+        // If the daemon is gone, there is no receiver for this request.
         let _ = self.send(request, Waiter::Nobody);
     }
 
@@ -162,7 +163,8 @@ impl SharedConnection {
         let packet = Packet::new(&Call { id, request }, Vec::new())?;
         lock(&self.waiters).insert(id, waiter);
         let failed = match socket::send(&self.socket, &packet, SendFlags::empty()) {
-            // What the daemon said before it hung up is the reader's to find; then it wakes every waiter.
+            // The daemon may have sent a reason before it closed: the reader thread reads it, and then wakes
+            // every waiter.
             Err(error) => !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset),
             Ok(()) => false,
         };
@@ -200,7 +202,7 @@ impl SharedConnection {
             match packet.parse() {
                 Ok(FromDaemon::Answer { id, result }) => self.answer(id, result, packet.descriptors),
                 Ok(FromDaemon::Push(push)) => self.push(push, jobs),
-                // A daemon that talks nonsense is as good as gone.
+                // A daemon that sends invalid packets is treated as disconnected.
                 Err(_) => break,
             }
         }
@@ -262,7 +264,7 @@ impl SharedConnection {
                     queue.poke();
                 }
             }
-            // The agent thread lives as long as this one.
+            // Sending cannot fail: the agent thread runs as long as this thread.
             other => {
                 let _ = jobs.send(other);
             }

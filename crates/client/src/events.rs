@@ -9,7 +9,8 @@ use punctual_proto::api::{BrokenStage, CloseReason, Notice, Receipt};
 
 use crate::connection::lock;
 
-/// Most events that wait for an application; the node tells each kind once until it is read.
+/// Maximum number of events that wait for an application. The node reports each kind once until the
+/// application has read it.
 const EVENTS_MAX: usize = 32;
 /// How long the reason of an end may lag behind the end.
 const REASON_WITHIN: Duration = Duration::from_millis(250);
@@ -40,7 +41,7 @@ pub enum ChannelEvent {
 /// How a channel ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Why; `None` if the daemon is gone, or has not said.
+    /// Why it ended. `None` if the daemon is gone, or has given no reason.
     pub reason: Option<CloseReason>,
     /// At the source: what the receiver has of the channel, by the word of its host. `None` if that could not
     /// be learnt.
@@ -112,7 +113,7 @@ impl ChannelEvents {
         self.changed.notify_all();
     }
 
-    /// The channel has ended: whoever waits for its ring wakes.
+    /// Records that the channel has ended, and wakes the threads that wait for its ring.
     pub(crate) fn close(&self, ending: Ending) {
         use CloseReason as R;
         let mut state = lock(&self.state);
@@ -145,7 +146,8 @@ impl ChannelEvents {
         state.closer = Some(closer);
     }
 
-    /// How it ended. The ring says *that* it ended a moment before the daemon says how: waits for that moment.
+    /// Why it ended. The ring shows *that* the channel ended shortly before the daemon reports why: this
+    /// waits for the report.
     pub(crate) fn reason(&self) -> Option<CloseReason> {
         self.ending(REASON_WITHIN).and_then(|ending| ending.reason)
     }

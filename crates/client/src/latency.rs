@@ -26,8 +26,8 @@ pub struct OneWayLatency {
 }
 
 impl OneWayLatency {
-    /// The latency of a message; `None` if the clock of a host on the way is unknown, and of best effort, whose
-    /// source tells its own time.
+    /// The latency of a message. `None` if the clock of a host on the way is unknown, and for best effort,
+    /// whose send time is the source's own claim.
     pub fn of(info: &MessageInfo) -> Option<Self> {
         let measured = info.delivered.since(info.logical_arrival);
         info.clock_error.map(|error| Self { measured, error })

@@ -1,8 +1,8 @@
 //! Guaranteed channels for applications.
 //!
-//! A program says: my messages are at most S bytes, at most R a second, in bursts of at most B, and each must
-//! arrive within D. The network says yes or no. After a yes every message that keeps the contract arrives in
-//! time, whatever else happens on the hosts and links in between.
+//! A program states a contract: its messages have at most S bytes, there are at most R a second, in bursts of
+//! at most B, and each must arrive within D. The network admits or refuses it. If it admits it, every message
+//! that keeps the contract arrives in time, whatever else happens on the hosts and links in between.
 //!
 //! ```no_run
 //! use punctual::{Consent, Contract, Endsystem, Nanos, Rate};
@@ -25,8 +25,8 @@
 //! ```
 //!
 //! Ownership: an [`Endsystem`], its [`Listener`]s, [`Channel`]s and [`Receiver`]s share one connection, which
-//! ends with the last of them; the daemon then closes whatever was left. Messages never pass the connection:
-//! they are in shared memory between this process and the host's engine.
+//! ends with the last of them. The daemon then closes what is still open. Messages do not travel over the
+//! connection: they are in shared memory between this process and the host's engine.
 
 mod agents;
 mod channel;

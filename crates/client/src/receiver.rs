@@ -149,12 +149,12 @@ impl Receiver {
 
     /// Has `handler` called for each message from now on, with those that wait first.
     ///
-    /// In an embedded endsystem it runs on the engine's own thread right at the delivery: no thread is woken and nothing
-    /// is copied, and what it sends with [`Reply::send`] leaves without another thread. In return it must neither
-    /// wait nor allocate, and must keep to the time that its listener declared
-    /// ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)): everybody's bounds at this host rest on
-    /// that. One that overruns it is counted, and demoted if that is no accident: from then on it runs on a thread
-    /// of its own, as it does from the start if the engine is in another process.
+    /// In an embedded endsystem the handler runs on the engine's own thread right at the delivery: no thread
+    /// is woken and no byte is copied, and what it sends with [`Reply::send`] leaves without another thread.
+    /// In return it must neither wait nor allocate, and must keep to the time that its listener declared
+    /// ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)): the bounds of all channels at this
+    /// host depend on that. Each overrun is counted. A handler that overruns repeatedly is demoted: from then
+    /// on it runs on a thread of its own, as it does from the start if the engine is in another process.
     ///
     /// # Errors
     /// [`Error::HandlerTime`] in an embedded endsystem whose listener declared none; else if the system
@@ -202,7 +202,8 @@ impl Receiver {
         }
     }
 
-    /// Promised bound, what was observed, misses (rtcGetParameter). Asks as rarely as
+    /// Returns the promised bound, the observed latencies and the misses (rtcGetParameter). Sends a request
+    /// as rarely as [`Channel::state`](crate::Channel::state).
     /// [`Channel::state`](crate::Channel::state).
     ///
     /// # Errors
@@ -234,8 +235,8 @@ impl Receiver {
         self.end.connection.shared.call(Request::Close { channel: self.end.id }).map(|_| ())
     }
 
-    /// Waits as long as the receive timeout says. Where a message waits already the clock is not read: that would be a
-    /// tenth of what taking it costs.
+    /// Waits as long as the receive timeout allows. Does not read the clock if a message waits already: that
+    /// would be a tenth of the cost of taking the message.
     fn wait_as_set(&self) -> Result<(), RecvError> {
         if self.ring.has_message() {
             return Ok(());
@@ -302,7 +303,7 @@ impl AsFd for Receiver {
     }
 }
 
-/// A channel's end at this host as its daemon or engine knows it. Dropping it closes it.
+/// This host's end of a channel, as its daemon or engine registered it. Dropping it closes the channel.
 pub(crate) struct End {
     pub(crate) connection: Arc<Connection>,
     pub(crate) events: Arc<ChannelEvents>,

@@ -25,10 +25,10 @@ pub use punctual_proto::api::{
     RtuRefusal as Refusal, RtuStatus as Status, RtuTerms as Terms,
 };
 
-/// Why a handler is not registered, or cannot be asked about.
+/// Why a handler cannot be registered or queried.
 #[derive(Debug, Error)]
 pub enum RtuError {
-    /// Admission says no, and what it could offer.
+    /// Admission refused it. Has the offer, if there is one.
     #[error("the handler is refused: {}", refusal_text(.0))]
     Refused(Refusal),
     /// The endsystem is a daemon's: a body can only be called in the process of the engine.
@@ -60,9 +60,10 @@ pub struct Rtu {
 }
 
 impl Endsystem {
-    /// Registers `body` to be called on the processor of this embedded endsystem. It is given the number of data units that
-    /// it may process in this call, and says how many it did and whether there is more. It is called after
-    /// [`Rtu::make_ready`], as soon as its class allows; while it says that there is more, it is called again.
+    /// Registers `body` to be called on the processor of this embedded endsystem. It receives the number of
+    /// data units that it may process in this call, and returns how many it processed and whether there are
+    /// more. It is called after [`Rtu::make_ready`], as soon as its class allows. While it reports more
+    /// units, it is called again.
     ///
     /// # Errors
     /// [`RtuError::Refused`] with the reason and an offer.
@@ -87,7 +88,7 @@ impl Endsystem {
     }
 }
 
-/// A body whose panic ends nobody but itself.
+/// Wraps a body so that a panic ends this body only.
 fn guarded(mut body: impl FnMut(u32) -> Progress + Send + 'static, panicked: &Arc<AtomicBool>) -> Body {
     let panicked = Arc::clone(panicked);
     Box::new(move |units| {

@@ -162,7 +162,7 @@ fn a_thread_that_leads_takes_its_messages_on_the_engines_thread() {
     assert_eq!((echo.calls(), there.state().expect("a state").status.counters.messages_out), (51, 51));
 }
 
-/// Whatever waits for an engine says so at once on a thread that does an engine's work.
+/// Every call that waits for an engine fails at once on a thread that does an engine's work.
 #[test]
 fn a_thread_that_leads_does_not_wait_for_itself() {
     let (a, b) = pair();

@@ -121,7 +121,8 @@ impl Handler {
         self.stage.overruns.load(Ordering::Relaxed)
     }
 
-    /// Promised bound, what was observed, misses (rtcGetParameter). Asks as rarely as [`Channel::state`].
+    /// Returns the promised bound, the observed latencies and the misses (rtcGetParameter). Sends a request
+    /// as rarely as [`Channel::state`].
     ///
     /// # Errors
     /// If the channel has ended or the daemon is gone.
