@@ -4,12 +4,12 @@ use std::time::Duration;
 
 pub use std::sync::{Arc, atomic};
 
-/// Looks that are made at once.
+/// Number of checks without a pause.
 const SPINS: u32 = 64;
 /// Sleep between two checks after these.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// Waits between two checks of what another thread is about to do; `looks` is the number of looks so far.
+/// Waits between two checks of what another thread is about to do; `looks` is the number of checks so far.
 pub fn pause(looks: u32) {
     if looks < SPINS { std::hint::spin_loop() } else { std::thread::sleep(PAUSE) }
 }

@@ -12,7 +12,8 @@ use punctual_ipc::wake::{Alarm, RingPath};
 struct Counting;
 
 thread_local! {
-    /// Of this thread: what runs the tests allocates and frees beside them.
+    /// Bytes in use by this thread only: the test harness allocates and frees on other threads at the same
+    /// time.
     static IN_USE_BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -75,7 +76,7 @@ fn all_that_a_ring_takes_counts() {
     }
 }
 
-/// The processor, which calls it, asks for no memory.
+/// The processor calls this path, so it must not allocate.
 #[test]
 fn alternating_allocates_nothing() {
     let alarm = Alarm::new().expect("an eventfd");

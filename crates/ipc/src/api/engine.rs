@@ -1,4 +1,4 @@
-//! What `status` says of a host's processor and of the drivers of its links.
+//! Status of a host's processor and of the drivers of its links.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,9 +24,9 @@ pub struct EngineStatus {
     pub loop_ns_max: u64,
     /// Units of protocol work.
     pub work_units: u64,
-    /// Wake-ups that came more than a millisecond after the time that was asked for.
+    /// Wake-ups more than a millisecond after the requested time.
     pub late_wakes: u64,
-    /// The latest of all wake-ups by time, in ns after the time that was asked for.
+    /// The largest delay of a timed wake-up, in ns after the requested time.
     pub wake_late_ns_max: u64,
     /// Times at which a link could not be read since its pool of frames was in use.
     pub receive_pool_dry: u64,

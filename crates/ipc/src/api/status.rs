@@ -18,7 +18,7 @@ pub struct HostStatus {
     pub quotas: Quotas,
     /// What they have taken, in order of their ids.
     pub users: Vec<UserStatus>,
-    /// True if one packet has no room for all users: the client must ask for those behind the last one
+    /// True if the users do not all fit into one packet: the client must request those after the last one
     /// ([`Request::Users`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more_users: bool,
@@ -38,7 +38,8 @@ pub struct Books {
     pub compared: u32,
     /// Counts that are wrong: either something is counted that nothing holds, or something is held that is not counted.
     pub wrong: Vec<WrongCount>,
-    /// What waits for an answer, of somebody else or of this host's own stages. Nothing waits if no request is open.
+    /// Requests that wait for an answer, of another host or of this host's own stages. Empty if no request is
+    /// open.
     pub waiting: Vec<Waiting>,
 }
 

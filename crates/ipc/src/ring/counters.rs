@@ -34,8 +34,8 @@ const RECORD: usize = HEADER_BYTES + LINE_BYTES;
 const COUNTERS_BYTES: usize = (LINE_BYTES + bytes_of(WORDS)).next_multiple_of(LINE_BYTES);
 /// Bytes of the daemon's file before the first entry, in whole cache lines.
 pub(super) const DAEMON_HEADER_BYTES: usize = HEADER_BYTES + COUNTERS_BYTES;
-/// How often a reader looks for the end of the turn that has begun: 64 times at once, then at intervals, 100 ms and more in
-/// all.
+/// Maximum number of times that a reader checks for the end of the current turn: 64 times without a pause,
+/// then with pauses, for 100 ms or more in all.
 const LOOKS_MAX: u32 = 2_000;
 
 const _: () = assert!(
@@ -134,9 +134,10 @@ impl CountersReader {
         self.daemon.word(OUTDATED, Ordering::Acquire)
     }
 
-    /// What the channel has counted. If the processor is in a turn of which some effect may have been seen already, and
-    /// `waits` says so, looks until that is over, for some 100 ms; then, or else, tells what was at the end of the turn
-    /// before. `None` if it was written during every check.
+    /// The counters of the channel. If the processor is in a turn that may have had a visible effect already,
+    /// and `waits` is set, this waits until the turn is over, for some 100 ms at most. After that, or if
+    /// `waits` is not set, it returns the counters as of the end of the turn before. `None` if the counters
+    /// were written during every check.
     pub fn read(&self, waits: bool) -> Option<Counted> {
         let mut words = [0; 1 + WORDS];
         let wanted = 1 + if self.has_latencies { WORDS } else { COUNTERS };

@@ -1,12 +1,13 @@
-//! The incoming ring: the daemon puts messages together in slots of the application's registered buffer and
+//! The incoming ring: the daemon assembles messages in slots of the application's registered buffer and
 //! publishes them in the order of their completion.
 //!
-//! [`InboxWriter`] is the daemon's end, [`InboxReader`] the application's. Messages are put together side by
-//! side, so a slot is not tied to a position: a ring of entries says which slot holds the message at a position
-//! and carries its [`MessageInfo`]. Which slot a position frees is the daemon's own record, never read back.
+//! [`InboxWriter`] is the daemon's end, [`InboxReader`] the application's. Several messages are assembled at
+//! the same time, so a slot is not tied to a position: a ring of entries states which slot holds the message
+//! at a position, and carries its [`MessageInfo`]. The daemon keeps its own record of the slot that each
+//! position frees, and never reads it back.
 //!
-//! The application is hostile: all that the daemon reads from it is the consumer position, and one that goes
-//! backwards or past what was published breaks the ring. It never blocks and never allocates.
+//! The application is not trusted: the daemon reads only its consumer position. A position that goes
+//! backwards, or past what was published, breaks the ring. The daemon's end never blocks and never allocates.
 
 mod entry;
 mod reader;
@@ -38,8 +39,8 @@ pub(super) const TURN_BYTES: u64 = size_of::<Turn>() as u64;
 const COLLECTED_AT_ONCE: u64 = 64;
 /// Messages that waited for their turns which one call shows.
 const SHOWN_AT_ONCE: u32 = 32;
-/// Makes a ring: the daemon's end and what the application attaches with. `alarm` rings where the application
-/// breaks it, `ring_path` say who rings the application's bell.
+/// Makes a ring: the daemon's end, and the handles with which the application attaches. `alarm` rings if the
+/// application breaks the ring; `ring_path` selects what rings the application's bell.
 ///
 /// # Errors
 /// If memory or descriptors are short.
@@ -96,7 +97,7 @@ pub struct Turns(VecDeque<Turn>);
 /// more of them, the next ones go to the ring.
 pub type Upcall = Box<dyn FnMut(&[u8], &MessageInfo) -> bool + Send>;
 
-/// The daemon's end. Dropping it tells the application that nothing more comes.
+/// The daemon's end. Dropping it closes the ring for the application.
 pub struct InboxWriter {
     shared: Arc<SharedInbox>,
     answered: Answered,
@@ -140,7 +141,7 @@ impl InboxWriter {
         self.turns.get_or_insert(turns.0);
     }
 
-    /// Whether the application has taken all that it was given; if not, it is asked to ring when it has.
+    /// Whether the application has taken all published messages. If not, it is requested to ring when it has.
     fn is_taken(&self) -> bool {
         let taken = || self.taken() == self.produced;
         if taken() {
@@ -150,7 +151,7 @@ impl InboxWriter {
         taken()
     }
 
-    /// How many the application says that it has taken: none before its file was accepted.
+    /// Number of messages that the application reports as taken; 0 before its file was accepted.
     fn taken(&self) -> u64 {
         self.shared.theirs.get().map_or(0, Other::position)
     }
@@ -175,8 +176,8 @@ impl InboxWriter {
         let Some(upcall) = &mut self.upcall else { return false };
         let len = info.len.min(self.shared.shape.message_bytes_max) as usize;
         let offset = payload_offset(self.shared.shape, slot.index);
-        // SAFETY: a slot that was reserved and not published is written by nobody but its `InboxSlot`, which is
-        // borrowed here; the other end of the ring is this process' own reader (see `set_upcall`).
+        // SAFETY: only its `InboxSlot`, which is borrowed here, writes a slot that was reserved and not
+        // published; the other end of the ring is this process' own reader (see `set_upcall`).
         let bytes = unsafe { self.shared.region.bytes(offset, len) };
         if !upcall(bytes, info) {
             self.upcall = None;
@@ -204,8 +205,8 @@ impl InboxWriter {
         (position % u64::from(self.shared.shape.slots)) as usize
     }
 
-    /// Takes back slots that the application has freed, [`COLLECTED_AT_ONCE`] at most: there is one for who asks, and a ring
-    /// has thousands.
+    /// Takes back slots that the application has freed, [`COLLECTED_AT_ONCE`] at most: one is enough for the
+    /// caller, and a ring may have thousands.
     fn collect(&mut self) {
         let (before, consumed) = (self.consumed, self.taken());
         if consumed < before || consumed > self.produced {
@@ -272,7 +273,7 @@ impl Inbox for InboxWriter {
     }
 
     fn resume(&mut self) -> bool {
-        // Each check asks to be told of the next taking; an application that takes at once is not rung for.
+        // Each check arms a ring for the next taking. An application that takes at once causes no ring.
         for _ in 0..SHOWN_AT_ONCE {
             if self.turns.as_ref().is_none_or(VecDeque::is_empty) || !self.is_taken() {
                 return false;
@@ -302,8 +303,8 @@ impl Drop for InboxWriter {
     }
 }
 
-/// Whether a ring was broken, for whoever does not hold its writer. Keeps the memory mapped, so that it is not
-/// the processor that unmaps it.
+/// Whether a ring was broken, for a thread that does not hold its writer. Keeps the memory mapped, so that
+/// the processor is not the one that unmaps it.
 #[derive(Clone, Debug)]
 pub struct InboxHealth(Arc<SharedInbox>);
 
@@ -313,16 +314,16 @@ impl InboxHealth {
         self.0.broken.load(Ordering::Acquire)
     }
 
-    /// The application says that it has sealed its file: from now on what it takes is looked at. Not for a real-time
-    /// thread.
+    /// Maps the application's file, which the application reports as sealed: from now on its consumer
+    /// position is read. Not for a real-time thread.
     ///
     /// # Errors
-    /// If it has not, or memory is short.
+    /// If the file is not sealed, or memory is short.
     pub fn accept(&self) -> io::Result<()> {
         self.0.theirs.accept()
     }
 
-    /// Whether nobody else holds any part of the ring.
+    /// Whether no other holder of any part of the ring is left.
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

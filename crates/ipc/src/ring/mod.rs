@@ -13,9 +13,9 @@
 //!           the program's  header
 //! ```
 //!
-//! The geometry travels over the socket and is never read from shared memory. What the application writes is not
-//! looked at before it has sealed its file and the daemon has seen that (`accept`); until then an outgoing ring is empty
-//! and nothing of an incoming one is taken.
+//! The geometry travels over the socket and is never read from shared memory. The daemon does not read the
+//! application's file before the application has sealed it and the daemon has verified that (`accept`). Until
+//! then an outgoing ring counts as empty, and no message of an incoming one as taken.
 
 mod counters;
 mod free_list;
@@ -138,15 +138,15 @@ pub enum RingError {
     #[error("a ring of {} messages of {} B is out of range: 1 to {SLOTS_MAX} messages, {REGION_BYTES_MAX} B in all",
         .0.slots, .0.message_bytes_max)]
     Shape(RingShape),
-    /// The system said no.
+    /// The system returned an error.
     #[error(
         "cannot make a message ring: {0}; raise the limits of locked memory (ulimit -l) and descriptors (ulimit -n)"
     )]
     System(io::Error),
-    /// Whether anybody holds its files cannot be seen.
+    /// The system cannot report whether a process holds the ring's files.
     #[error("cannot watch over the files of a message ring: {0}")]
     Watch(io::Error),
-    /// Not the number of descriptors that belong to this ring.
+    /// The number of descriptors is not that of this ring.
     #[error("the daemon sent {0} descriptors with a ring: daemon and client are of different versions")]
     Descriptors(usize),
 }
@@ -174,7 +174,7 @@ pub struct RingCloser {
 }
 
 impl RingCloser {
-    /// Marks the ring closed and wakes whoever waits for it.
+    /// Marks the ring closed and wakes the threads that wait for it.
     pub fn close(&self) {
         self.gone.store(true, Ordering::SeqCst);
         self.bell.ring();
@@ -202,7 +202,7 @@ impl<'a> Own<'a> {
 struct Other<'a>(&'a View);
 
 impl Other<'_> {
-    /// Sequentially consistent: what is looked at again after a ticket was taken.
+    /// Sequentially consistent, because it is read again after a ticket was taken.
     fn position(self) -> u64 {
         self.0.word(0, Ordering::SeqCst)
     }
@@ -236,7 +236,7 @@ impl ProgramMemory {
         let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = &*offer {
             let view = made.accept()?;
-            // Nobody else sets it: the offer is locked and still there.
+            // No other thread sets it: the offer is locked and still there.
             let _ = self.view.set(view);
             *offer = None;
         }

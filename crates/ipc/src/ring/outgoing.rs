@@ -39,8 +39,9 @@ fn slot_offset(shape: RingShape, position: u64) -> usize {
     HEADER_BYTES + index * (SLOT_HEADER_BYTES + shape.payload_bytes())
 }
 
-/// Makes a ring: the daemon's end, what the application attaches with, and the doorbell to watch. `alarm` rings
-/// where the application breaks it, `ring_path` say who rings the application's bell.
+/// Makes a ring: the daemon's end, the handles with which the application attaches, and the doorbell to
+/// watch. `alarm` rings if the application breaks the ring; `ring_path` selects what rings the application's
+/// bell.
 ///
 /// # Errors
 /// If memory or descriptors are short.
@@ -85,7 +86,7 @@ struct SharedOutbox {
     freed: AtomicU64,
     /// Per slot, 1 + the position of the last message that was freed there.
     freed_at: Box<[AtomicU64]>,
-    /// Positions behind `freed` may be free, and nobody has moved over them yet.
+    /// Positions after `freed` may be free, and no thread has moved `freed` over them yet.
     behind: AtomicBool,
     broken: AtomicBool,
 }
@@ -99,8 +100,9 @@ impl SharedOutbox {
         self.advance();
     }
 
-    /// Moves `freed` over what is free, [`FREED_AT_ONCE`] positions at most: messages that were dropped while an earlier one
-    /// was still needed may be as many as the ring has. What is left is done by the next message that is freed or looked for.
+    /// Moves `freed` over free positions, [`FREED_AT_ONCE`] at most per call: as many messages as the ring
+    /// holds may have been dropped while an earlier one was still needed. The next message that is freed or
+    /// fetched continues with the rest.
     fn advance(&self) {
         let slots = self.freed_at.len() as u64;
         let mut moved = false;
@@ -134,7 +136,7 @@ impl SharedOutbox {
     }
 }
 
-/// The daemon's end. Dropping it tells the application that the ring is closed.
+/// The daemon's end. Dropping it closes the ring for the application.
 #[derive(Debug)]
 pub struct OutboxReader {
     shared: Arc<SharedOutbox>,
@@ -237,8 +239,8 @@ impl Drop for OutboxReader {
     }
 }
 
-/// Whether a ring was broken, for whoever does not hold its reader. Keeps the memory mapped, so that it is not
-/// the processor that unmaps it.
+/// Whether a ring was broken, for a thread that does not hold its reader. Keeps the memory mapped, so that
+/// the processor is not the one that unmaps it.
 #[derive(Clone, Debug)]
 pub struct OutboxHealth(Arc<SharedOutbox>);
 
@@ -248,16 +250,16 @@ impl OutboxHealth {
         self.0.broken.load(Ordering::Acquire)
     }
 
-    /// The application says that it has sealed its file: from now on its messages are looked at. Not for a real-time
-    /// thread.
+    /// Maps the application's file, which the application reports as sealed: from now on its messages are
+    /// read. Not for a real-time thread.
     ///
     /// # Errors
-    /// If it has not, or memory is short.
+    /// If the file is not sealed, or memory is short.
     pub fn accept(&self) -> io::Result<()> {
         self.0.theirs.accept()
     }
 
-    /// Whether nobody else holds any part of the ring.
+    /// Whether no other holder of any part of the ring is left.
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -1,5 +1,6 @@
-//! A mapped file. The kernel fills what it maps, and frees what it unmaps, with the address space's lock held, for which
-//! every other thread of the process waits that asks for memory: so this is done in slices.
+//! A mapped file. While the kernel populates or frees a mapping it holds the lock of the address space, and
+//! all other threads of the process that allocate memory wait for that lock. Therefore this is done in
+//! slices.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -68,7 +69,8 @@ impl Mapping {
         Ok(Self { base, len, _held: Vec::new() })
     }
 
-    /// All its pages are there and stay where they are, whatever a reader of the file asks of the kernel.
+    /// Makes all pages present and keeps them in place, whatever a reader of the file requests from the
+    /// kernel.
     pub fn hold(&mut self) -> io::Result<()> {
         let mut offset = if holds(Defence::HeldPages) { 0 } else { self.len };
         while offset < self.len {
@@ -76,13 +78,14 @@ impl Mapping {
             self._held.push(pipe);
             offset += held * HUGE_BYTES;
         }
-        // Populating on mapping tells no error, and a collapse that had begun may have come between.
+        // Populating at the time of the mapping reports no error, and a collapse that had begun may have run
+        // in between.
         for (offset, len) in slices(self.len) {
             let at = self.at(offset, len).cast();
             // SAFETY: it changes no byte, and the range is this mapping's.
             match unsafe { rustix::mm::madvise(at, len, Advice::LinuxPopulateRead) } {
                 Ok(()) => {}
-                // The kernel is older than Linux 5.14 and knows no collapse either.
+                // The kernel is older than Linux 5.14, and so does not implement collapse either.
                 Err(Errno::INVAL) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
@@ -100,7 +103,7 @@ impl Mapping {
         let mut held = 0;
         while held < wanted {
             let byte = self.at(offset + held * HUGE_BYTES, 1);
-            // SAFETY: the byte is in the mapping; nobody reads the pipe.
+            // SAFETY: the byte is in the mapping; the pipe is never read.
             let done = unsafe {
                 let byte = std::slice::from_raw_parts(byte, 1);
                 rustix::pipe::vmsplice(&write, &[IoSliceRaw::from_slice(byte)], SpliceFlags::NONBLOCK)

@@ -31,7 +31,7 @@ impl Attacker {
     }
 
     fn advise(&self, advice: i32, len: usize) -> Result<(), io::Error> {
-        // SAFETY: the range is mapped, and nobody relies on what is in it.
+        // SAFETY: the range is mapped, and no code relies on its content.
         let done = unsafe { libc::madvise(self.base, len, advice) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }

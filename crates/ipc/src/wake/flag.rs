@@ -1,8 +1,8 @@
-//! The sleep tickets. The parent module says why no wake-up is lost.
+//! The sleep tickets. The parent module explains why no wake-up is lost.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// Says "I am about to sleep" in this side's own memory. The caller looks at the ring again *after* this.
+/// Announces "I am about to sleep" in this side's own memory. The caller checks the ring again *after* this.
 pub fn arm(ticket: &AtomicU32) {
     ticket.fetch_add(1, Ordering::SeqCst);
 }

@@ -1,15 +1,18 @@
-//! Ringing the bells of one user, on a thread of its own: the processor never touches an object that a client holds.
+//! Rings the bells of one user, on a thread of its own: the processor never accesses an object that a client
+//! holds.
 //!
-//! A write to an eventfd walks all who wait for it, with its lock held; whoever holds a copy can make that a million
-//! entries, and can make the write itself wait. So the processor only says which bell is to be rung ([`Line`]) and wakes
-//! this thread by an eventfd of the daemon's own; what a user does to its bells delays its own bells. The same thread
-//! closes and unmaps what a user's rings leave behind.
+//! A write to an eventfd walks all its waiters with its lock held. A program that holds a copy can make that
+//! list a million entries long, and can make the write itself wait. So the processor only notes which bell is
+//! to be rung ([`BellList`]) and wakes this thread by an eventfd of the daemon's own. Thus a user's actions on
+//! its bells delay its own bells only. The same thread closes and unmaps what a user's rings leave behind.
 //!
-//! It runs in a real-time class below the processor's for as long as that costs little: who spends more than
-//! [`SHARE`] of a CPU on one user's bells is an ordinary thread until that has been made good, longer each time, and rests
-//! between two bells so that they take no more than that share still: a write that walks a crowd keeps its CPU with
-//! interrupts off, in whatever class. Such a user's own bells are late for it, nobody else's. And it stays on the processor's CPU, where it runs as soon as that sleeps: waking a thread on a CPU that is halted takes ten times as
-//! long. It leaves it where the processor keeps it waiting, and while it is an ordinary thread.
+//! The thread runs in a real-time class below the processor's as long as that costs little. If a user's bells
+//! cost more than [`SHARE`] of a CPU, the thread becomes an ordinary thread until that has been made good,
+//! longer each time. It also rests between two bells, so that they still take no more than that share: a
+//! write that walks many waiters runs with interrupts off, in whatever class. Only such a user's own bells
+//! are late. The thread stays on the processor's CPU, where it runs as soon as the processor sleeps: a
+//! wake-up on a halted CPU takes ten times as long. It leaves that CPU if the processor keeps it waiting
+//! there, and while it is an ordinary thread.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,15 +32,16 @@ use super::{Alarm, wait_readable};
 const SHARE: i64 = 20;
 /// Longest time in the real-time class that a user may take at once, in nanoseconds.
 const BURST_NS: i64 = 500_000;
-/// Ringing that took no longer, in nanoseconds, counts as that: the thread's CPU time, which takes a system call, is asked
-/// for only if it took longer (and may have waited for somebody).
+/// Ringing that took less elapsed time than this, in nanoseconds, counts as this much. The thread's CPU time,
+/// which costs a system call, is read only if the ringing took longer (it may have waited for another
+/// thread).
 const QUICK_NS: u64 = 20_000;
 /// What is made good beyond what was spent, in nanoseconds, doubled each time up to [`STRIKES_MAX`] times.
 const PENALTY_NS: i64 = 50_000_000;
 const STRIKES_MAX: u32 = 6;
 /// Longest rest between two bells of an ordinary thread.
 const REST_MAX: Duration = Duration::from_secs(1);
-/// Who has kept to its share for so long, in nanoseconds, begins anew.
+/// A user that has kept to its share for this time, in nanoseconds, begins anew.
 const FORGIVEN_NS: u64 = 300_000_000_000;
 /// A ringer that waits for so long, in nanoseconds, goes if there is room, for [`ROAM_NS`].
 const LAG_NS: u64 = 100_000;
@@ -60,13 +64,13 @@ pub trait Rank: Send {
     fn raise(&mut self);
     /// Schedules the thread as an ordinary one.
     fn lower(&mut self);
-    /// Whether it is to stay on the CPU of whoever wants bells rung: one that sleeps soon.
+    /// Whether the thread is to stay on the CPU of the thread that wakes it: a thread that sleeps soon.
     fn follows(&self) -> bool;
 }
 
-/// What is left of a ring: dropped here once nobody else holds it.
+/// The remains of a ring: dropped here once they have no other holder.
 pub trait RingMemory: Send {
-    /// Whether nobody else holds any part of it.
+    /// Whether no other holder of any part is left.
     fn is_alone(&self) -> bool;
     /// Bytes of memory that it holds. They stop counting as the user's when it is dropped.
     fn bytes(&self) -> u64;
@@ -78,7 +82,7 @@ pub trait RingMemory: Send {
 #[derive(Debug)]
 pub struct Bells {
     line: BellList<OwnedFd>,
-    /// Blocking, and known to nobody else.
+    /// Blocking; no other process holds it.
     wake: OwnedFd,
     ends: AtomicBool,
     /// Where and when, by the monotonic clock, the thread was woken last.
@@ -151,12 +155,12 @@ impl Ringer {
 
     /// Leaves to the thread what remains of a ring.
     pub fn bury(&self, remains: Box<dyn RingMemory>) {
-        // The thread lives for as long as this does.
+        // Sending cannot fail: the thread runs as long as `self` exists.
         let _ = self.remains.send(remains);
         self.bells.wake();
     }
 
-    /// Bytes and descriptors of remains that are gone since this was asked last.
+    /// Bytes and descriptors of remains that were freed since the last call.
     pub fn take_freed(&self) -> (u64, u64) {
         let Bells { freed_bytes, freed_descriptors, .. } = &*self.bells;
         (freed_bytes.swap(0, Ordering::AcqRel), freed_descriptors.swap(0, Ordering::AcqRel))
@@ -198,7 +202,7 @@ impl Place {
         Self { all, on: NOWHERE, not_on: NOWHERE, roams_until_ns: 0 }
     }
 
-    /// Moves the thread to the CPU of whoever wakes it, unless it waits there.
+    /// Moves the thread to the CPU of the thread that woke it, unless it waits too long there.
     fn follow(&mut self, on: u32, lag_ns: u64, now_ns: u64) {
         let Some(all) = &self.all else { return };
         if lag_ns > LAG_NS {
@@ -217,7 +221,7 @@ impl Place {
         }
     }
 
-    /// Away from the CPU of whoever wakes it, if there is another.
+    /// Moves the thread away from the CPU of the thread that woke it, if there is another CPU.
     fn avoid(&mut self, on: u32) {
         let Some(all) = &self.all else { return };
         if self.not_on == on || on as usize >= CpuSet::MAX_CPU {
@@ -316,7 +320,7 @@ struct Pacing {
     rank: Box<dyn Rank>,
     raised: bool,
     budget: Budget,
-    /// The thread's CPU time when it was asked for last.
+    /// The thread's CPU time when it was last read.
     cpu_ns: u64,
 }
 

@@ -30,7 +30,8 @@ pub struct InboxReader {
 }
 
 impl InboxReader {
-    /// Attaches to a ring that the daemon made and seals what this end writes. The daemon is to be told of that.
+    /// Attaches to a ring that the daemon made, and seals the file that this end writes. The caller must then
+    /// notify the daemon.
     ///
     /// # Errors
     /// If the handles are not those of an incoming ring.
@@ -126,8 +127,8 @@ impl InboxReader {
         Some(read(bytes, &info))
     }
 
-    /// Clears the bell, arms it for the next message, and looks again whether one waits after all. Then the
-    /// bell is rung, so that the descriptor stays readable for those behind it.
+    /// Clears the bell, arms it for the next message, and checks again whether one waits. If so, it rings the
+    /// bell, so that the descriptor stays readable for the messages behind it.
     fn arm_for_message(&self) -> bool {
         self.bell.clear();
         wake::arm(Own(&self.region).ticket());

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// In vain: the descriptor says again whether there is room, as it did before.
+/// After a wait that timed out the descriptor shows again whether there is room, as before.
 #[test]
 fn who_has_waited_in_vain_knows_whether_there_is_room() {
     for messages in [1, 2] {
