@@ -86,7 +86,8 @@ enum Source<'a> {
 }
 
 fn source_of<'a>(config: &HostConfig, settings: &'a ProfileSettings) -> Source<'a> {
-    // On a best-effort host nothing is guaranteed, and an ordinary thread would measure others' work too.
+    // On a best-effort host nothing is guaranteed, and an ordinary thread would also measure the work of
+    // other threads.
     let measure = settings.measure && !config.is_best_effort_host();
     match settings.file.as_deref() {
         _ if settings.given.is_complete() => Source::Configured,
@@ -118,7 +119,7 @@ fn driver_of(config: &HostConfig) -> Driver {
     drivers.max_by_key(|driver| driver.packet_cost()).unwrap_or(Driver::BASE)
 }
 
-/// The driver that the profile may have been measured on: the one that is wanted, or its stand-in.
+/// The driver that the profile may have been measured on: the wanted driver, or its stand-in.
 fn accepted(profile: &Profile, wanted: Driver) -> Driver {
     wanted.stand_in().filter(|other| profile.machine.driver == other.name()).unwrap_or(wanted)
 }
@@ -158,7 +159,8 @@ fn apply(
     }
 }
 
-/// Decides the quantum where the configuration does not, and tells what of it is too short for its units.
+/// Chooses the quantum if the configuration does not set it, and returns a warning for each time that is too
+/// short for its units.
 fn fit_units(config: &mut HostConfig, around: OtherCosts) -> Vec<String> {
     let NodeConfig { cpu, fragment_bytes, links, .. } = &mut config.node;
     let fitting = || quantum_that_fits(cpu, *fragment_bytes, links, around);

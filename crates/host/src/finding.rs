@@ -1,4 +1,4 @@
-//! What `punctual doctor` finds: drivers of links say what they find out themselves.
+//! A finding of `punctual doctor`. Each link driver makes the findings about its own links.
 
 use serde::Serialize;
 

@@ -42,7 +42,7 @@ pub enum HostError {
     /// The engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// What protocol work costs here cannot be said.
+    /// The cost of protocol work on this host is not available.
     #[error(transparent)]
     Profile(#[from] CalibrationError),
     /// The system.
@@ -67,7 +67,7 @@ pub struct EngineHost {
     journal: RefCell<Journal>,
 }
 
-/// A host that knows what protocol work costs here, and has nothing open yet.
+/// A host that has the costs of protocol work, and has not opened any link or socket yet.
 pub struct Prepared {
     config: HostConfig,
     profile: ProfileStatus,
@@ -109,7 +109,7 @@ impl Prepared {
 }
 
 impl EngineHost {
-    /// Whoever holds it talks to the node on its thread.
+    /// A handle with which a thread calls the node on the processor's thread.
     pub(crate) fn engine(&self) -> EngineHandle<OutboxReader, InboxWriter> {
         self.engine.clone()
     }

@@ -89,7 +89,8 @@ fn every_key_of_the_example_has_recorded_answers() {
     assert!(differ.is_empty(), "in one of the example and KEYS only: {differ:?}");
 }
 
-/// All answers. Warnings are long and few: each stands in full at the end, with the number that answers give for it.
+/// All answers. Warnings are long and few: each is listed in full at the end, with the number that answers
+/// use for it.
 #[derive(Default)]
 struct Record {
     lines: Vec<String>,

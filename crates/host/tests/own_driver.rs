@@ -1,4 +1,5 @@
-//! What a driver says of itself holds for it wherever drivers are asked: nobody else has to know it.
+//! The self-description of a driver is effective wherever drivers are used: no other code has to know the
+//! driver.
 
 use std::path::Path;
 
@@ -131,7 +132,7 @@ fn the_rules_of_links_hold_for_it() {
     assert!(
         refused(&[&format!("{ONE}\nxdp_mode = \"native\"")]).contains("xdp_mode: only for driver \"xdp\"")
     );
-    // Who claims a key first in the table is the one that is named.
+    // The error names the first driver of the table that has the key.
     assert!(refused(&[&format!("{SOCKETS}\nqueue = 1")]).contains("queue: only for driver \"xdp\""));
     let shared = SOCKETS.replace("driver", "device = \"t0\"\ndriver");
     let error = refused(&[ONE, &shared]);

@@ -16,10 +16,10 @@ impl HostConfig {
         self.open_links_with(|_| None)
     }
 
-    /// Opens a driver for every link; `memory` gives the ends of memory links by their names.
+    /// Opens a driver for every link; `memory` returns the ends of memory links by their names.
     ///
     /// # Errors
-    /// The first that cannot be opened, or that `memory` does not know.
+    /// The first link that cannot be opened, or that `memory` does not have.
     pub fn open_links_with<F>(&self, mut memory: F) -> Result<Vec<Box<dyn Link>>, ConfigError>
     where
         F: FnMut(&str) -> Option<Box<dyn Link>>,

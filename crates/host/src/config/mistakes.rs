@@ -1,4 +1,4 @@
-//! Mistakes of which the parser knows what it expected, and not what was meant.
+//! Rewrites errors of the parser, which report what it expected but not what the author probably meant.
 
 use punctual_proto::ids::Name;
 
@@ -31,7 +31,7 @@ const EXPECTED: [(&str, &str); 6] = [
     ("expected a sequence", "expected a list in brackets"),
 ];
 
-/// What the parser says, in plain words.
+/// The parser's message in plain words.
 pub(super) fn plain(said: &str) -> String {
     if let Some((before, _)) = said.split_once("expected struct ") {
         return format!("{before}expected a table of keys");

@@ -46,7 +46,7 @@ const HEAP_SMALL_BYTES: usize = 1 << 20;
 /// Where the daemon listens unless configured otherwise.
 pub const SOCKET_DEFAULT: &str = "/run/punctual/api.sock";
 
-/// What one host is told.
+/// The whole configuration of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostConfig {
     /// The node, without its epoch: [`HostConfig::engine_config`] begins a life.
@@ -57,7 +57,8 @@ pub struct HostConfig {
     pub other_traffic: Vec<OtherTraffic>,
     /// The class of the processor.
     pub real_time: RealTime,
-    /// How long it looks at its links before it sleeps, if no link asks for longer; `Nanos::MAX`: always.
+    /// How long the processor polls its links before it sleeps, if no link has a longer time; `Nanos::MAX`:
+    /// always.
     pub spin: punctual_proto::Nanos,
     /// The priorities of threads that take messages; `None`: co-scheduling is not allowed.
     pub co_scheduling: Option<Priorities>,
@@ -71,8 +72,8 @@ pub struct HostConfig {
     pub daemon: DaemonConfig,
     /// Where the boot count is kept; without it a life is 64 random bits.
     pub epoch_file: Option<PathBuf>,
-    /// What becomes of system calls that are not in the list of their thread: [`HostConfig::confine_threads`] takes what
-    /// the daemon's part says, and threads of any other program are left alone.
+    /// What happens at a system call that is not in the list of its thread. [`HostConfig::confine_threads`]
+    /// applies the daemon's setting; threads of any other program are not confined.
     pub forbidden_calls: Forbidden,
     /// What the processor's own heap has ready; see [`HostConfig::use_own_heap`].
     pub heap: Option<heap::Sizes>,
@@ -85,13 +86,13 @@ pub enum OtherTraffic {
     Nothing,
     /// None: only Punctual sends over the device.
     Exclusive,
-    /// At most as much as `interference_burst` and `interference_share` say.
+    /// At most as much as `interference_burst` and `interference_share` state.
     Stated,
     /// As much as the shaper of kernel traffic lets through.
     Shaped,
     /// Everything goes through this shaper, ours first.
     Behind(ShaperRate),
-    /// The configuration does not say.
+    /// Not configured.
     Unknown,
 }
 
@@ -205,7 +206,7 @@ pub enum ConfigError {
         /// Driver of the link.
         driver: Driver,
     },
-    /// Two links leave by one device, and the file does not say so.
+    /// Two links leave by one device, and the file does not declare that.
     #[error(
         "links \"{one}\" and \"{other}\" both leave by interface {device}: give each device = \"{device}\" and device_rate, \
          what it drains, and rates that fit it together"
@@ -278,7 +279,7 @@ impl Source<'_> {
         ConfigError::Line { path: self.path.display().to_string(), line, what: what.into() }
     }
 
-    /// What the parser says, with the key that it is about and what to do.
+    /// Formats the parser's error, with the key that it is about and the fix.
     fn mistake(&self, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |span| span.start.min(self.text.len()));
         let what = error.message().lines().collect::<Vec<_>>().join(" ");
@@ -318,8 +319,8 @@ impl Source<'_> {
 }
 
 impl HostConfig {
-    /// The explicit way to run without privileges: an ordinary thread, memory not locked, socket buffers as they
-    /// come. Nothing is guaranteed then, and whoever calls this says so.
+    /// The explicit way to run without privileges: an ordinary thread, memory not locked, socket buffers of
+    /// the default size. The host then guarantees nothing, and reports that.
     pub fn run_on_best_effort_host(&mut self) {
         self.real_time = RealTime { cpu: self.real_time.cpu, ..RealTime::BEST_EFFORT_HOST };
         self.node.cpu.best_effort_host = true;

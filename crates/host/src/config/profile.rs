@@ -1,4 +1,4 @@
-//! What a configuration says of costs: the file of a profile, its margin, costs as written.
+//! The costs in a configuration: the file of a profile, its margin, costs in the configuration itself.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub enum Mismatch {
     /// The host does not start.
     #[default]
     Refuse,
-    /// The profile is used; the host says that its guarantees do not rest on it.
+    /// The profile is used, and the host reports that its guarantees do not rest on it.
     Accept,
 }
 

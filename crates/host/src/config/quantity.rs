@@ -160,7 +160,7 @@ impl Quantity for RateOrShare {
     }
 }
 
-/// How long to look before sleeping: a time, or always.
+/// How long to poll before sleeping: a time, or always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spin(pub Nanos);
 

@@ -1,4 +1,4 @@
-//! The example is complete and means what it says; each mistake gives one line that names it.
+//! The example is complete and parses to the documented values; each mistake gives one line that names it.
 
 use std::path::Path;
 
@@ -113,7 +113,8 @@ fn every_key_of_the_example_exists_with_the_default_that_it_shows() {
 
 #[test]
 fn the_file_is_complete_in_the_example() {
-    // Public fields of the tables in `file.rs` are the keys, and drivers have more; each must stand in the example.
+    // Public fields of the tables in `file.rs` are the keys, and drivers have more. The example must contain
+    // each of them.
     let fields = include_str!("file.rs")
         .lines()
         .filter_map(|line| line.trim().strip_prefix("pub ").and_then(|rest| rest.split_once(": ")))
@@ -619,7 +620,7 @@ fn behind_a_shaper_an_urgent_packet_waits_for_two_bursts_and_a_timer() {
     assert_eq!((link.kernel_traffic, link.paced_rate()), (KernelTraffic::Behind, BitRate(984_000_000)));
     let options: &UdpOptions = settings(&*config.drivers[0]);
     assert_eq!(options.priority, FIRST_CLASS);
-    // Without privileges nothing is shaped, and nothing is guaranteed.
+    // Without privileges nothing is shaped, so nothing is guaranteed.
     let mut unprivileged = config.clone();
     unprivileged.run_on_best_effort_host();
     assert_eq!(unprivileged.other_traffic, [OtherTraffic::Unknown]);

@@ -12,7 +12,7 @@ use super::{ClientId, Host, HostGone, Service};
 /// times its share (docs/adr/0039).
 const SERVICE_CHARGE_DIVISOR: u64 = 10;
 
-/// What a request costs the processor beside what it does: to wake, to look, to answer.
+/// The processor's overhead per request: wake-up, queue check, reply.
 pub(super) const CALL_COST: Nanos = Nanos::from_micros(5);
 
 impl<H: Host> Service<H> {
@@ -57,7 +57,7 @@ impl<H: Host> Service<H> {
         self.spent.take() + served
     }
 
-    /// Charges nobody with what was done since the last charge.
+    /// Discards the time used since the last charge: no user is charged for it.
     pub fn charge_nobody(&mut self) {
         self.spent.take();
         self.take_served();

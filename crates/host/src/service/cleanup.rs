@@ -14,7 +14,7 @@ use punctual_trial::{Defence, holds};
 
 use super::{ClientId, End, Host, Service, Stage};
 
-/// Things ended in one go: one call of the processor, some tens of microseconds.
+/// Maximum number of objects ended in one call of the processor, which takes some tens of microseconds.
 const SLICE: usize = 8;
 
 /// Something whose owner is gone, or broke its ring.
@@ -22,7 +22,7 @@ const SLICE: usize = 8;
 pub(super) enum Abandoned {
     Channel(ChannelId),
     Listener(ListenerId),
-    /// A receiver's request elsewhere that the client was told.
+    /// A request of a remote receiver of which the client was notified.
     Requested(u64),
 }
 
@@ -53,7 +53,7 @@ impl Cleanup {
         self.0.iter().any(|(other, _)| *other == account)
     }
 
-    /// Takes the next things to end, with the user whose turn it is.
+    /// Takes the next objects to end, with the user whose turn it is.
     fn slice(&mut self) -> Option<(UserId, Vec<Abandoned>)> {
         let (account, mut waiting) = self.0.pop_front()?;
         let most = if holds(Defence::SlicedEnds) { SLICE } else { usize::MAX };
@@ -71,7 +71,7 @@ impl<H: Host> Service<H> {
         let is_its =
             |(listener, (owner, _)): (&ListenerId, &(ClientId, _))| (*owner == client).then_some(*listener);
         let listeners: Vec<ListenerId> = self.listeners.iter().filter_map(is_its).collect();
-        // Nobody is told any more of what comes for these listeners.
+        // From now on no client is notified of events for these listeners.
         listeners.iter().for_each(|listener| drop(self.listeners.remove(listener)));
         self.cleanup.add(account, listeners.into_iter().map(Abandoned::Listener));
         let tokens: Vec<u64> =
@@ -112,7 +112,7 @@ impl<H: Host> Service<H> {
         self.charge(account);
     }
 
-    /// The node was asked to end a channel.
+    /// Continues after the node was requested to end a channel.
     pub(super) fn after_end(&mut self, channel: ChannelId) {
         self.end_co_schedule(channel);
         if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {

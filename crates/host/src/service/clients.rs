@@ -1,4 +1,4 @@
-//! Programs that are connected: who they are, and what they are told.
+//! The connected programs: their users, and the messages to them.
 
 use std::os::fd::OwnedFd;
 
@@ -34,8 +34,8 @@ pub(super) struct Client {
 
 impl<H: Host> Service<H> {
     /// User whose quotas are charged for what `peer` will have. `None`: the user has connected more often
-    /// than its share allows, so the connection must be closed without an answer, because nobody would pay
-    /// for that.
+    /// than its share allows, so the connection must be closed without an answer, because no user would be
+    /// charged for that.
     pub fn admit(&mut self, peer: &Peer) -> Option<UserId> {
         let account = self.subordinates.account(UserId(peer.user));
         if self.connections.wait(account, punctual_ipc::ring::now()).is_some() {
@@ -66,8 +66,8 @@ impl<H: Host> Service<H> {
         taken.inspect_err(|_| self.accounts.give_back(account, Resource::Clients, 1))
     }
 
-    /// A program is gone: its listeners and channels go with it, the other ends are told, some of them at each
-    /// [`Self::end_some`].
+    /// Handles the disconnect of a program: its listeners and channels are closed and the other ends are
+    /// notified, some of them at each [`Self::end_some`].
     pub fn disconnect(&mut self, client: ClientId) {
         let Some(account) = self.account_of(client) else { return };
         self.co_scheduled_of(client).into_iter().for_each(|channel| self.end_co_schedule(channel));
@@ -85,7 +85,7 @@ impl<H: Host> Service<H> {
         self.clients.get(&client).map(|client| client.account)
     }
 
-    /// User on whose behalf `client` makes requests; the id of nobody if the client is gone.
+    /// User on whose behalf `client` makes requests; the id of the user `nobody` if the client is gone.
     pub(super) fn user_of(&self, client: ClientId) -> UserId {
         self.clients.get(&client).map_or(UserId(u32::MAX), |client| client.user)
     }

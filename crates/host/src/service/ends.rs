@@ -21,12 +21,12 @@ pub(super) enum Stage {
     Opening { call: u64, contract: Contract },
     /// A dry run waits for the network's answer, and this call waits for it.
     Probing { call: u64, contract: Contract },
-    /// The agent has not answered. `asker` has a place to wait, and nothing of the quotas is taken; `None`: its place in the
-    /// quota is, since the agent has asked for it.
+    /// The agent has not answered. `asker` occupies a waiting place, and nothing is charged to the quotas.
+    /// `None`: the channel is charged to the quota already, since the agent has requested it.
     Incoming { contract: Contract, messages: u32, asker: Option<Requester> },
     /// Rings are attached.
     Open,
-    /// A best-effort end: the node says nothing when it is closed.
+    /// A best-effort end: the node sends no event when it is closed.
     BestEffort,
 }
 
@@ -102,8 +102,8 @@ impl Health {
 }
 
 impl<H: Host> Service<H> {
-    /// Rings that applications broke: their channels are closed, nobody else notices. Rings that are gone: their memory
-    /// is given back.
+    /// Closes the channels whose rings applications broke, which no other part detects. Gives back the memory
+    /// of rings that are gone.
     pub fn close_broken(&mut self) {
         self.alarm.clear();
         self.collect_freed();
@@ -122,7 +122,8 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// Asks the node to close a channel, as its application wants it; a best-effort end is gone at once.
+    /// Requests that the node close a channel, on behalf of its application. A best-effort end is gone at
+    /// once.
     pub(super) fn close_end(&mut self, channel: ChannelId) {
         // `Unknown` means that the node has closed it already: its event is on the way.
         let _ = self.on_node(move |node, now| node.close(channel, now));

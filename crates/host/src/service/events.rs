@@ -1,4 +1,4 @@
-//! Events of the node, on their way to the clients whom they concern.
+//! Dispatches events of the node to the clients that they concern.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use super::requests::{NewRing, reason};
 use super::waiting::{Place, Requester};
 use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
 
-/// A decision is charged with this part of what it took: of the thread that decides, which is not the processor, a user may
-/// have ten times its share; and at its end the channel is released, which may take as long, and then nobody can be charged
-/// (docs/adr/0035).
+/// A decision is charged with this fraction of its time. A user may have ten times its share of the thread
+/// that decides, because that is not the processor. Releasing the channel at its end may take as long as the
+/// decision, and no user can be charged at that time (docs/adr/0035).
 const DECISION_CHARGE_DIVISOR: u64 = 5;
 
 /// What the source reads whose open found no place to wait for consent, or gave its own to another user.
@@ -173,7 +173,7 @@ impl<H: Host> Service<H> {
 
     fn incoming_channel(&mut self, incoming: Incoming) {
         let Incoming { channel, listener, from, user, contract, inbox_messages, token } = incoming;
-        // A client that has asked for the channel has consented to its place in the quota.
+        // A client that has requested the channel has consented to the charge to its quota.
         let is_asked = token.is_some_and(|token| self.asked.contains_key(&token));
         let asker = (!is_asked).then(|| Requester { host: from.clone(), user });
         let refuse = match self.accept_for(listener, asker.as_ref()) {
@@ -198,7 +198,7 @@ impl<H: Host> Service<H> {
         let _ = self.on_node(move |node, now| node.refuse(channel, &refuse, now));
     }
 
-    /// Tells the client that asked for a channel that it gets none.
+    /// Notifies the client that requested a channel that the channel was refused.
     fn ask_failed(&mut self, token: u64, refusal: ChannelRefusal) {
         if let Some(client) = self.asked.remove(&token) {
             self.push(client, Push::AskFailed { token, refusal });
@@ -212,8 +212,8 @@ impl<H: Host> Service<H> {
         ChannelRefusal { node: self.node, cause, offer: None, stages: Vec::new(), hosts: vec![host] }
     }
 
-    /// Who listens, with a place for one more channel of `asker` that waits for consent: it takes nothing of the quotas before
-    /// that. `None`: the listener has asked for it, and room in its quota is taken.
+    /// Finds the listener and takes a waiting place for one more channel of `asker`: nothing is charged to
+    /// the quotas before consent. `None`: the listener has requested the channel, and its quota is charged.
     fn accept_for(
         &mut self,
         listener: punctual_proto::ids::ListenerId,

@@ -26,14 +26,15 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(super) struct RefusedConnections(VecDeque<(Connection, Instant)>);
 
 impl RefusedConnections {
-    /// Says why a connection is refused.
+    /// Sends the reason why a connection is refused.
     pub(super) fn refuse(&mut self, socket: Connection, why: &Packet) {
         // A fresh socket has room; one that is closed already needs no reason.
         let _ = socket::send(&socket, why, SendFlags::DONTWAIT);
         self.linger(socket);
     }
 
-    /// Keeps a connection that has been told why it is at its end. Its client sees the end behind that.
+    /// Keeps a connection that was sent the reason of its end. Its client sees the end of file after that
+    /// reason.
     pub(super) fn linger(&mut self, socket: Connection) {
         if self.0.len() >= LINGERING_MAX {
             self.0.pop_front();
@@ -45,7 +46,7 @@ impl RefusedConnections {
 
     /// Adds them to what is waited for; how long at most.
     pub(super) fn watch<'a>(&'a self, set: &mut Vec<PollFd<'a>>) -> Option<Duration> {
-        // These sockets are watched for their ends only: what the clients say is ignored.
+        // These sockets are watched for their end of file only: data from the clients is ignored.
         let none = PollFlags::empty();
         set.extend(self.0.iter().map(|(socket, _)| PollFd::from_borrowed_fd(socket.as_fd(), none)));
         self.0.front().map(|(_, until)| until.saturating_duration_since(Instant::now()))
@@ -71,10 +72,11 @@ impl Spare {
         Ok(Self(Some(eventfd(0, EventfdFlags::CLOEXEC)?)))
     }
 
-    /// Accepts a connection in place of the spare one: root's is given back, anybody else is told and sent away.
+    /// Accepts a connection in place of the spare descriptor. A connection of root is returned. Any other
+    /// gets the reason and is closed.
     ///
     /// # Errors
-    /// Where there is no spare one: it was given to root.
+    /// If there is no spare descriptor: root has it.
     pub(super) fn accept(&mut self, listening: &OwnedFd) -> Result<Option<OwnedFd>, NoSpare> {
         self.0.take().ok_or(NoSpare)?;
         let accepted = accept_with(listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok();

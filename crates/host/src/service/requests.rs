@@ -45,7 +45,7 @@ fn done() -> Outcome {
     Ok(Some((Answer::Done, Vec::new())))
 }
 
-/// What the other end is told of an error here: short, since it travels in one signalling packet.
+/// Description of a local error for the other end: short, since it travels in one signalling packet.
 pub(super) fn reason(error: &ApiError) -> String {
     match error {
         ApiError::Quota { what, limit, .. } => format!("over its quota of {limit} {what}"),
@@ -67,7 +67,7 @@ fn checked(text: String) -> Result<String, ApiError> {
 }
 
 impl<H: Host> Service<H> {
-    /// Does what a client asks; the answer is among the effects, now or later.
+    /// Handles a client's request; the answer is among the effects, now or later.
     pub fn handle(&mut self, client: ClientId, call: Call) {
         let Some(&super::Client { account, greeted, .. }) = self.clients.get(&client) else { return };
         let Call { id, request } = call;
@@ -88,7 +88,7 @@ impl<H: Host> Service<H> {
         self.charge(account);
     }
 
-    /// Asks the node for something that it may refuse.
+    /// Makes a request to the node that the node may refuse.
     pub(super) fn ask_node<R, F>(&self, request: F) -> Result<R, ApiError>
     where
         R: Send + 'static,

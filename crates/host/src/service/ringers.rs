@@ -1,11 +1,11 @@
-//! The ringers of the users whose programs are other processes, and what rings leave behind.
+//! The ringers of the users whose programs are other processes, and the remains of rings.
 //!
-//! Bells of root and of the daemon's own user, who are trusted with the daemon, are rung by the processor itself: one
-//! thread less to go through. What their rings leave behind is their ringer's all the same.
+//! The processor itself rings the bells of root and of the daemon's own user, who are as trusted as the
+//! daemon: that saves one thread switch. The remains of their rings still go to their ringer.
 //!
-//! A user has one ringer for as long as any memory is its. Memory and descriptors count in its quotas until they are unmapped
-//! and closed, so that whoever keeps its own ringer from its work gets no more of them; what programs may hold, too, counts
-//! until they do not any more ([`super::files`]).
+//! A user has one ringer as long as it has any memory. Memory and descriptors count in its quotas until they
+//! are unmapped and closed, so a user that delays its own ringer gets no more of them. Memory that programs
+//! may still hold also counts until they let go ([`super::files`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -111,7 +111,7 @@ impl<H: Host> Service<H> {
         self.ringers.ring_path(user, bytes, || self.host.rank(), &self.alarm)
     }
 
-    /// A ring that nobody was given is gone.
+    /// Gives back the quota of a ring that was passed to no client.
     pub(super) fn forget_ring(&mut self, user: UserId, held: Held) {
         self.ringers.freed(user, held.bytes);
         self.give_back_held(user, held);
@@ -122,7 +122,7 @@ impl<H: Host> Service<H> {
         self.accounts.give_back(user, Resource::Descriptors, held.descriptors);
     }
 
-    /// Room for a ring in the user's quotas. What nobody holds any more has been given back before.
+    /// Takes quota for a ring from its user. The quota of files without holders was given back before.
     pub(super) fn take_held(&mut self, user: UserId, held: Held) -> Result<(), ApiError> {
         self.try_take_held(user, held).or_else(|error| {
             self.collect_gone().map_err(|_| error)?;

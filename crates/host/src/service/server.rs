@@ -31,7 +31,8 @@ use super::{ClientId, Effect, Host, Service};
 
 /// Events of the node handled in a turn.
 const EVENTS_PER_TURN: usize = 64;
-/// When it is tried again to learn which files of rings are gone, after the kernel did not tell.
+/// Pause before the next attempt to find out which files of rings are gone, after the kernel did not report
+/// it.
 const COLLECT_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -41,9 +42,9 @@ struct Session {
     flight: DescriptorsInFlight,
     /// Cut it once `unread` is empty.
     ending: bool,
-    /// What was sent last took long, for whoever waits at its other end.
+    /// True if the last send took long, because of the waiters at the other end.
     slow: bool,
-    /// True if the client reads no more: what it asked before is still done, and nothing is sent to it.
+    /// True if the client no longer reads: its earlier requests are still handled, and nothing is sent to it.
     deaf: bool,
 }
 
@@ -69,13 +70,14 @@ pub struct Server<H: Host> {
     refused_connections: RefusedConnections,
     /// Connections that were cut and have not read what was sent with descriptors.
     departed: VecDeque<Departed>,
-    /// When to look which descriptors have been read.
+    /// When to check next which descriptors have been read.
     look_at: Option<Instant>,
-    /// The kernel did not tell which files of rings are gone: when to ask again, and not before.
+    /// The kernel did not report which files of rings are gone: the time of the next attempt.
     collect_at: Option<Instant>,
     spare: Spare,
     accept_after: Option<Instant>,
-    /// Who is asked first in the next turn, if it has something to ask: everybody's turn comes.
+    /// The client that is served first in the next turn, if it has a request, so that every client gets a
+    /// turn.
     first: Option<ClientId>,
     buffer: Vec<u8>,
     turn: TurnBudget,
@@ -125,14 +127,14 @@ impl<H: Host> Server<H> {
         })
     }
 
-    /// Serves until `stop` is readable, then stops the engine and tells every client.
+    /// Serves until `stop` is readable, then stops the engine and notifies every client.
     ///
     /// # Errors
-    /// Where waiting itself fails, or the engine fails.
+    /// If waiting itself fails, or the engine fails.
     pub fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         loop {
             let ready = self.wait(stop)?;
-            // Waiting, and what the last turn did for nobody.
+            // The wait, and the part of the last turn that belongs to no user.
             self.service.charge_nobody();
             self.turn = TurnBudget::default();
             if ready.stop {
@@ -167,7 +169,7 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// Gives back what files of rings took that are gone; where the kernel does not tell which, later.
+    /// Gives back the quota of ring files that are gone. If the kernel does not report which, tries later.
     fn collect_gone(&mut self) {
         let told = self.service.collect_gone();
         if let (Err(error), None) = (&told, self.collect_at) {
@@ -179,7 +181,7 @@ impl<H: Host> Server<H> {
         self.collect_at = told.err().and_then(|_| Instant::now().checked_add(COLLECT_PAUSE));
     }
 
-    /// Some of what the node has to say; what is left keeps its descriptor readable.
+    /// Handles some of the node's events. If more are left, its descriptor stays readable.
     fn handle_events(&mut self) -> Result<(), super::HostGone> {
         for _ in 0..EVENTS_PER_TURN {
             if !self.service.handle_next_event()? {
@@ -190,7 +192,7 @@ impl<H: Host> Server<H> {
         Ok(())
     }
 
-    /// What to look for at a client's socket, and how long it is not to be served.
+    /// The events to poll for at a client's socket, and how long the client is not to be served.
     fn interest(&self, client: ClientId, session: &Session) -> (PollFlags, Option<Duration>) {
         if !session.unread.is_empty() && holds(Defence::BoundedUnread) {
             // What takes long to send is paid for.
@@ -323,8 +325,8 @@ impl<H: Host> Server<H> {
         true
     }
 
-    /// Clients that are gone: what they asked before is done, as far as their users may ask, in as many turns as that takes;
-    /// then they are cut.
+    /// Handles clients that have disconnected: their earlier requests are handled, as far as their users'
+    /// shares allow, in as many turns as that takes. Then their connections are cut.
     fn hang_up(&mut self, gone: &[ClientId]) {
         for client in gone {
             let account = self.service.account_of(*client);

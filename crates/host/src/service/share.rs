@@ -1,7 +1,8 @@
-//! What requests of each user take of the processor's time.
+//! Limits each user's share of the processor's time for requests.
 //!
-//! A bucket of time for each: what a request took is taken out when it is done, so one may overdraw it by the longest
-//! request; whoever has overdrawn waits until it is filled up again. Root and the daemon's own user are not held to it.
+//! Each user has a bucket of time. The time of a request is taken out when the request is done, so one
+//! request may overdraw the bucket by its own time. A user that has overdrawn waits until the bucket is
+//! positive again. Root and the daemon's own user are exempt.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
 //! The user that a further user belongs to: accounts that may make user namespaces have ranges of further
 //! users (`/etc/subuid`), which must not multiply their quotas.
 //!
-//! The file is read again when it has changed. What it does not say cannot be seen: ranges of other sources
-//! (nsswitch, a container manager that is root), and names that are not in `/etc/passwd`. Users of a
-//! namespace that the daemon's namespace does not map all appear as the overflow user, so they share one
-//! account.
+//! The file is read again when it has changed. Some ranges are not in it and cannot be found: those of other
+//! sources (nsswitch, a container manager that is root), and those of names that are not in `/etc/passwd`.
+//! Users of a namespace that the daemon's namespace does not map all appear as the overflow user, so they
+//! share one account.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +20,7 @@ use super::quota::is_privileged;
 /// Longest file that is read, in bytes; one that is longer counts as none.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// What tells one state of a file from another.
+/// Distinguishes versions of a file.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 /// Users `first` to `last` belong to `owner`.
@@ -97,7 +97,7 @@ fn stamp(path: &Path) -> Stamp {
     Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
 }
 
-/// Lines that cannot be read say nothing.
+/// Lines that cannot be parsed are ignored.
 fn parse(ranges: &str, names: &str) -> Vec<Range> {
     let by_name: HashMap<&str, u32> = names
         .lines()

@@ -49,11 +49,12 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// The kernel takes no more descriptors on their way: whoever was to get these is told, and has not what they belong to.
+    /// The kernel accepts no more descriptors in transit: the client gets an error in place of the answer,
+    /// and the channel of these descriptors is closed.
     pub(super) fn undelivered(&mut self, client: ClientId, packet: &Packet) {
         let Ok(FromDaemon::Answer { id, result: Ok(answer) }) = packet.parse() else { return };
         if let Answer::Ring { channel, .. } | Answer::Opened { channel, .. } = answer {
-            // Nobody is told of the end of what nobody has had.
+            // The client never got this channel, so it receives no notice of its end.
             if let Some(end) = self.ends.get_mut(&channel) {
                 end.client = None;
             }

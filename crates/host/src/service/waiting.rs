@@ -1,9 +1,10 @@
-//! Channels from elsewhere that wait for a program's consent.
+//! Incoming channels that wait for a program's consent.
 //!
 //! Channels that wait have places of their own beside the quota of channels, which is charged at consent.
-//! Therefore whoever asks takes nothing from whoever is asked. If no place of a listener's user is free, the
-//! one who has the most gives way to the one who has less: hosts share evenly, and the users of a host share
-//! what that host has. What is reported about a user is the word of the user's host.
+//! Therefore a requester takes no quota from the user of the listener. If no place of a listener's user is
+//! free, the requester with the most places loses one to a requester with fewer: hosts share evenly, and the
+//! users of a host share the places of that host. The requester's host states which user a request belongs
+//! to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,7 +18,7 @@ use punctual_proto::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
 const PLACES: usize = 256;
 const _: () = assert!(PLACES * 4 == HALF_OPEN_PER_NEIGHBOUR_MAX);
 
-/// A user of a host, who asks for a channel.
+/// A user of a host who requests a channel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Requester {
     pub host: Name,
@@ -31,7 +32,7 @@ pub(super) enum Place {
     Free,
     /// The channel takes the place of this one, the last of the user who has the most.
     Of(ChannelId),
-    /// No place: the user who asks has the most.
+    /// No place: the requesting user has the most places.
     None,
 }
 
@@ -41,7 +42,7 @@ type Requesters = BTreeMap<Requester, BTreeSet<ChannelId>>;
 #[derive(Debug)]
 pub(super) struct Waiting {
     places: usize,
-    /// Requesters by the user whose listeners they ask. Users for whom nothing waits are not listed.
+    /// Requesters by the user whose listeners they address. Users for whom no channel waits are not listed.
     owners: HashMap<UserId, Requesters>,
 }
 

@@ -22,7 +22,7 @@ pub const fn bytes_of(words: usize) -> usize {
     WORDS + (words + 1) * 8
 }
 
-/// What the writer keeps of its record, at `at` in its region: it reads nothing back.
+/// What the writer keeps of its record, at `at` in its region: it never reads it back.
 #[derive(Debug)]
 pub struct Writer {
     at: usize,

@@ -2,9 +2,10 @@
 //! holds.
 //!
 //! A write to an eventfd walks all its waiters with its lock held. A program that holds a copy can make that
-//! list a million entries long, and can make the write itself wait. So the processor only notes which bell is
-//! to be rung ([`BellList`]) and wakes this thread by an eventfd of the daemon's own. Thus a user's actions on
-//! its bells delay its own bells only. The same thread closes and unmaps what a user's rings leave behind.
+//! list a million entries long, and can make the write itself wait. So the processor only records which bell
+//! is to be rung ([`BellList`]) and wakes this thread by an eventfd of the daemon's own. Thus a user's
+//! actions on its bells delay its own bells only. The same thread closes and unmaps what a user's rings leave
+//! behind.
 //!
 //! The thread runs in a real-time class below the processor's as long as that costs little. If a user's bells
 //! cost more than [`SHARE`] of a CPU, the thread becomes an ordinary thread until that has been made good,

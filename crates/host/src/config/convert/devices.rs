@@ -1,9 +1,10 @@
-//! What a link's device carries beside it, and links that share one.
+//! The other traffic on a link's device, and links that share a device.
 //!
-//! Two links share a device where both name it, or where they have one local address and not two names. Each is paced by
-//! its own rate, so their rates together must fit the device's; then a packet of one waits for at most a window of each
-//! other, in the device's time, and that is interference. Loopback has no wire to share. Devices that only the routes tell
-//! are looked at when the links are opened.
+//! Two links share a device if both name it, or if they have one local address and do not name two devices.
+//! Each is paced at its own rate, so the sum of their rates must fit the device's rate. A packet of one link
+//! then waits for at most one window of each other link, in the device's time, and that is interference.
+//! Loopback has no wire to share. Devices that only the routing table determines are checked when the links
+//! are opened.
 
 use punctual_link::kernel::ShaperRate;
 use punctual_proto::config::{Interference, KernelTraffic, LinkConfig};
@@ -23,7 +24,7 @@ const BURST: Nanos = Nanos::from_micros(250);
 /// full packets of a segmented run (24 B of 1,538).
 const UNCOUNTED: Ppm = Ppm(16_000);
 
-/// What the table says of other traffic on the device.
+/// The other traffic on the device, as the table states it.
 ///
 /// # Errors
 /// A contradiction in the table, with the fix.
@@ -81,7 +82,7 @@ pub(super) fn behind(rate: ShaperRate, reaction: Nanos) -> Interference {
     Interference { sigma: burst * 2 + reaction, rho: UNCOUNTED }
 }
 
-/// What the node is told about kernel traffic.
+/// Kernel traffic in the node's configuration.
 pub(super) const fn kernel_traffic(other_traffic: OtherTraffic) -> KernelTraffic {
     match other_traffic {
         OtherTraffic::Unknown => KernelTraffic::Unbounded,

@@ -1,5 +1,6 @@
-//! `kernel_rate`: what the kernel's own packets may take of a link, and what admission is told of it. `kernel_rate_max`: how
-//! much they are given beyond that while what is admitted allows it.
+//! `kernel_rate`: the share of a link that the kernel's own packets may take, and the interference that
+//! admission assumes for it. `kernel_rate_max`: the share beyond that, which they get while the admitted
+//! channels allow it.
 //!
 //! In any time t the kernel's packets put at most `burst + rate * t` bytes on the wire. A link that drains at
 //! its rate less its error needs as long as these bytes take at that rate. An explicit `interference_burst`
@@ -88,8 +89,8 @@ pub(in super::super) fn of(
     Ok(Some(KernelRate { rate_bps: rate.0, burst_bytes, interference, follows }))
 }
 
-/// Only our clock can make room, only the order of deadlines bears the change (`LinkConfig::follows`); and who states a larger
-/// share knows more of the link than its shaper.
+/// Only the pacer's own clock can make room, and only the order of deadlines tolerates the change
+/// (`LinkConfig::follows`). A larger share in the configuration overrides what the shaper implies.
 fn may_follow(table: &LinkTable) -> bool {
     let bears_it = table.admission.unwrap_or_default().bears_changing_share;
     table.pace != Some(Pacing::Completion) && bears_it && table.interference_share.is_none()

@@ -1,5 +1,5 @@
-//! Converts the file's tables to what the node, the drivers and the engine are told, with the checks that
-//! need to know a line. The node checks the rest when it is made.
+//! Converts the file's tables to the settings of the node, the drivers and the engine, with the checks that
+//! need line numbers. The node makes the other checks when it is created.
 
 mod addresses;
 mod devices;

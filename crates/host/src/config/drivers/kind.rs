@@ -1,4 +1,4 @@
-//! What a driver says of itself, and of each link that runs on it.
+//! The traits by which a driver describes itself and each link that runs on it.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -51,7 +51,7 @@ pub trait DriverKind: Send + Sync {
         &[]
     }
 
-    /// Keys of a `[[link]]` that only this driver knows; [`LinkInput::own`] reads them.
+    /// Keys of a `[[link]]` that only this driver accepts; [`LinkInput::own`] reads them.
     fn own_keys(&self) -> &'static [&'static str] {
         &[]
     }
@@ -65,10 +65,10 @@ pub trait DriverKind: Send + Sync {
         Ok(())
     }
 
-    /// Checks and keeps what the configuration says of one link.
+    /// Checks and stores the configuration of one link.
     ///
     /// # Errors
-    /// The first thing that is wrong, made by [`LinkInput::refuse`].
+    /// The first mistake, made by [`LinkInput::refuse`].
     fn read(&self, input: &LinkInput<'_>) -> Result<Box<dyn LinkDriver>, ConfigError>;
 
     /// Completes the settings of its links with what depends on the others. `links` are all links of the host, of any driver.
@@ -158,7 +158,7 @@ impl dyn LinkDriver {
         self.driver().stays_on_machine() && self.ends().is_some_and(|ends| ends.local.is_loopback())
     }
 
-    /// Device that the link leaves by: the configured one, or the one that the routes say.
+    /// Device that the link leaves by: the configured one, or that of the route.
     ///
     /// # Errors
     /// If there is no such device or no route.
@@ -176,7 +176,7 @@ impl dyn LinkDriver {
 pub trait Settings: Any + Debug + Send + Sync {
     /// A copy.
     fn copied(&self) -> Box<dyn LinkDriver>;
-    /// Whether the other says the same.
+    /// Whether the other settings are equal.
     fn equals(&self, other: &dyn LinkDriver) -> bool;
 }
 
@@ -237,7 +237,7 @@ pub struct OpeningLinks<'a> {
     pub given: &'a mut dyn FnMut(&str) -> Option<Box<dyn Link>>,
 }
 
-/// A link that `punctual doctor` looks at.
+/// A link that `punctual doctor` checks.
 #[derive(Clone, Copy)]
 pub struct CheckedLink<'a> {
     /// Name of the link.

@@ -26,7 +26,8 @@ impl<H: Host> Service<H> {
         })
     }
 
-    /// The client has sealed what it writes: only now it is mapped here, and looked at by the processor.
+    /// The client has sealed the file that it writes: only now the file is mapped here, and read by the
+    /// processor.
     pub(super) fn attached(&mut self, client: ClientId, channel: ChannelId) -> Outcome {
         let end = self.ends.get(&channel).filter(|end| end.client == Some(client));
         let health = end.and_then(|end| end.health.as_ref()).ok_or(RequestError::Unknown)?;

@@ -18,14 +18,14 @@ use super::{ClientId, Host, Server, Session, since};
 
 /// Interval between two checks of descriptors that were on their way to programs.
 const LOOK: Duration = Duration::from_millis(100);
-/// Connections that were cut and are looked at then.
+/// Number of cut connections that are checked at a time.
 const DEPARTED_LOOKS: usize = 64;
 /// How long the last packets may take when the server stops.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 impl<H: Host> Server<H> {
-    /// Gives back descriptors that programs have read meanwhile. Of the connections that were cut, it looks
-    /// at some at a time.
+    /// Gives back descriptors that programs have read meanwhile. It checks only some of the connections that
+    /// were cut at a time.
     pub(super) fn look_aloft(&mut self) {
         let clients: Vec<ClientId> = self.sessions.keys().copied().collect();
         clients.into_iter().for_each(|client| self.look(client));
@@ -102,7 +102,7 @@ impl<H: Host> Server<H> {
         }
         let session = self.sessions.get_mut(&client);
         if session.is_some_and(|session| session.unread.push(packet).is_err()) {
-            // Out of descriptors or memory: what it is to be told cannot be kept.
+            // Out of descriptors or memory: the notice to the client cannot be stored.
             self.service.give_back_unread(client, more);
             self.cut(client);
         }
@@ -167,7 +167,8 @@ impl<H: Host> Server<H> {
     /// while its client reads why.
     pub(super) fn part(&mut self, session: Session, account: UserId) {
         let Session { socket, flight, ending, deaf, .. } = session;
-        // A client that is told why it is cut gets the time to read that, whatever it has asked meanwhile.
+        // A client that was sent the reason of its end gets the time to read it, whatever it requests
+        // meanwhile.
         let reads = ending && !deaf;
         if !flight.is_over() && holds(Defence::DescriptorsAloft) {
             // The client sees the end behind what it has not read. A client that is gone sees nothing.

@@ -140,8 +140,8 @@ fn other_program(name: &str, device: &Device, serving: bool) -> Finding {
     }
 }
 
-/// A finding if the device has several receive queues, because packets may then come in on one that nobody
-/// reads.
+/// A finding if the device has several receive queues, because packets may then arrive in a queue that no
+/// program reads.
 fn queues(name: &str, settings: &XdpSettings, device: &Device) -> Option<Finding> {
     let (queues, queue) = (device.rx_queues, settings.queue);
     let fix = format!(

@@ -1,4 +1,4 @@
-//! AF_XDP: packets are told apart in the adapter's driver.
+//! AF_XDP: the XDP program classifies packets in the adapter's driver.
 
 mod cost;
 mod doctor;
@@ -113,7 +113,7 @@ impl DriverKind for Xdp {
         Some("Over a veth pair in a network of its own: needs root")
     }
 
-    /// Driver that stands in where veth pairs cannot be made.
+    /// Driver that stands in if veth pairs cannot be made.
     fn stand_in(&self) -> Option<Driver> {
         Some(Driver::UDP)
     }

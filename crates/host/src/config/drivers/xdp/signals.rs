@@ -13,7 +13,8 @@ use punctual_proto::config::{LinkConfig, SignallingConfig};
 
 /// Factor by which a neighbour may be configured for more than our `packets_per_second` and still conform.
 const MARGIN: u32 = 10;
-/// More than a restarted neighbour, or what stood still between it and us, delivers at once.
+/// More packets than a restarted neighbour delivers at once, or a queue on the way that was blocked for a
+/// time.
 const HEAP_PACKETS: u64 = 32;
 /// What strangers may send, of our `packets_per_second`: one in so many.
 const STRANGERS_PART: u32 = 4;
@@ -31,9 +32,9 @@ pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<
     })
 }
 
-/// Bucket for packets that the neighbour has not sealed: its first ones in a life, or those that somebody
-/// else sends under its address. It lets so few in that the processor's own budget carries them beside what
-/// the neighbour sends.
+/// Bucket for packets that do not have the neighbour's seal: its first ones after a start, or those that
+/// another host sends under its address. It admits so few that they fit into the processor's own budget in
+/// addition to the neighbour's packets.
 pub(super) fn strangers_bound(signalling: &SignallingConfig) -> Option<Rate> {
     let packets_per_second = (signalling.packets_per_second / STRANGERS_PART).max(1);
     Some(Rate { packets_per_second, burst_packets: HEAP_PACKETS as u32 })
