@@ -15,8 +15,8 @@ pub struct EngineConfig {
     pub links: Vec<Box<dyn Link>>,
     /// What the processor needs of the system.
     pub real_time: RealTime,
-    /// How long the processor looks at the links' rings before it sleeps; [`Nanos::MAX`]: it never does. Needs a core
-    /// of its own to be worth it, see [`punctual_os::realtime::check_spin`].
+    /// How long the processor polls the links' rings before it sleeps; [`Nanos::MAX`]: it never sleeps. It is
+    /// useful only on a CPU core of its own, see [`punctual_os::realtime::check_spin`].
     pub spin: Nanos,
     /// Seed of the node's random numbers: unpredictable in a real host, fixed in tests.
     pub seed: u64,

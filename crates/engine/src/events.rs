@@ -1,6 +1,6 @@
-//! Events of the node on their way to whoever speaks for the applications.
+//! Passes events of the node to the thread that serves the applications.
 //!
-//! The processor only tries the lock (see [`crate::command`]) and keeps what it could not hand over.
+//! The processor only tries the lock (see [`crate::command`]) and keeps the events that it could not pass.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -66,16 +66,18 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Upcall<O, I> {
         self.grant
     }
 
-    /// The handler has work: its body is called as soon as its class allows. May be called on any thread; on the processor's
-    /// own (in a body, or in a handler of messages) it takes no system call.
+    /// Marks the handler as ready: its body is called as soon as its class allows. May be called on any
+    /// thread. On the processor's own thread (in a body, or in a handler of messages) it makes no system
+    /// call.
     ///
     /// # Errors
-    /// [`EngineGone`]: nobody will call it.
+    /// [`EngineGone`]: the engine has ended, so the body will not be called.
     pub fn make_ready(&self) -> Result<(), EngineGone> {
         if direct::make_ready(self.id) {
             return Ok(());
         }
-        // The body looks for work after the flag is taken back: what was put there before this is seen.
+        // The body checks for work after the flag was cleared, so it sees all work that was queued before
+        // this.
         if self.asked.swap(true, Ordering::AcqRel) {
             return Ok(());
         }

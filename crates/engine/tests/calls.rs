@@ -29,7 +29,7 @@ fn engine(forbidden_calls: Forbidden) -> Handle {
     .expect("an engine")
 }
 
-/// What the processor's thread gets where it asks for a socket.
+/// The error that the processor's thread gets if it creates a socket.
 fn socket_on(engine: &Handle) -> Option<ErrorKind> {
     let asked = engine.call(|_, _| {
         let socket = UdpSocket::bind("127.0.0.1:0");

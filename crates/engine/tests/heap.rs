@@ -1,5 +1,5 @@
-//! The processor's own heap, under threads that free what it has allocated and the other way round, and under a filter that ends
-//! this process where the thread of the heap asks the kernel for memory.
+//! The processor's own heap, under threads that free what it has allocated and the other way round, and under
+//! a filter that ends this process if the thread of the heap requests memory from the kernel.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,8 @@ fn lease() -> std::io::Result<Lease> {
     Ok(lease)
 }
 
-/// On a thread with the heap, held to a processor's calls; the lease outlives the thread, as a processor's does.
+/// Runs `work` on a thread with the heap, confined to a processor's system calls. The lease outlives the
+/// thread, as a processor's does.
 fn with_heap<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
     let thread = std::thread::spawn(|| {
         let lease = lease().expect("the heap");
@@ -60,7 +61,7 @@ fn deal(mut random: SmallRng, rounds: usize, to: &Sender<Vec<u8>>, from: &Receiv
         match random.random_range(0..4) {
             0 => kept.push(block),
             1 => drop(block),
-            // Whoever is gone already needs none.
+            // A thread that has ended takes no more blocks.
             _ => drop(to.send(block)),
         }
         kept.extend(from.try_iter());
@@ -87,7 +88,7 @@ fn blocks_wander_between_threads_and_the_kernel_is_asked_for_nothing() {
     other.join().expect("no panic");
 }
 
-/// Of this process, in bytes.
+/// Resident memory of this process, in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc");
     statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4_096

@@ -88,7 +88,7 @@ fn dropping_the_last_handle_stops_the_engine() {
     assert_eq!(b.stop(), Ok(()));
 }
 
-/// A turn that does nothing but a command, and one that a command makes tell of many channels.
+/// A turn that only runs a command, and one in which a command causes events of many channels.
 #[test]
 fn the_longest_turn_has_all_that_is_done_in_it() {
     const BUSY: Duration = Duration::from_millis(20);

@@ -44,7 +44,7 @@ const MESSAGE_BYTES: u32 = 4_000;
 const WARM_UP: u32 = 64;
 const MEASURED: u32 = 400;
 
-/// A source that says how many messages it still has; they are all alike.
+/// A source with the number of messages that are left; all messages are alike.
 struct Source(Arc<AtomicU32>);
 struct Alike;
 

@@ -1,4 +1,5 @@
-//! What other threads ask of the processor: commands in each turn, and requests of programs in the background.
+//! Requests of other threads to the processor: commands in each turn, and requests of programs in the
+//! background.
 
 use punctual_os::now;
 use punctual_proto::memory::{Inbox, Outbox};

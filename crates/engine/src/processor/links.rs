@@ -1,4 +1,5 @@
-//! The processor's part of its links: what came in, what may leave, and what is told about kernel traffic beside them.
+//! The processor's part of its links: arrived packets, packets that may leave, and reports about the kernel
+//! traffic beside them.
 
 use punctual_os::now;
 use punctual_proto::api::CloseReason;
@@ -39,7 +40,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    /// What the adapters have sent; only links that are paced by completions tell.
+    /// What the adapters have sent; only links that are paced by completions report it.
     pub(super) fn complete(&mut self, at: Instant) -> bool {
         let mut any = false;
         for port in &mut self.ports {
@@ -60,7 +61,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         while let Some((link, change)) = self.node.poll_filter() {
             let port = self.ports.get_mut(usize::from(link.0));
             if let Some(path) = port.and_then(|port| port.filter(change, self.shared.counters())) {
-                // Told before anything leaves: what would accept the channel must not.
+                // Notify the node before any packet leaves: the confirmation that would accept the channel
+                // must not be sent.
                 self.node.abort_path(path, CloseReason::FilterRefused, at);
             }
         }
@@ -106,7 +108,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    /// Tells links the rate that their kernel traffic must be held to.
+    /// Passes links the rate to which their kernel traffic must be limited.
     pub(super) fn shape(&mut self) {
         while let Some((link, rate)) = self.node.poll_shaper() {
             if let Some(port) = self.ports.get_mut(usize::from(link.0)) {

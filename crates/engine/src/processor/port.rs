@@ -85,12 +85,12 @@ impl DrivenLink {
         token_of(usize::from(self.id.0))
     }
 
-    /// The one that only tells of best effort.
+    /// The descriptor that reports best effort only.
     pub fn best_effort_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.driver.best_effort_descriptor()
     }
 
-    /// The descriptor says that packets came.
+    /// The descriptor reports that packets came.
     pub fn readable(&mut self) {
         self.input = Input::Packets;
     }
@@ -127,8 +127,8 @@ impl DrivenLink {
         Input::Dry
     }
 
-    /// Tells the driver about a channel. If it cannot be told, its packets would not be let in: the path that is to
-    /// be aborted comes back; everything else goes on.
+    /// Changes the driver's filter for a channel. If that fails, the driver would not let the channel's
+    /// packets in: returns the path that must be aborted. Other channels are not affected.
     pub fn filter(&mut self, change: FilterChange, counters: &Counters) -> Option<PathId> {
         let done = match change {
             FilterChange::Set(filter) => self.driver.set_filter(&driver_filter(&filter)),
@@ -253,14 +253,14 @@ impl DrivenLink {
         !self.failed && (self.input == Input::Packets || self.unfinished || returns)
     }
 
-    /// Whether something waits that no descriptor tells.
+    /// Whether some work waits that no descriptor reports.
     pub fn must_retry(&self) -> bool {
         let waits =
             self.input == Input::Dry || self.full || self.driver.is_pending() || self.outstanding_bytes > 0;
         !self.failed && waits
     }
 
-    /// How long the link wants to be looked at before its thread sleeps.
+    /// How long the link requests to be polled before its thread sleeps.
     pub fn spins(&self) -> Spins {
         self.driver.spins()
     }
@@ -298,7 +298,7 @@ impl DrivenLink {
     }
 }
 
-/// What the descriptors of link number `index` tell.
+/// The token of the descriptors of link number `index`.
 pub(super) const fn token_of(index: usize) -> u64 {
     index as u64
 }

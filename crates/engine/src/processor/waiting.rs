@@ -9,7 +9,8 @@ use super::port::DrivenLink;
 use super::spin::Waited;
 use super::{Processor, Turn};
 
-/// How soon to look again at what no descriptor tells: a completion, a full driver, a lock, a pool of frames.
+/// How soon to check again for events that no descriptor reports: a completion, a full driver, a lock, a pool
+/// of frames.
 const RETRY: Nanos = Nanos::from_micros(50);
 /// A wake-up later than this is counted.
 const LATE: Nanos = Nanos::from_millis(1);
@@ -39,7 +40,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         [retry, wanted].into_iter().chain(others).flatten().min()
     }
 
-    /// Looks at the descriptors without waiting; whether anything is there.
+    /// Checks the descriptors without waiting; returns whether one is ready.
     pub(super) fn look(&mut self, at: Instant) -> bool {
         self.ready(Some(Nanos::ZERO), at).is_some()
     }

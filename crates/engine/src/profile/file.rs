@@ -1,4 +1,4 @@
-//! The profile as a file: TOML, versioned; whoever reads it trusts nothing in it.
+//! The profile as a file: TOML, versioned; the reader validates every value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct Profile {
     /// [`PROFILE_VERSION`].
     pub version: u32,
-    /// When it was measured, as whoever measured it says.
+    /// When it was measured, as its creator states.
     pub measured: String,
     /// Measured in about a second at the start of a host.
     pub short: bool,

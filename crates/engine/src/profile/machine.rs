@@ -1,4 +1,4 @@
-//! The machine that a profile was measured on: costs of one machine say nothing about another.
+//! The machine that a profile was measured on: costs of one machine are not valid on another.
 
 use std::fs;
 use std::thread::available_parallelism;
@@ -46,7 +46,7 @@ impl Machine {
     }
 }
 
-/// What the kernel says about itself; empty if it does not.
+/// A text that the kernel reports about itself; empty if it does not.
 fn of_kernel(what: &str) -> String {
     fs::read_to_string(format!("/proc/sys/kernel/{what}")).unwrap_or_default().trim().to_owned()
 }

@@ -1,5 +1,6 @@
-//! How long one unit of the processor lasts, what of a configuration must cover it, and the quantum that follows
-//! (ADR 0022). A unit is never interrupted: until it ends nobody looks at arrivals, completions or the clock.
+//! How long one unit of the processor lasts, which parts of a configuration must cover it, and the quantum
+//! that follows (ADR 0022). A unit is never interrupted: until it ends the processor checks neither arrivals
+//! nor completions nor the clock.
 
 use punctual_proto::Nanos;
 use punctual_proto::config::plan::processor;
@@ -8,8 +9,8 @@ use punctual_proto::config::{CpuConfig, LinkConfig, Pacing, payload_bytes_max};
 use super::file::Profile;
 use crate::processor::WORK_SLICE;
 
-/// Most packets of a unit where the configuration names no `quantum`: the shortest quantum for which looking for
-/// somebody more urgent costs at most 1.8 % (`punctual bench harts-preemption`).
+/// Maximum number of packets of a unit if the configuration has no `quantum`: the shortest quantum for which
+/// checking for a more urgent handler costs at most 1.8 % (`punctual bench harts-preemption`).
 pub const QUANTUM_MAX: u32 = 8;
 
 /// Measured costs beside a unit; zero if not measured.
@@ -22,7 +23,7 @@ pub struct OtherCosts {
 }
 
 impl OtherCosts {
-    /// The costs around a unit that a profile knows.
+    /// The costs around a unit that a profile contains.
     pub fn of(profile: &Profile) -> Self {
         Self { turn: Nanos(profile.turn_ns), wake_up: Nanos(profile.wake_up_ns) }
     }

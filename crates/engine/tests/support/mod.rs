@@ -182,7 +182,8 @@ pub fn deadline_turn() -> File {
     file
 }
 
-/// For engines that may not be started by deadline: says that a test is skipped, where the kernel gives no thread that class.
+/// For engines that cannot start in the deadline class: reports that a test is skipped, if the kernel gives
+/// no thread that class.
 pub fn without_deadline(error: &EngineError) {
     assert!(error.to_string().contains("was refused"), "{error}");
     let least = Attributes::Deadline { runtime: Nanos::from_micros(10), period: Nanos::from_millis(1) };

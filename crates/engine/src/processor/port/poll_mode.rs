@@ -12,8 +12,8 @@ use punctual_proto::{Instant, Nanos};
 
 use super::DrivenLink;
 
-/// Interval between two checks of a ring that nobody reports. Each check may wake the application too, so a
-/// shorter rest costs more of both. A packet of best effort is late by this much at most.
+/// Interval between two checks of a ring whose descriptor is off. Each check may wake the application too, so
+/// a shorter interval costs more of both. A packet of best effort is late by this much at most.
 const POLL_INTERVAL: Nanos = Nanos::from_micros(100);
 /// Packets in one poll that count as a burst. A request and its answer are fewer: they never wait.
 const BURST_PACKETS: usize = 8;
@@ -23,8 +23,8 @@ const BURST_PACKETS: usize = 8;
 pub(super) struct PollMode(Option<Instant>);
 
 impl PollMode {
-    /// Notes a check at `at` that brought `packets`. `mute` and `hear` turn the descriptor off and on, and say
-    /// whether they could.
+    /// Records a check at `at` that brought `packets`. `mute` and `hear` turn the descriptor off and on, and
+    /// return whether they succeeded.
     fn polled(
         &mut self,
         packets: usize,
@@ -73,7 +73,7 @@ impl DrivenLink {
         }
     }
 
-    /// When the ring is to be looked at by the clock.
+    /// When to check the ring next while its descriptor is off.
     pub const fn rests_until(&self) -> Option<Instant> {
         self.poll_mode.0
     }

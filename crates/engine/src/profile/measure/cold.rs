@@ -21,10 +21,10 @@ const IDLE: Nanos = Nanos::from_millis(4);
 /// What others run through meanwhile: some times what a core's own caches hold.
 const OTHERS_BYTES: usize = 8 << 20;
 const CACHE_LINE_BYTES: usize = 64;
-/// Value of the sleeper's eventfd that tells it to end.
+/// Value of the sleeper's eventfd that makes it end.
 const END: u64 = 1 << 32;
 
-/// Everybody else on the machine.
+/// All other programs on the machine.
 pub(super) struct Others {
     data: Vec<u8>,
     doorbell: Arc<OwnedFd>,
@@ -58,7 +58,7 @@ impl Others {
 
 impl Drop for Others {
     fn drop(&mut self) {
-        // A sleeper that cannot be told to end is left alone: it sleeps.
+        // A sleeper that cannot be notified is left alone: it keeps sleeping.
         if self.wake(END).is_ok() {
             let _ = self.sleeper.take().map(JoinHandle::join);
         }

@@ -46,7 +46,7 @@ const WARM_UP: usize = 64;
 /// A message that has not come by then has met a hole and was demoted: it does not count.
 const LOST: Nanos = Nanos::from_millis(20);
 
-/// How an application's rings are made and used: what the engine does not know.
+/// How an application's rings are made and used, which the engine does not implement.
 pub trait Rings {
     /// The engine's end of an outgoing ring.
     type Outbox: Outbox + 'static;
@@ -383,7 +383,7 @@ impl PathSamples {
         if came < WARM_UP as u64 || self.lost > came {
             return short(came, "came through");
         }
-        // Without a whole block of cold samples a cold processor would cost nothing.
+        // Without a full block of cold samples the profile would state no cost of a cold processor.
         let cold = Summary::of(&self.cold_all).samples;
         if cold < plan.cold.min(BLOCK_UNITS) as u64 {
             return short(cold, "after idle times came through");
