@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 const HEADERS_BYTES: u32 = 66;
 const BATCH_PACKETS: usize = 32;
 
-/// How much is measured: `cargo bench` or a mere look that it works.
+/// How much is measured: a full `cargo bench`, or a short run that checks that the benchmark works.
 #[derive(Clone, Copy)]
 struct Effort {
     rounds: usize,

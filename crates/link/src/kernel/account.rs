@@ -1,7 +1,8 @@
-//! A link's part in what its device sends, and what is known of the device: between the link, which counts, and an ordinary
-//! thread, which compares.
+//! A link's part of the traffic of its device, and the condition of the device. It connects the link, which
+//! counts, with an ordinary thread, which compares.
 //!
-//! The link never waits: it adds to a counter that only it writes, and looks at what the thread has left if that is free.
+//! The link never waits: it adds to a counter that only it writes, and reads the condition only if the lock
+//! is free.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -48,8 +49,8 @@ impl Account {
         self.foreign_bps.store(bps.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
 
-    /// Sets the condition of the device. It is for the thread that watches, and waits only while a link looks
-    /// at the condition.
+    /// Sets the condition of the device. Called by the watching thread; it waits only while a link reads the
+    /// condition.
     pub fn set_condition(&self, condition: DeviceCondition) {
         *self.condition.lock().unwrap_or_else(PoisonError::into_inner) = condition;
     }
@@ -67,8 +68,8 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The end of a link whose packets have `header_bytes` of headers before ours; `watch` lives as long as
-    /// it.
+    /// The end for a link whose packets have `header_bytes` of headers before ours; `watch` is kept as long
+    /// as this end.
     pub fn new(account: Arc<Account>, header_bytes: u32, watch: Arc<dyn Send + Sync>) -> Self {
         let condition = RefCell::default();
         Self { account, header_bytes: header_bytes.into(), condition, _watch: watch }

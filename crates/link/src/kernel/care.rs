@@ -1,4 +1,4 @@
-//! Everything that a link asks of its device, set up together and put back together.
+//! Owns all settings that a link requires of its device: set up together and restored together.
 
 use super::device::Device;
 use super::error::KernelError;
@@ -6,7 +6,7 @@ use super::napi::{self, Napi, ThreadClass};
 use super::qdisc::{self, Before, ShaperRate};
 use super::record::{NapiBefore, Record, State, abandoned, is_recorded};
 
-/// What a link asks of its device. `Default` asks nothing.
+/// The settings that a link requires of its device. `Default` requires none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CareOptions {
     /// Bounds the kernel's own packets.
@@ -48,7 +48,7 @@ pub struct CareStatus {
 }
 
 impl CareStatus {
-    /// What is not as it was asked for, and has been changed by somebody else.
+    /// Settings that differ from the wanted ones because another program has changed them.
     pub fn trouble(&self, wanted: &CareOptions) -> Option<String> {
         if wanted.is_shaped() && !self.shaped {
             return Some("the qdisc 7075: that bounds kernel traffic was removed: restart punctuald".into());
@@ -59,13 +59,13 @@ impl CareStatus {
     }
 }
 
-/// Looks after one device. Dropping it puts everything back.
+/// Sets up and watches one device. Dropping it restores everything.
 #[derive(Debug)]
 pub struct DeviceCare {
     device: Device,
     queue: u32,
     options: CareOptions,
-    /// `None`: nothing was asked for, or everything has been put back.
+    /// `None`: no setting was requested, or everything has been restored.
     kept: Option<(Record, State)>,
 }
 
@@ -90,7 +90,7 @@ impl DeviceCare {
             ..State::default()
         };
         let mut care = Self { device: device.clone(), queue, options, kept: Some((record, state)) };
-        // On an error `care` is dropped, which undoes what was done.
+        // On an error `care` is dropped, which undoes the changes.
         care.bound_kernel_traffic()?;
         care.run_napi_in_threads()?;
         Ok(care)
@@ -104,7 +104,7 @@ impl DeviceCare {
     /// Status of the device now.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// If the kernel does not report it.
     pub fn status(&self) -> Result<CareStatus, KernelError> {
         let shaped = self.options.is_shaped() && qdisc::is_installed(&self.device)?;
         let mut threads = Vec::new();
@@ -129,7 +129,7 @@ impl DeviceCare {
     /// the change.
     ///
     /// # Errors
-    /// If it was not set up to be changed, or somebody has removed it.
+    /// If it was not set up to be changed, or another program has removed it.
     pub fn follow(&mut self, rate_bps: u64) -> Result<(), KernelError> {
         let rate = self.options.kernel_rate.filter(|_| self.options.link_rate_bps.is_some());
         let rate = rate.ok_or_else(|| KernelError::NoShaper(self.device.name.clone()))?;
@@ -234,7 +234,7 @@ fn put_back_napi(device: &Device, napis: &[NapiBefore]) -> Result<(), KernelErro
 /// What a process that is gone left on a device.
 #[derive(Debug)]
 pub struct Leftover {
-    /// `None`: it was lost, only the handle of the qdisc tells.
+    /// `None`: the record was lost, and only the handle of the qdisc identifies it.
     record: Option<Record>,
     state: State,
 }
@@ -279,8 +279,8 @@ impl Leftover {
     }
 }
 
-/// What processes that are gone left on devices of this network namespace. As long as the answer lives, no link can
-/// take these devices.
+/// Settings that processes which have ended left on devices of this network namespace. While the returned
+/// value exists, no link can take these devices.
 ///
 /// # Errors
 /// If the records cannot be read.

@@ -66,7 +66,8 @@ pub(super) fn install_one(device: &Device, rate: ShaperRate, queue_bytes: u64) -
     change(device, RTM_NEWQDISC, OTHERS, 0x7078_0000, "bfifo", &limit.to_ne_bytes())
 }
 
-/// Changes that class's rate. Its tokens stay. Nothing is made if it is gone: it would be a class of somebody else's.
+/// Changes that class's rate. Its tokens stay. If the class is gone, none is made: the qdisc may belong to
+/// another program.
 pub(super) fn change_one(device: &Device, rate: ShaperRate) -> Result<(), KernelError> {
     let header = [0, device.index, OTHERS, HANDLE, 0].map(u32::to_ne_bytes).concat();
     let body = Body::new(&header).with_text(TCA_KIND, "htb").with(TCA_OPTIONS, &exact(device, rate));

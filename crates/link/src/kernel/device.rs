@@ -106,7 +106,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Looks for a device by its name, in the network namespace of this thread.
+    /// Finds a device by its name, in the network namespace of this thread.
     ///
     /// # Errors
     /// If there is none, or the kernel does not answer.
@@ -118,7 +118,7 @@ impl Device {
         Self::get(&Body::new(&[0; HEADER_BYTES]).with_text(IFLA_IFNAME, name), name)
     }
 
-    /// Looks for a device by its index, in the network namespace of this thread.
+    /// Finds a device by its index, in the network namespace of this thread.
     ///
     /// # Errors
     /// See [`Device::named`].

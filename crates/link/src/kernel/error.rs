@@ -37,7 +37,7 @@ pub enum KernelError {
         device: String,
         /// Number of receive queues that the device has.
         queues: u32,
-        /// Queue that was asked for, from 0.
+        /// The requested queue, from 0.
         queue: u32,
     },
     /// Packets do not fit.
@@ -72,7 +72,7 @@ pub enum KernelError {
         /// Device that is configured.
         device: String,
     },
-    /// The address belongs to nobody, or to another device.
+    /// The address belongs to no device, or to another device.
     #[error(
         "{local} is no address of this host: ip address add {local}/24 dev {device}, or correct \"local\""
     )]
@@ -82,20 +82,20 @@ pub enum KernelError {
         /// Device that the address should belong to.
         device: String,
     },
-    /// Nobody answers.
+    /// No host answers.
     #[error(
         "{next_hop} does not answer on interface {device} within {waited_ms} ms: is it up? else give its hardware address \
          (ip neighbour replace {next_hop} lladdr MAC dev {device})"
     )]
     Unresolved {
-        /// Address whose hardware address was asked for.
+        /// Address whose hardware address was requested.
         next_hop: IpAddr,
         /// Name of the device.
         device: String,
         /// How long the answer was waited for, in ms.
         waited_ms: u64,
     },
-    /// A qdisc of somebody else that could not be put back.
+    /// A qdisc of another program that could not be restored.
     #[error(
         "interface {device} has a qdisc {qdisc} that could not be put back afterwards: remove it (tc qdisc del dev {device} \
          root), or leave \"kernel_rate\" out and bound kernel traffic yourself"
@@ -151,7 +151,7 @@ pub enum KernelError {
         /// Why.
         error: io::Error,
     },
-    /// Anything else that the system says.
+    /// Any other error of the system.
     #[error("{what}: {error}")]
     Os {
         /// What was tried.

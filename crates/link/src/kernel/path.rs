@@ -8,8 +8,8 @@ use super::device::{Device, Mac};
 use super::error::KernelError;
 use super::neighbours::{resolve, route_to};
 
-/// Longest wait for a neighbour's hardware address. One that is there answers within a round trip; the kernel asks
-/// again after a second.
+/// Longest wait for a neighbour's hardware address. A reachable neighbour answers within a round trip; the
+/// kernel repeats the request after a second.
 pub const RESOLVE_PATIENCE: Duration = Duration::from_millis(1_200);
 
 /// What a link needs from a device.
@@ -78,11 +78,11 @@ impl PathRequest {
         Err(KernelError::Mtu { device: device.name.clone(), mtu, packet_bytes, needed })
     }
 
-    /// The path as far as it is known now. A neighbour that does not answer within `patience`, or a device without
-    /// carrier, is no mistake of anybody: its address is `None` then.
+    /// The path as far as it is currently known. A neighbour that does not answer within `patience`, or a
+    /// device without carrier, is no error: its address is `None` then.
     ///
     /// # Errors
-    /// What is wrong, with the fix.
+    /// The mistake, with the fix.
     pub fn find(&self, patience: Duration) -> Result<LinkPath, KernelError> {
         let device = self.device()?;
         let next_hop = self.next_hop(&device)?;
@@ -113,7 +113,7 @@ impl PathRequest {
         }
     }
 
-    /// Who packets to the peer go to, if by this device.
+    /// The next hop of packets to the peer, if they leave by this device.
     ///
     /// # Errors
     /// If an address or the route does not belong to the device.

@@ -1,20 +1,22 @@
 //! The bound on kernel traffic: a token bucket (`tbf`) at the root of the device.
 //!
-//! AF_XDP passes the qdiscs of its own device by, so the kernel's packets are the only ones there, and the shaper is
-//! exactly what the link's admission has to know of them: in any time t they take at most `burst + rate * t` bytes of
-//! the wire. The bucket counts what Ethernet counts (24 B a frame more than the kernel sees, 84 B at least); it cuts
-//! what segmentation offload made longer than the burst into packets, and counts shorter ones with all their
-//! headers. Not counted are preamble and gap of the second and further packets of a segmented run that fits the burst
-//! (24 B each: 1.6 % of full packets, more only where a program asks for runs of tiny ones).
+//! AF_XDP bypasses the qdiscs of its own device, so only the kernel's packets pass them, and the shaper
+//! provides exactly the bound that the link's admission needs: in any time t these packets take at most
+//! `burst + rate * t` bytes of the wire. The bucket counts what Ethernet counts (24 B a frame more than the
+//! kernel sees, 84 B at least). Runs that segmentation offload made longer than the burst are cut into
+//! packets; shorter ones are counted with all their headers. Not counted are preamble and gap of the second
+//! and further packets of a segmented run that fits the burst (24 B each: 1.6 % of full packets, more only if
+//! a program requests runs of tiny ones).
 //!
-//! If its rate follows admission, it is that of a class inside, since a change would refill a bucket; the bucket only cuts.
+//! If the rate follows admission, it is the rate of a class inside, since a change would refill a bucket; the
+//! bucket then only cuts.
 //!
 //! Where our packets pass the qdiscs too (`udp`), the bucket holds back everything, and has classes inside
 //! ([`super::classes`]).
 //!
-//! The handle 7075: ("pu") marks it as ours. Whatever the kernel attaches by itself (no handle) comes back when ours is
-//! deleted. A single classless qdisc of a kind in [`RESTORABLE`] is put on record and set up again as it was; it is
-//! refused where anything else is there.
+//! The handle 7075: ("pu") marks our qdisc. A qdisc that the kernel attaches by itself (no handle) comes back
+//! when ours is deleted. A single classless qdisc of a kind in [`RESTORABLE`] is recorded and restored later.
+//! If any other qdisc is there, the request is refused.
 
 use std::fmt;
 use std::io;
@@ -71,7 +73,7 @@ pub struct ShaperRate {
 pub(super) enum Before {
     /// The qdisc that the kernel attaches by itself.
     Default,
-    /// A qdisc of somebody else, of a kind in [`RESTORABLE`].
+    /// A qdisc of another program, of a kind in [`RESTORABLE`].
     Classless(Qdisc),
 }
 
@@ -107,7 +109,7 @@ impl Qdisc {
         self.parent == TC_H_ROOT && self.handle == HANDLE
     }
 
-    /// Whether somebody has set it up; what the kernel attaches by itself has no handle.
+    /// Whether another program has set it up; a qdisc that the kernel attaches by itself has no handle.
     fn is_foreign(&self) -> bool {
         // `ingress` and `clsact` do not touch what is sent.
         let inside = classes::MAJORS.contains(&(self.handle >> 16));
@@ -121,10 +123,10 @@ impl fmt::Display for Qdisc {
     }
 }
 
-/// Looks at what is there.
+/// Reads the qdiscs that are there.
 ///
 /// # Errors
-/// [`KernelError::ForeignQdisc`] if it could not be put back.
+/// [`KernelError::ForeignQdisc`] if they could not be restored.
 pub(super) fn survey(device: &Device) -> Result<Before, KernelError> {
     let foreign: Vec<Qdisc> = list(device)?.into_iter().filter(Qdisc::is_foreign).collect();
     match &foreign[..] {
@@ -219,7 +221,7 @@ pub(super) fn restore(device: &Device, before: &Before) -> Result<(), KernelErro
     match before {
         Before::Classless(qdisc) => replace(device, qdisc),
         Before::Default => match ask(RTM_DELQDISC, 0, &header(device, HANDLE)) {
-            // Somebody was faster.
+            // Another program has removed it already.
             Err(error) if errno(&error) == Some(libc::ENOENT) => Ok(()),
             result => result.map_err(failed(device)),
         },

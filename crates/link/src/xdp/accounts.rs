@@ -56,9 +56,9 @@ impl<T: SharedWithProgram> Array<T> {
     }
 
     fn get(&self, index: u32) -> Option<&T> {
-        // SAFETY: the element lies inside the mapping, which lives as long as `self`, and is aligned, since mappings
-        // begin on a page and `T`'s size is a multiple of its alignment. `T` is made of atomics (`SharedWithProgram`), so that
-        // what the program writes at the same time is no data race.
+        // SAFETY: the element is inside the mapping, which is kept as long as `self`, and is aligned, since
+        // mappings begin on a page and `T`'s size is a multiple of its alignment. `T` consists of atomics
+        // (`SharedWithProgram`), so a write of the program at the same time is no data race.
         (index < self.len).then(|| unsafe { self.memory.base().cast::<T>().add(index as usize).as_ref() })
     }
 }
@@ -79,7 +79,7 @@ pub(super) struct Taken {
     taken: AtomicU32,
     /// Written by user space.
     limit: AtomicU32,
-    /// What the program saw of `returned` when it last had to look.
+    /// The value of `returned` when the program last had to read it.
     returned_seen: AtomicU32,
     _pad: AtomicU32,
 }
@@ -132,7 +132,7 @@ impl Returns {
 
     fn add(&self, account: u32, count: u32) {
         if let Some(account) = self.returned.get(account) {
-            // Release: whoever sees the buffer as free also sees that nobody uses it any more.
+            // Release: a reader that sees the buffer as free also sees all earlier uses of it as finished.
             account.returned.fetch_add(count, Ordering::Release);
         }
     }
@@ -149,7 +149,7 @@ pub struct Accounts {
     returns: Arc<Returns>,
     /// For each account: packets up to this count have been received or given up.
     settled: Box<[u32]>,
-    /// For each stream's account: what `taken` was when [`Accounts::settle`] last looked.
+    /// For each stream's account: the value of `taken` when [`Accounts::settle`] last read it.
     taken_last: Box<[u32]>,
     /// Packets were lost, and paths may miss some of them.
     has_lost: bool,

@@ -37,8 +37,8 @@ impl Classifier {
     /// Loads the program and attaches it to the device by a bpf link.
     ///
     /// # Errors
-    /// If an option is out of range, rights are missing, there is no such device, another program sits on it or the
-    /// device cannot do what the mode asks for; the fix is in the text.
+    /// If an option is out of range, rights are missing, there is no such device, another program is attached
+    /// to it, or the device cannot do what the mode requires; the fix is in the text.
     pub fn attach(options: &ClassifierOptions) -> Result<Self, LinkError> {
         options.check()?;
         check_rights(&options.device)?;
@@ -137,7 +137,7 @@ fn has_no_native(error: &io::Error) -> bool {
 }
 
 fn not_attached(device: &str, mode: AttachMode, error: io::Error) -> LinkError {
-    // Somebody was faster than we between looking and attaching.
+    // Another process attached its program between our check and our attach.
     if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
         && let Some(other) = Device::named(device).ok().and_then(|device| check_free(&device).err())
     {
@@ -182,7 +182,7 @@ impl BpfLink {
     fn create(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<Self> {
         let program = program.as_raw_fd().cast_unsigned();
         let fd = bpf(LINK_CREATE, &LinkCreate { program, interface, attach_type: ATTACH_XDP, flags })?;
-        // SAFETY: the kernel just made this descriptor for us, close-on-exec, and nobody else knows it.
+        // SAFETY: the kernel has just made this descriptor for us, close-on-exec, and it has no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 }

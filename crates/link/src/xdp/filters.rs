@@ -1,9 +1,10 @@
 //! The program's table of paths: which filter a path has, and which account its packets are charged to.
 //!
-//! The kernel's table is the only one: what it holds is asked, never remembered here. A filter that is replaced keeps
-//! its account and the state of its token bucket (a packet that passes in between is forgotten by the bucket: one at
-//! most for each replacement). An account goes on counting when another path gets it, so what its former path still
-//! holds is given back correctly; the account that has rested longest is taken first.
+//! The kernel's table is the only copy: its content is read when needed and not stored here. A filter that is
+//! replaced keeps its account and the state of its token bucket (the bucket does not count a packet that
+//! passes in between: at most one for each replacement). When an account gets another path it continues
+//! counting, so the buffers that its former path still holds are given back correctly; the account that has
+//! been unused longest is taken first.
 
 use std::collections::VecDeque;
 
@@ -177,7 +178,7 @@ impl Filters {
     }
 }
 
-/// The kernel said no to something that needs no right that we have not shown already.
+/// The kernel refused an operation although the required rights were checked before.
 pub(super) fn refused(what: &str, error: MapError) -> LinkError {
     let error = match error {
         MapError::SyscallError(call) => call.io_error,

@@ -129,7 +129,7 @@ impl Headers {
             headers[18..20].copy_from_slice(&udp_bytes.to_be_bytes());
             headers[58..60].copy_from_slice(&udp_bytes.to_be_bytes());
             let checksum = !fold(fixed + 2 * u64::from(udp_bytes) + sum(payload));
-            // Zero would say that there is none.
+            // Zero would mean that there is no checksum.
             let checksum = if checksum == 0 { u16::MAX } else { checksum };
             headers[60..62].copy_from_slice(&checksum.to_be_bytes());
         }

@@ -1,4 +1,4 @@
-//! What the program knows of the neighbour: the key of its seals, and which packet numbers it has let in.
+//! The neighbour's state in the program: the key of its seals, and which packet numbers were let in.
 
 use crate::SealKey;
 

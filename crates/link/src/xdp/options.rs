@@ -1,4 +1,4 @@
-//! What a classifier is told when it is made.
+//! The options of a classifier.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,8 +12,8 @@ const PACKET_BYTES_MAX: u32 = 65_507;
 /// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttachMode {
-    /// In the driver if it can, else in the kernel's stack. The driver is asked for, and
-    /// [`Classifier::mode`](super::Classifier::mode) tells the result.
+    /// In the driver if it can, else in the kernel's stack. The driver's mode is tried first, and
+    /// [`Classifier::mode`](super::Classifier::mode) returns the result.
     #[default]
     Auto,
     /// In the NIC's driver, before a socket buffer exists.
@@ -41,7 +41,7 @@ pub struct Rate {
     pub burst_packets: u32,
 }
 
-/// What the program of one link needs to know.
+/// The parameters of one link's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassifierOptions {
     /// Network interface.

@@ -22,7 +22,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pu
 /// Name of the program in it.
 const PROGRAM: &str = "punctual";
 
-/// Bucket of signalling that anybody may have sent; the streams' come before it.
+/// Bucket of signalling without the neighbour's seal; the streams' buckets come before it.
 const STRANGERS: u32 = Stream::ALL.len() as u32;
 
 /// `struct config` in `punctual.bpf.h`.
@@ -74,7 +74,7 @@ fn words_of(address: IpAddr) -> [u32; 4] {
 /// Verdict of the program on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Not ours: goes on to the kernel, untouched.
+    /// Not ours: goes to the kernel unchanged.
     Pass,
     /// Ours and of no use; counted.
     Drop,
@@ -95,7 +95,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads the program for a link. The device is not looked at.
+    /// Loads the program for a link. It does not access the device.
     ///
     /// # Errors
     /// If an option is out of range, rights are missing, or the kernel is too old; the fix is in the text.
@@ -135,10 +135,10 @@ impl Program {
     }
 
     /// Sends packets of `stream` that come in on receive queue `queue` to `socket` from now on. Until then,
-    /// and if nobody registers, they are dropped (`no_buffer`).
+    /// and if no socket is registered, they are dropped (`no_buffer`).
     ///
-    /// The socket has to be bound to that queue of the device already: the kernel drops what is steered to a socket
-    /// of another queue, and nothing counts it.
+    /// The socket has to be bound to that queue of the device already: the kernel drops what is steered to a
+    /// socket of another queue, and no counter shows it.
     ///
     /// # Errors
     /// If the queue is beyond [`QUEUES_MAX`] or the socket is none of AF_XDP.
@@ -175,8 +175,8 @@ impl Program {
         self.filters.clear(path)
     }
 
-    /// Takes signalling whose seal is made with `key` as the neighbour's from now on, each number once. If a
-    /// key is set again, the program keeps what it knows about its numbers.
+    /// Sets the key of the neighbour's seals: from now on signalling with such a seal is the neighbour's,
+    /// each number once. If the same key is set again, the program keeps its record of the numbers.
     ///
     /// # Errors
     /// If the kernel refuses.

@@ -12,7 +12,7 @@ use super::{Accounts, Charge, Classifier, Returns, Tag, XdpOptions};
 use crate::pool::{Receipt, Release};
 use crate::{LinkStatistics, Port, Received, Stream};
 
-/// Counts the received frames that somebody holds, for as long as any is.
+/// Counts the received frames that are held, as long as there are any.
 pub(super) struct Holder {
     held: [AtomicU32; Stream::ALL.len()],
     returns: Arc<Returns>,

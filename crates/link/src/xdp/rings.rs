@@ -1,11 +1,11 @@
 //! The four rings of AF_XDP: bounded, one producer, one consumer, in memory that is shared with the kernel.
 //!
-//! Indices only grow and wrap at 2^32; an entry lies at index modulo the ring's size, a power of two. The producer
-//! fills entries and then releases its index, the consumer acquires that index, reads, and then releases its own.
-//! Each side caches the other's index and looks again only when the cached one gives nothing more, so a batch costs
-//! one cache miss. Our side of a ring is one of [`Producer`] (fill, TX) and [`Consumer`] (RX, completion), the kernel
-//! is the other. An index of the other side that cannot be true (more than a ring away) is cut to the ring's size, so
-//! no entry outside is ever touched.
+//! Indices only grow and wrap at 2^32; an entry is at index modulo the ring's size, a power of two. The
+//! producer fills entries and then releases its index, the consumer acquires that index, reads, and then
+//! releases its own. Each side caches the other's index and reads it again only when the cached one is used
+//! up, so a batch costs one cache miss. Our side of a ring is a [`Producer`] (fill, TX) or a [`Consumer`]
+//! (RX, completion); the kernel is the other side. An impossible index of the other side (more than a ring
+//! away) is limited to the ring's size, so no entry outside the ring is ever accessed.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -43,8 +43,9 @@ impl<T: Copy> Ring<T> {
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: `new` checked that the word lies inside the mapping, which lives as long as `self`; the kernel and we
-        // only use it atomically, and its offset is a multiple of 4 (the kernel's structure, page-aligned base).
+        // SAFETY: `new` checked that the word is inside the mapping, which is kept as long as `self`; the
+        // kernel and this process only use it atomically, and its offset is a multiple of 4 (the kernel's
+        // structure, page-aligned base).
         unsafe { self.memory.base().add(at).cast::<AtomicU32>().as_ref() }
     }
 
@@ -70,7 +71,7 @@ pub(super) struct Producer<T> {
     filled: u32,
     /// Entries published.
     published: u32,
-    /// Entries that the consumer had taken when last looked at.
+    /// Entries that the consumer had taken at the last check.
     taken: u32,
 }
 
@@ -125,7 +126,7 @@ pub(super) struct Consumer<T> {
     taken: u32,
     /// Entries given back to the producer.
     released: u32,
-    /// Entries that the producer had published when last looked at.
+    /// Entries that the producer had published at the last check.
     published: u32,
 }
 
@@ -148,7 +149,7 @@ impl<T: Copy> Consumer<T> {
                 self.published = self.taken.wrapping_add(self.ring.size);
             }
         }
-        // SAFETY: the entry was published (acquired above) and not released, so nobody writes to it.
+        // SAFETY: the entry was published (acquired above) and not released, so it is not written.
         let entry = unsafe { self.ring.entry(self.taken).read() };
         self.taken = self.taken.wrapping_add(1);
         Some(entry)

@@ -102,7 +102,7 @@ impl Socket {
             let fix = "needs CAP_NET_RAW and a kernel with CONFIG_XDP_SOCKETS, or use driver = \"udp\"";
             return Err(last_error(&format!("opening an AF_XDP socket ({fix})")));
         }
-        // SAFETY: the kernel just gave this descriptor to us, and nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor, and it has no other owner.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
@@ -219,7 +219,7 @@ impl Socket {
         self.get(libc::XDP_STATISTICS)
     }
 
-    /// Has the kernel look at the TX ring.
+    /// Makes the kernel check the TX ring.
     pub(super) fn kick_transmit(&self) -> Result<Kick, LinkError> {
         // SAFETY: an empty message without an address: no pointer is used.
         let done = unsafe {
@@ -239,9 +239,10 @@ impl Socket {
         }
     }
 
-    /// Has the adapter look at the fill ring (zero copy only).
+    /// Makes the adapter check the fill ring (zero copy only).
     pub(super) fn kick_receive(&self) {
-        // SAFETY: an empty message: no pointer is used. Its answer does not matter: whoever receives looks again.
+        // SAFETY: an empty message: no pointer is used. Its result does not matter: the receiver checks
+        // again.
         let _ = unsafe {
             libc::recvfrom(
                 self.fd.as_raw_fd(),

@@ -137,7 +137,7 @@ impl Transmitter {
         Ok(())
     }
 
-    /// Whether one more packet may be on its way out; looks for completions if there is none.
+    /// Whether one more packet may be in transmission; collects completions if not.
     fn has_room(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> bool {
         if ledger.to_send() >= self.frames {
             self.collect(outlet, ledger);
@@ -210,7 +210,7 @@ impl Transmitter {
         Ok(())
     }
 
-    /// The device is down or gone: what is queued is lost to whoever counts, even if it leaves one day.
+    /// The device is down or gone: queued packets are counted as lost, even if they are sent some day.
     fn lose(&mut self, kick: Kick, waiting: u32, ledger: &mut Ledger, statistics: &mut LinkStatistics) {
         if self.state == State::Up {
             statistics.send_errors += u64::from(waiting);

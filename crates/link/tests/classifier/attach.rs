@@ -77,7 +77,7 @@ fn attaches_as_told_and_goes_on_drop() {
     });
 }
 
-/// Without fragments a driver takes a program only where a packet fits a page.
+/// Without fragments a driver accepts a program only if a packet fits a page.
 #[test]
 fn jumbo_frames_are_no_reason_for_generic_mode() {
     if !privileged() {
@@ -124,7 +124,7 @@ fn another_program_is_named_and_left_alone() {
     });
 }
 
-/// One that was attached by netlink, as `ip link set xdp` does: it has no owner that could die.
+/// A program that was attached by netlink, as by `ip link set xdp`: it has no owner process that could end.
 #[test]
 fn a_program_without_an_owner_is_named_too() {
     if !privileged() {

@@ -82,7 +82,7 @@ impl Udp {
     }
 }
 
-/// A data packet from our header on; the fields that the program looks at.
+/// A data packet from our header on; the fields that the program reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Data {
     pub version: u8,
@@ -95,7 +95,7 @@ pub struct Data {
     pub message_bytes: u32,
     pub slack_ns: i64,
     pub payload_bytes: u32,
-    /// Of best effort; of a channel its clock error.
+    /// Destination of best effort; of a channel its clock error.
     pub destination: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Seals of signalling: what the neighbour has sealed is the neighbour's, each number once, and whatever else comes under its
-//! address is a stranger's, however like it is.
+//! Seals of signalling: a packet with the neighbour's seal counts as the neighbour's, each number once. Any
+//! other packet under its address counts as an unknown sender's, however similar it is.
 
 use punctual_link::xdp::ClassifierOptions;
 use punctual_link::{SealKey, Stream};
@@ -7,13 +7,13 @@ use punctual_link::{SealKey, Stream};
 use crate::frames::{Ends, Udp, ipv4, ipv6};
 use crate::support::{Bench, Fate, Reason, options, privileged};
 
-/// The version of RTCOP that the program knows, and where the envelope's parts lie: they never change.
+/// The version of RTCOP that the program supports, and the offsets in the envelope: they never change.
 const VERSION: u8 = 10;
 const NUMBER_AT: usize = 13;
 const SEAL_AT: usize = 21;
 const ENVELOPE_BYTES: usize = 29;
 const KEY: SealKey = SealKey([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 250]);
-/// What a stranger's packet is dropped for in [`bench`].
+/// The reason for which an unknown sender's packet is dropped in [`bench`].
 const STRANGERS: Reason = Reason::NoBuffer;
 const OTHER_KEY: SealKey = SealKey([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 251]);
 
@@ -67,7 +67,8 @@ fn sealed(ends: Ends, number: u64, bytes: usize) -> Vec<u8> {
     signal(ends, KEY, number, bytes, bytes as u64)
 }
 
-/// A program whose buffers for strangers are all held, whatever the clock says: what is let in is the neighbour's.
+/// A program whose buffers for unknown senders are all held, whatever the clock shows: every packet that it
+/// lets in is the neighbour's.
 fn bench(ends: Ends) -> Bench {
     let mut bench = Bench::new(&ClassifierOptions { buffers: [8; 4], ..options(ends) });
     let mut held = 0;

@@ -180,11 +180,11 @@ fn the_shaper_bounds_also_what_segmentation_offload_sends() {
     let care = take(&pair, shaped).expect("care");
     let receiver = pair.within_right(|| UdpSocket::bind((ADDRESSES[1], 9_000))).expect("a receiver");
     receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
-    // All of them may wait there: nobody takes any while this thread does not run.
+    // All packets may wait there: no thread receives any while this thread does not run.
     set_socket_recv_buffer_size_force(&receiver, 4 << 20).expect("a buffer");
     let sender = pair.within(|| UdpSocket::bind((ADDRESSES[0], 0))).expect("a sender");
     let segment = SEGMENT;
-    // SAFETY: pointer and length describe a number that lives across the call.
+    // SAFETY: pointer and length describe a number that is valid during the call.
     let result = unsafe {
         let value = (&raw const segment).cast();
         libc::setsockopt(sender.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, 4)
@@ -223,7 +223,7 @@ fn behind_the_shaper_ours_go_first_and_runs_are_cut() {
     let socket = || pair.within(|| UdpSocket::bind((ADDRESSES[0], 0))).expect("a sender");
     let (kernels, ours) = (socket(), socket());
     let set = |socket: &UdpSocket, level, name, value: u32| {
-        // SAFETY: pointer and length describe a number that lives across the call.
+        // SAFETY: pointer and length describe a number that is valid during the call.
         let result =
             unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), 4) };
         assert_eq!(result, 0);
@@ -250,7 +250,7 @@ fn sent_wire_bytes(pair: &Pair) -> u64 {
     sample.bytes + 24 * sample.packets
 }
 
-/// Sends as much as is taken from the left end while `work` runs; nobody listens at the other.
+/// Sends from the left end as fast as possible while `work` runs; the other end has no receiver.
 fn flooding<R: Send>(pair: &Pair, work: impl FnOnce() -> R + Send) -> R {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

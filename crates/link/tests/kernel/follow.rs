@@ -63,7 +63,7 @@ fn open() -> FollowedLink {
     links.remove(0)
 }
 
-/// The link as an engine has it: whoever waits asks for its descriptors once.
+/// The link as an engine uses it: the descriptors are queried once.
 struct Driven {
     link: FollowedLink,
     poller: OwnedFd,

@@ -27,7 +27,7 @@ pub fn hang_with<T>(work: impl FnOnce() -> T) {
     }
     let _held = work();
     println!("\nready");
-    // The end of its standard input would mean that nobody is there to kill it.
+    // The end of its standard input means that the parent process is gone, so no other process would end it.
     let _ = std::io::stdin().lines().count();
 }
 
@@ -44,7 +44,7 @@ impl Pair {
             "ip link add va numrxqueues 2 numtxqueues 2 type veth peer name vb numrxqueues 1 numtxqueues 1 netns {}",
             self.right.name()
         ));
-        // Without addresses that the kernel makes when it has time; where there is no IPv6, it makes none.
+        // Without addresses that the kernel adds later; without IPv6 it adds none.
         let ipv6 = std::path::Path::new("/proc/sys/net/ipv6").exists();
         let ends = [(&self.left, "va", 0), (&self.right, "vb", 1)];
         for (host, device, end) in ends {

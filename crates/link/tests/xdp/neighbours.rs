@@ -1,4 +1,4 @@
-//! Hosts with `udp` and hosts with `xdp` talk with each other.
+//! Hosts with `udp` and hosts with `xdp` exchange packets.
 
 use punctual_link::xdp::{XdpLink, XdpMemory, XdpOptions};
 use punctual_link::{Link, Port, Received, UdpLink};
@@ -20,7 +20,7 @@ fn talk(from: &mut impl Link, to: &mut impl Link) {
     }
 }
 
-/// What the kernel's UDP says about checksums of the host that this thread is in.
+/// The checksum errors that the kernel's UDP has counted on the host of this thread.
 fn checksum_errors() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp").expect("counters")
         + &std::fs::read_to_string("/proc/thread-self/net/snmp6").expect("counters");

@@ -107,7 +107,8 @@ fn the_most_urgent_stream_is_received_first() {
     assert_eq!(told(&out), rest);
 }
 
-/// Buffers that a flood of a stream can take. Signalling here is nobody's that is known: half is kept for the neighbour.
+/// Buffers that a flood of a stream can take. Signalling here is that of an unknown sender: half is kept for
+/// the neighbour.
 fn room(stream: Stream) -> u32 {
     let buffers = BUFFERS[stream as usize];
     if stream == Stream::Signalling { buffers.div_ceil(2) } else { buffers }

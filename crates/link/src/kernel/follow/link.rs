@@ -25,8 +25,8 @@ pub struct FollowedLink {
     /// Gone, but the mailbox was not free.
     leaving: Option<(Driver, Option<String>)>,
     mailbox: Arc<Mailbox>,
-    /// Readable with the mailbox's bell, and with every driver but the first: whoever waits asked for the descriptors
-    /// once, at the start.
+    /// Readable with the mailbox's bell, and with every driver but the first: the engine queries the
+    /// descriptors only once, at the start.
     gate: OwnedFd,
     /// Whether the driver is the first.
     first: bool,
@@ -88,7 +88,7 @@ impl FollowedLink {
         self.watched = Some(watched);
     }
 
-    /// What who watches the device says is wrong with it.
+    /// The problem of the device that its watching thread has reported.
     fn device_trouble(&self) -> Option<String> {
         self.watched.as_ref()?.condition().trouble
     }
@@ -126,8 +126,8 @@ impl FollowedLink {
         self.leaving = self.mailbox.give_back(driver, why).err();
     }
 
-    /// Works with this driver from now on. The driver is told all filters: a system call for each, on a link
-    /// where nothing has been kept for a long while.
+    /// Works with this driver from now on. All filters are set in the driver: a system call for each, on a
+    /// link that has had no driver for a long time.
     fn install(&mut self, mut driver: Driver) {
         self.lose(None);
         let told = self.filters.values().try_for_each(|filter| driver.set_filter(filter));
@@ -239,7 +239,7 @@ impl Link for FollowedLink {
     fn completed(&mut self) -> u32 {
         let completed = self.driver.as_mut().map_or(0, |driver| driver.completed());
         self.outstanding_bytes = self.outstanding_bytes.saturating_sub(completed.into());
-        // What goes beyond 32 bits is told the next time.
+        // The part beyond 32 bits is reported the next time.
         let void = self.void_bytes.min(u64::from(u32::MAX - completed));
         self.void_bytes -= void;
         completed + void as u32

@@ -52,7 +52,8 @@ pub(super) struct Mailbox {
     parcel: Mutex<Option<Parcel>>,
     returned: Mutex<Option<(Driver, Option<String>)>>,
     condition: Mutex<Condition>,
-    /// Bits a second that kernel traffic is to be held to, and what it was held to last; 0: nobody asked.
+    /// Rate in bits a second to which kernel traffic is to be limited, and the last one that was set; 0: no
+    /// request.
     shaper_wanted: AtomicU64,
     shaper_done: AtomicU64,
     /// Wakes the link's thread.
@@ -93,14 +94,14 @@ impl Mailbox {
         parcel.take()
     }
 
-    /// For the link: asks for another rate of kernel traffic. The link calls it once for each change and not
+    /// For the link: requests another rate of kernel traffic. The link calls it once for each change and not
     /// for each packet, because it wakes the keeper.
     pub fn shape(&self, rate_bps: u64) {
         self.shaper_wanted.store(rate_bps, Ordering::Release);
         self.keeper.ring();
     }
 
-    /// Link: what it was held to since this was asked last.
+    /// For the link: the rate that was set since the last call.
     pub fn shaped(&self) -> Option<u64> {
         if self.shaper_done.load(Ordering::Relaxed) == 0 {
             return None;
@@ -124,7 +125,7 @@ impl Mailbox {
         self.link.ring();
     }
 
-    /// Link: gives its driver back and says why, if the mailbox is free; else it keeps both.
+    /// For the link: returns its driver with the reason, if the mailbox is free; else the caller keeps both.
     pub fn give_back(&self, driver: Driver, why: Option<String>) -> Result<(), (Driver, Option<String>)> {
         match try_locked(&self.returned) {
             Some(mut returned) => *returned = Some((driver, why)),
@@ -162,7 +163,7 @@ fn try_locked<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// What the keeper knows about a link's device, for people.
+/// The state of a link's device as the keeper sees it, for status reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Condition {
     pub device: String,
@@ -173,7 +174,7 @@ pub(super) struct Condition {
     pub route_moved: Option<String>,
     /// Why there is no driver.
     pub closed: Option<String>,
-    /// Why the device is not as it was asked for.
+    /// Why the device does not have the requested settings.
     pub neglected: Option<String>,
     pub shaper: Option<ShaperRate>,
     pub shaper_follows: bool,
