@@ -1,8 +1,8 @@
 //! `punctuald`: one host's engine with its API on a Unix socket.
 //!
-//! [`run`] owns everything for one life of the host: the configured links and the engine (which runs its own
+//! [`run`] owns everything for one life of the host: the configured links, the engine (which runs its own
 //! processor thread), the socket, and the API loop, which runs on the calling thread. It returns after a
-//! graceful stop: channels torn down, other ends told, the socket removed.
+//! graceful stop: channels closed, other ends notified, the socket removed.
 
 mod descriptors;
 mod panics;

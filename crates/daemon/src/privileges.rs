@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(needed(&host(&format!("driver = \"xdp\"\n{ends}"))), ALWAYS.union(xdp));
     }
 
-    /// On a thread of its own: capabilities are a thread's.
+    /// Runs on a thread of its own, because capabilities belong to a thread.
     #[test]
     fn what_is_laid_down_never_comes_back() {
         let needed = CapabilitySet::SYS_NICE;

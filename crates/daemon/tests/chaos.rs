@@ -1,5 +1,5 @@
-//! What a machine does to a daemon: crowds of clients, too few descriptors, clients without memory, full disks, devices
-//! that go down. Each costs whom it concerns, and nobody else.
+//! Failures of a machine that a daemon must survive: crowds of clients, too few descriptors, clients without
+//! memory, full disks, devices that go down. Each affects only those who use what failed.
 
 mod common;
 
@@ -105,7 +105,7 @@ fn a_daemon_without_descriptors_rests_and_recovers() {
         .map(|_| {
             let flags = rustix::net::SocketFlags::NONBLOCK | rustix::net::SocketFlags::CLOEXEC;
             let socket = rustix::net::socket_with(family, kind, flags, None).expect("a socket");
-            // A full backlog is one way to be told that nobody has time.
+            // A full backlog is one of the ways to be refused.
             let _ = rustix::net::connect(&socket, &address);
             socket
         })
@@ -149,7 +149,7 @@ fn a_client_without_memory_harms_only_itself() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// A configuration whose log and epoch are on the disk, and what it says when it starts.
+/// A configuration whose log and epoch are on the disk, and the daemon's output at its start.
 fn on_disk(folder: &Path, disk: &Disk, cable: u16) -> std::path::PathBuf {
     let config = with_text(folder, "a", cable, |text| write(folder, text));
     let text = std::fs::read_to_string(&config).expect("read");
@@ -192,11 +192,11 @@ fn a_disk_that_fills_up_costs_lines_of_the_log() {
         hosts.are_undisturbed();
         assert!(hosts.a.connect().status().is_ok());
     }
-    // It says "stopped", or tries to; the other one goes on.
+    // It writes "stopped", or tries to; the other one continues.
     let Hosts { a, connections: [_, on_b], .. } = hosts;
     assert!(a.stop(Signal::TERM).success(), "a graceful stop is a success");
     assert!(!std::fs::read_to_string(&log).expect("the log").contains("stopped"), "there was room");
-    // Nor does one fail to start since it cannot say so.
+    // A daemon that cannot write its log still starts.
     let again = with_text(&folder, "a", 6, |text| Program::start(&folder, text, logged));
     meet([&again.connect(), &on_b]);
     disk.free();
@@ -206,8 +206,8 @@ fn a_disk_that_fills_up_costs_lines_of_the_log() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// A host that does not know a channel's fate for as long as a device is down says so at either end, and is well again
-/// when it is up; channels over another device notice nothing.
+/// While a device is down, neither host can know a channel's fate: each end reports that, and recovers when
+/// the device is up. Channels over another device are not affected.
 #[test]
 fn a_device_that_goes_down_ends_what_goes_over_it_and_nothing_else() {
     let Some(network) = Network::new("down", 3) else { return };
@@ -248,7 +248,7 @@ fn carry((channel, receiver): &mut (Channel, Receiver)) {
     assert!(!info.demoted);
 }
 
-/// Both ends of `over` are told that it is over, while `beside` goes on.
+/// Both ends of `over` receive its end, while `beside` continues.
 fn both_are_told(over: &mut (Channel, Receiver), beside: &mut (Channel, Receiver)) {
     let at_sink = loop {
         match over.1.recv_timeout(&mut [0; 2_000], PATIENCE) {
@@ -286,7 +286,7 @@ fn goes_down(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str)
         eventually("both are there", || alive(2));
         let mut over = open(&b, "cam@b");
         carry(&mut over);
-        // For a moment: what is sent then is lost or late, and nobody is told more than that.
+        // Only for a moment: messages sent meanwhile are lost or late, and no other event occurs.
         network.switch(cables[0], down, "down");
         over.0.send(&[5; 2_000]).expect("it is not known yet");
         assert!(over.0.flush(PATIENCE).expect("it is not known yet"));
@@ -318,7 +318,7 @@ fn goes_down(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str)
 #[test]
 fn a_stopped_daemon_goes_on_where_it_was() {
     let folder = folder("stopped");
-    // It stands for about one HELLO, and is taken for dead after five.
+    // It is stopped for about one HELLO, and considered down only after five.
     let wanted = Wanted { hello: "1s", ..Wanted::default() };
     let mut hosts = Hosts::start(&folder, 5, &wanted, str::to_owned);
     for _ in 0..3 {

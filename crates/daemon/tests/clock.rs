@@ -16,8 +16,8 @@ fn allowed_ns(info: &MessageInfo) -> i128 {
     i128::from(info.deadline.0) - i128::from(info.logical_arrival.0)
 }
 
-/// Channels know `CLOCK_MONOTONIC` alone; the kernel's receive stamps are of the wall clock. Needs CAP_SYS_TIME: steps the
-/// clock of the machine by less than half a second, and back.
+/// Channels use only `CLOCK_MONOTONIC`; the kernel's receive stamps are of the wall clock. Needs
+/// CAP_SYS_TIME: it steps the clock of the machine by less than half a second, and back.
 #[test]
 fn steps_of_the_wall_clock_are_not_noticed() {
     let Some(clock) = SteppedClock::take() else { return };

@@ -22,7 +22,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// `name` is the test's own. `None`, and says so, where real-time classes are not permitted.
+    /// `name` is unique to the test. `None`, with a message, if real-time classes are not permitted.
     fn start(name: &str, allowed: bool) -> Option<Self> {
         let class = SchedulingClass::Fifo { priority: 50 };
         let real_time = RealTime { class, cpu: None, lock_memory: false };
@@ -107,7 +107,7 @@ fn a_host_may_refuse() {
     assert_eq!(mine(), before);
 }
 
-/// A client that speaks the API by hand.
+/// A client that sends requests of the API itself.
 struct Raw(OwnedFd);
 
 impl Raw {
@@ -192,7 +192,7 @@ fn messages_alternate_with_their_receiver_in_order() {
     let out = |receiver: &punctual::Receiver| receiver.state().expect("a state").status.counters.messages_out;
     eventually("all have come", || out(&receiver) == 3);
     let mut buffer = [0; 200];
-    // The second is not there before the first is taken, and nobody else waits for it.
+    // The second message is not published before the first is taken, and no other channel waits for it.
     free.send(b"beside").expect("sent");
     assert_eq!(beside.recv_timeout(&mut buffer, PATIENCE).expect("received").len, 6);
     for number in 0..3_u8 {

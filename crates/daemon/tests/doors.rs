@@ -1,5 +1,5 @@
-//! Who comes in: programs that connect without end, opens from elsewhere that nobody has consented to, and more users than fit
-//! into one answer.
+//! Load by new connections: programs that connect without end, opens from other hosts without a consent, and
+//! more users than fit into one answer.
 
 mod common;
 
@@ -18,7 +18,7 @@ use punctual_proto::api::{ChannelRefusal, RefuseCause, UserId};
 use punctual_proto::ids::{ChannelId, Name};
 use rustix::process::Signal;
 
-/// Of no account of this system.
+/// Belongs to no account of this system.
 const ANN: u32 = 3_000_001;
 const BOB: u32 = ANN + 1;
 
@@ -26,7 +26,7 @@ fn status_packet() -> Packet {
     Packet::new(&Call { id: 7, request: Request::Status }, Vec::new()).expect("short")
 }
 
-/// One connection a turn was taken, whoever waited behind them.
+/// Only one connection a turn was accepted, however many waited.
 #[test]
 fn many_connections_are_taken_in_a_turn() {
     const WAITING: u32 = 40;
@@ -67,7 +67,8 @@ fn is_served(path: &Path) -> bool {
     raw.try_send(&hello) && matches!(raw.receive_once(), Ok(Some(_)))
 }
 
-/// Found with 6,000 threads that connect and close: another user waited 411 ms for each connection, and nobody paid.
+/// Found with 6,000 threads that connect and close: another user waited 411 ms for each connection, and no
+/// user was charged.
 #[test]
 fn who_connects_without_end_pays_for_it_and_is_sent_away() {
     /// Many times what its account allows at once.
@@ -144,7 +145,7 @@ fn held(host: &Endsystem, user: u32) -> UserStatus {
     status.users.into_iter().find(|held| held.user == UserId(user)).unwrap_or_default()
 }
 
-/// A stranger's opens took all channels of a user who had said nothing to them yet.
+/// Opens of a remote user took all channels of a user who had not consented to them yet.
 #[test]
 fn opens_of_strangers_take_nothing_of_the_listeners_quota_before_consent() {
     const QUOTA: u64 = 4;
@@ -164,7 +165,7 @@ fn opens_of_strangers_take_nothing_of_the_listeners_quota_before_consent() {
     for _ in 0..QUOTA {
         assert!(slow.ask(flow()).0.is_ok(), "its own requests have all of its quota");
     }
-    // Both are told where that is used up.
+    // Both sides receive the quota error when the quota is used up.
     let consent = Request::Consent { channel: waiting[0], stall: None };
     let limit = QUOTA;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What goes wrong stays with whom it concerns: one clear error, a counter, and nobody else notices.
+//! Each fault affects only its own user: one clear error, a counter, and no effect on others.
 
 mod common;
 

@@ -21,7 +21,7 @@ use rustix::process::Signal;
 /// From `a` (0) and `b` (1) to what joins them.
 const CABLES: [Cable; 2] = [Cable { number: 0, hosts: [0, 2] }, Cable { number: 1, hosts: [1, 2] }];
 const ADDRESSES: [&str; 2] = ["10.98.0.1", "10.98.0.3"];
-/// Of the kernel's traffic.
+/// Port of the kernel's traffic.
 const PORT: u16 = 9_000;
 const RATE_BPS: f64 = 95e6;
 const MESSAGES: usize = 1_500;
@@ -146,7 +146,7 @@ fn measure(network: &Network, (channel, receiver): (&mut Channel, &mut Receiver)
     (rate, [at(500), at(990), at(1_000)])
 }
 
-/// Says that it is over however the test ends: else who pumps would never end.
+/// Sets the flag however the test ends: else the sending thread would never end.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

@@ -54,7 +54,8 @@ fn a_sender_that_finishes_learns_what_arrived_or_that_nobody_knows() {
     assert_eq!(ending.receipt.map(|receipt| receipt.delivered), Some(10));
     drop(receiver);
 
-    // The receiver's daemon dies with messages on their way: all were sent, and whether they came nobody can say.
+    // The receiver's daemon is killed with messages in transit: all were sent, and it is unknown whether they
+    // arrived.
     let (mut channel, receiver) = stream(&a, &b, 2_000);
     on_b.stop(Signal::KILL);
     channel.send(&[1; 2_000]).expect("it does not know yet");
@@ -130,7 +131,7 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// Good in itself, made for a faster host: only admission here can say that it does not fit.
+/// A valid plan, made for a faster host: only admission on this host can detect that it does not fit.
 #[test]
 fn a_plan_that_cannot_be_scheduled_here_is_one_line_with_the_flow_and_the_fix() {
     let folder = folder("plan");

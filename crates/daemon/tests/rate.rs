@@ -16,13 +16,14 @@ use punctual::{Consent, Endsystem, MeasuredRate, OpenError, RateRefusal, RateSta
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
 const AUTO: &str = "rate = \"auto\"\nrate_max = \"200Mbit/s\"";
 const WIRE: &str = "tbf rate 20mbit burst 16kb latency 50ms";
-/// Of our largest packets from our header on, and what each takes of the wire by our count. The bucket counts less of it.
+/// Length of our largest packets from our header on, and of the wire bytes of each by our count. The bucket
+/// counts fewer.
 const PACKET_BYTES: usize = 1_464;
 const WIRE_BYTES: u64 = PACKET_BYTES as u64 + 66;
 const BUCKET_BYTES: u64 = PACKET_BYTES as u64 + 42;
 const DRAINS_BPS: u64 = 20_000_000 * WIRE_BYTES / BUCKET_BYTES;
 
-/// The daemon of `a` or `b`, which lives on that host of the network; `link`: the driver and the rate.
+/// The daemon of `a` or `b`, which runs on that host of the network; `link`: the driver and the rate.
 fn start(network: &Network, folder: &Path, end: usize, host: usize, link: &str) -> Program {
     let name = ["a", "b"][end];
     let socket = folder.join(format!("{name}.sock"));
@@ -110,7 +111,8 @@ fn a_link_finds_its_rate_out_by_itself() {
     assert!(refused.contains("guaranteed channel uses the link"), "{refused}");
     drop((channel, receiver));
     eventually("the channel is gone", || a.channels().expect("channels").is_empty());
-    // The other direction has no bucket; asked for, and at least what it is configured for.
+    // The other direction has no bucket; its measurement is requested, and shows at least the configured
+    // rate.
     eventually("nobody else measures", || b.measure_rate("to-a").is_ok());
     let back = rate_of(&b).measured.expect("measured");
     println!("back {back}");

@@ -16,7 +16,7 @@ use punctual::{Channel, Consent, Endsystem, Receiver};
 use rustix::fs::{Gid, Uid};
 
 const NUMBER: &str = "PUNCTUAL_ROUND_TRIPS";
-/// Of one world before it is another's turn.
+/// Number of round trips in one world before the next world's turn.
 const SLICE: usize = 100;
 /// Between the beginnings of two round trips.
 const PACE: Duration = Duration::from_millis(1);
@@ -39,7 +39,7 @@ struct World {
     ns: Vec<u64>,
 }
 
-/// A connection of `user`'s; the socket is named from the current folder, which everybody may search.
+/// A connection of `user`; the socket's path is relative to the current folder, which every user may search.
 fn connect_as(user: u32, socket: &Path) -> Endsystem {
     std::thread::scope(|scope| {
         let connecting = scope.spawn(|| {

@@ -1,5 +1,6 @@
-//! A processor whose CPU somebody above it takes again and again is named by its own clock, at a source too, and what it throws
-//! away meanwhile is lost there: between network namespaces that the test makes (needs root and the real-time class).
+//! A processor whose CPU is repeatedly taken by a thread of a higher class is blamed by its own clock, at a
+//! source too, and the messages that it drops meanwhile are counted as lost there: between network namespaces
+//! that the test makes (needs root and the real-time class).
 
 mod common;
 
@@ -51,7 +52,7 @@ fn start(network: &Network, cable: Cable, folder: &Path, end: usize, slow: &str)
 }
 
 impl Hosts {
-    /// `None`, said aloud, where there are no namespaces or no real-time class.
+    /// `None`, with a message, without namespaces or the real-time class.
     fn start(tag: &str, number: u8, slow: &str) -> Option<Self> {
         // A test that failed has left nothing behind that matters here.
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! What is told of lateness where an assumption is broken, beside own stamps inside the messages: over a wire that drains at a
-//! fifth of its rate, between network namespaces that the test makes (needs root).
+//! Checks the reports of lateness against stamps inside the messages while an assumption is broken: over a
+//! wire that drains at a fifth of its rate, between network namespaces that the test makes (needs root).
 
 mod common;
 
@@ -76,7 +76,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// What came of one message: how long it took by our own stamps, and what was told of it.
+/// The outcome of one message: its latency by our own stamps, and its reported timeliness.
 struct Told {
     took: Duration,
     timeliness: Timeliness,

@@ -19,7 +19,7 @@ use punctual_proto::signalling::RTCOP_VERSION;
 use rustix::net::{AddressFamily, SendFlags, SocketType};
 use rustix::process::Signal;
 
-/// Between `a` and `b`, and between `a` and somebody else.
+/// Between `a` and `b`, and between `a` and a third host.
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
 const OTHER: Cable = Cable { number: 1, hosts: [0, 2] };
 
@@ -44,7 +44,7 @@ fn photographs(network: &Network) -> [String; 2] {
     [0, 1].map(|end| network.photograph(CABLE, end))
 }
 
-/// What bpftool says; `None`, said aloud, where it is not there.
+/// The output of bpftool; `None`, with a message, if it is not installed.
 fn bpftool(line: &str) -> Option<serde_json::Value> {
     if run("command -v bpftool").is_err() {
         eprintln!("SKIPPED: what is in the kernel is not looked at: no bpftool");
@@ -82,7 +82,7 @@ fn are_gone(objects: &[String]) {
     }
 }
 
-/// Numbers of all programs in the kernel that are this one, by their tag, whoever loaded them.
+/// Ids of all programs in the kernel that have this tag, whichever process loaded them.
 fn programs(tag: &serde_json::Value) -> BTreeSet<u64> {
     let shown = bpftool("prog show").unwrap_or_default();
     let ours = shown.as_array().into_iter().flatten().filter(|program| program["tag"] == *tag);

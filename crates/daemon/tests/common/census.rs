@@ -9,7 +9,7 @@ use rustix::process::Pid;
 pub struct Holdings {
     pub descriptors: usize,
     pub threads: usize,
-    /// Of shared-memory files.
+    /// Mappings of shared-memory files.
     pub mappings: usize,
     pub channels: u32,
     pub buffer_bytes: u64,
@@ -20,7 +20,8 @@ pub struct Holdings {
     pub lost: String,
 }
 
-/// What is counted and held by nobody, or held and not counted, and what waits for an answer: nothing, on a quiet host.
+/// The differences between counters and what is held, and the requests that wait for an answer: empty on an
+/// idle host.
 fn lost(books: Option<&Books>) -> String {
     let books = books.expect("the daemon's own user sees them");
     assert!(books.compared > 20, "{books:?}");

@@ -11,14 +11,14 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::contract;
 
-/// Of the disk; the size of a page, or nothing is full exactly.
+/// Page size of the disk; the fill is a multiple of it, so that the disk becomes exactly full.
 const PAGE_BYTES: usize = 4_096;
 
 /// A small disk of its own; gone where the test drops it.
 pub struct Disk(PathBuf);
 
 impl Disk {
-    /// `None`, said aloud, where nothing may be mounted.
+    /// `None`, with a message, if nothing may be mounted.
     pub fn mount(at: &Path) -> Option<Self> {
         if !rustix::process::getuid().is_root() {
             eprintln!("SKIPPED: mounting needs root");
@@ -67,7 +67,8 @@ impl Drop for Disk {
     }
 }
 
-/// Who sets it lets a program step the clock of the machine, which is nobody's alone: `make test` and `make soak` do.
+/// The variable permits a test program to step the clock of the machine, which all programs share: `make
+/// test` and `make soak` set it.
 const MAY_STEP: &str = "PUNCTUAL_TEST_WALL_CLOCK";
 
 /// The wall clock of this machine, stepped; put back where it would be when this is dropped. Time namespaces have none.
@@ -77,7 +78,7 @@ pub struct SteppedClock {
 }
 
 impl SteppedClock {
-    /// `None`, said aloud, where it may not be set.
+    /// `None`, with a message, if the clock may not be set.
     pub fn take() -> Option<Self> {
         if std::env::var_os(MAY_STEP).is_none() {
             eprintln!(
@@ -115,7 +116,8 @@ pub fn wall_ns() -> i128 {
     i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
 }
 
-/// In its environment a test program is a client that may not map what it is given: the daemon's socket, and to whom.
+/// In its environment a test program is a client that may not map its rings: the daemon's socket, and the
+/// peer's name.
 const STARVED: [&str; 2] = ["PUNCTUAL_TEST_STARVED", "PUNCTUAL_TEST_STARVED_TO"];
 
 /// What the test `starved_client` of a program does: nothing, unless [`starve`] has started it.

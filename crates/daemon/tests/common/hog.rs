@@ -41,7 +41,7 @@ impl Drop for Hog {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Its panic has been said.
+            // Its panic has been printed.
             let _ = thread.join();
         }
     }

@@ -10,7 +10,7 @@ use super::program::Program;
 use super::text::{HELLO, Text};
 use super::{PATIENCE, contract, meet};
 
-/// Below the ports that the kernel gives to whoever asks for any.
+/// Below the range from which the kernel assigns ports.
 const FIRST_PORT: u16 = 20_000;
 /// For data and signalling at both ends.
 const PORTS_PER_CABLE: u16 = 4;
@@ -50,7 +50,7 @@ pub struct Wanted<'a> {
     pub daemon: &'a str,
     /// Between HELLOs. A neighbour that is silent for five times as long is taken for dead.
     pub hello: &'a str,
-    /// Of the channel.
+    /// Deadline of the channel.
     pub deadline_ms: u64,
 }
 
@@ -98,7 +98,8 @@ impl Hosts {
         self.connections[1].status().expect("status").engine.links[0].packets_out
     }
 
-    /// The same, once it has answered what `a` said before it was stopped: two of its turns have sent nothing.
+    /// The same, once it has answered the packets that `a` sent before it was stopped: no packet was sent
+    /// between two queries.
     pub fn settled_sent_by_b(&self) -> u64 {
         let mut sent = self.sent_by_b();
         loop {

@@ -102,7 +102,7 @@ impl Pair {
         Self::start_with("")
     }
 
-    /// With more keys for `[daemon]` of both.
+    /// Starts both with more keys for `[daemon]`.
     pub fn start_with(daemon: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Drop for Pair {
     }
 }
 
-/// Asks until it is so; every answer is a round trip to a daemon, so this does not spin.
+/// Repeats the query until it is true. Every answer is a round trip to a daemon, so this does not spin.
 pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !so() {

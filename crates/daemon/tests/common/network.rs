@@ -11,7 +11,7 @@ use super::eventually;
 /// Runs a command line; returns what it printed.
 ///
 /// # Errors
-/// What it said.
+/// Its error output.
 pub fn run(line: &str) -> Result<String, String> {
     let output = Command::new("sh").args(["-c", line]).output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(if output.status.success() { &output.stdout } else { &output.stderr });
@@ -52,7 +52,8 @@ impl Cable {
 pub struct Network(Vec<String>);
 
 impl Network {
-    /// So many hosts, `tag` in their names; `None`, said aloud, where namespaces cannot be made.
+    /// A network of so many hosts, with `tag` in their names; `None`, with a message, if namespaces cannot be
+    /// made.
     pub fn new(tag: &str, hosts: usize) -> Option<Self> {
         if !rustix::process::getuid().is_root() || run("unshare --net true").is_err() {
             eprintln!("SKIPPED: network namespaces need root");
@@ -129,7 +130,7 @@ impl Drop for Network {
     }
 }
 
-/// `"xdp"` where this host can load our program and has AF_XDP, else `"udp"`, said aloud.
+/// `"xdp"` if this host can load our program and has AF_XDP, else `"udp"`, with a message.
 pub fn driver() -> &'static str {
     use punctual_link::xdp::{ClassifierOptions, Program};
     let options = ClassifierOptions::new("lo", [10, 98, 0, 1].into(), [10, 98, 0, 2].into(), 7_001, 7_000);

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::text::Text;
 
-/// A daemon that has said that it is ready; killed where the test drops it.
+/// A daemon that has reported that it is ready; killed when the test drops it.
 pub struct Program {
     pub socket: PathBuf,
     process: Child,
@@ -59,7 +59,7 @@ impl Program {
         kill_process(self.pid(), signal).expect("it is there");
     }
 
-    /// Stops it, and waits until every thread of it stands.
+    /// Stops it, and waits until all its threads are stopped.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
         let tasks = format!("/proc/{}/task", self.pid().as_raw_nonzero());

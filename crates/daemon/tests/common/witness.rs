@@ -23,7 +23,7 @@ pub fn enter_fifo(priority: u8, cpu: Option<u32>) -> bool {
     realtime::apply(&RealTime { class, cpu, lock_memory: false }).is_ok()
 }
 
-/// Whether daemons may run in their real-time class here; says so where not.
+/// Whether daemons may run in their real-time class here; prints a message if not.
 pub fn may_be_real_time() -> bool {
     let may = std::thread::spawn(|| enter_fifo(50, None)).join().expect("no panic");
     if !may {
@@ -73,7 +73,7 @@ impl Witness {
         Self { watchers: watchers.collect(), stop, reports, since: now() }
     }
 
-    /// Stops, and says what was seen.
+    /// Stops, and returns the result.
     pub fn stop(self) -> Testimony {
         self.stop.store(true, Ordering::Relaxed);
         let cpus = self.watchers.len() as u64;
@@ -107,7 +107,7 @@ fn watch(stop: &AtomicBool, report: &mpsc::Sender<Hole>) {
 
 /// What a witness saw.
 pub struct Testimony {
-    /// By their beginning.
+    /// In order of their beginning.
     holes: Vec<Hole>,
     taken: Nanos,
     cpu_time: Nanos,
@@ -131,7 +131,7 @@ impl Testimony {
         })
     }
 
-    /// Of all CPUs' time.
+    /// Share of the time of all CPUs that holes took.
     pub fn share(&self) -> f64 {
         self.taken.0 as f64 / self.cpu_time.0.max(1) as f64
     }

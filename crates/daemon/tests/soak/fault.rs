@@ -51,7 +51,8 @@ pub const FAULTS: [Fault; 9] = [
 ];
 
 impl Fault {
-    /// Lets it happen, and end, at moments that the dice say. What `b` is afterwards: killed ones are started again.
+    /// Starts and ends the fault at random moments. `on_b` is the daemon of `b` afterwards: a killed daemon
+    /// is started again.
     pub fn happen(self, stage: &Stage, on_b: &mut Program, dice: &mut Dice) {
         dice.moment(300);
         match self {
@@ -86,7 +87,7 @@ impl Fault {
                 on_b.signal(Signal::KILL);
                 on_b.wait();
                 stage.refuses_to_start();
-                // Without one to keep it needs no disk.
+                // Without an epoch file it needs no disk.
                 *on_b = stage.start(1);
                 dice.moment(300);
                 stage.disk.free();

@@ -57,7 +57,7 @@ pub fn send_by_the_clock(channel: &mut Channel, over: &AtomicBool) -> (Vec<Sampl
 pub fn receive(receiver: &mut Receiver, over: &AtomicBool) -> Vec<Sample> {
     enter_fifo(PRIORITY, None);
     let (mut samples, mut next) = (Vec::new(), 0);
-    // Numbers that were passed by, and where they stand among the samples.
+    // Numbers that were skipped, with their position among the samples.
     let mut missing = HashMap::new();
     let mut buffer = [0; BYTES as usize];
     loop {
