@@ -90,7 +90,7 @@ pub fn attributes(thread: u32) -> io::Result<Attributes> {
     // SAFETY: plain numbers, for which all zeroes is valid.
     let mut raw: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size = size_of::<libc::sched_attr>() as libc::c_uint;
-    // SAFETY: the structure is ours, and the kernel writes at most the size that it is told.
+    // SAFETY: the structure is ours, and the kernel writes at most the size that it receives.
     let done = unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut raw, size, 0) };
     if done == 0 { Ok(Attributes::of_raw(&raw)) } else { Err(io::Error::last_os_error()) }
 }
@@ -109,11 +109,11 @@ pub fn restore(thread: u32, before: Attributes) -> io::Result<()> {
     })
 }
 
-/// Schedules a thread like this from now on.
+/// Sets how a thread is scheduled from now on.
 ///
 /// # Errors
-/// What the kernel says: `EPERM` without the right, `EBUSY` where the CPUs have no such share left, `EINVAL` for what
-/// does not exist, `ESRCH` if there is no such thread.
+/// The kernel's error: `EPERM` without the right, `EBUSY` if the CPUs have no such share left, `EINVAL` for
+/// what does not exist, `ESRCH` if there is no such thread.
 pub fn set_attributes(thread: u32, wanted: Attributes) -> io::Result<()> {
     let raw = wanted.raw();
     // SAFETY: the structure is ours and only read.

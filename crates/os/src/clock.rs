@@ -56,7 +56,7 @@ pub fn sleep_until(at: Instant) {
     while clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &request).is_err() && now() < at {}
 }
 
-/// Sleeps until `at` or until somebody interrupts the program.
+/// Sleeps until `at` or until the program is interrupted.
 ///
 /// # Errors
 /// [`Interrupted`] after Ctrl-C or a request to terminate.

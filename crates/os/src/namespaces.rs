@@ -1,7 +1,7 @@
-//! Named network namespaces: made, entered, removed, and swept up after a run that was killed.
+//! Named network namespaces: made, entered, removed, and removed later if a run was killed.
 //!
-//! A name is `punctual-PID-NUMBER-HOST`: the process that made it and which of its networks, so runs side by
-//! side do not meet and leftovers are told from the living.
+//! A name is `punctual-PID-NUMBER-HOST`: the process that made it and which of its networks. So concurrent
+//! runs do not collide, and namespaces of ended processes can be distinguished from those in use.
 
 use std::fs::File;
 use std::io;

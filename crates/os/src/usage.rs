@@ -8,7 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 /// What the calling thread has used since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadUsage {
-    /// CPU time: without what a more urgent thread took, nor a hypervisor where it tells the kernel what it steals.
+    /// CPU time: without the time that a more urgent thread took, and without stolen time if the hypervisor
+    /// reports it to the kernel.
     pub cpu: Nanos,
     /// Times at which it gave the CPU away itself: it slept, or waited for something.
     pub waits: u64,
@@ -56,7 +57,7 @@ mod tests {
         while used.cpu == begun.cpu {
             used = ThreadUsage::of_this_thread().expect("usage");
         }
-        // Sleep for a millisecond, which nobody else can end.
+        // Sleep for a millisecond, which no other thread can cut short.
         let span = rustix::time::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
         let _ = rustix::thread::clock_nanosleep_relative(rustix::thread::ClockId::Monotonic, &span);
         let slept = ThreadUsage::of_this_thread().expect("usage");

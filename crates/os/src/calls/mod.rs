@@ -1,8 +1,9 @@
-//! The system calls that the threads of a host may make: each kind of thread has a list, with a reason beside each call,
-//! and lays a seccomp filter upon itself once its setup is done (docs/adr/0034). Nothing takes a filter off again.
+//! The system calls that the threads of a host may make. Each kind of thread has a list, with a reason beside
+//! each call. A thread installs a seccomp filter for itself once its setup is done (docs/adr/0034). A filter
+//! cannot be removed again.
 //!
-//! The list of the processor is what SECURITY.md says of it; a test compares them. A thread of an embedding program gets a
-//! filter only where its host asks for one, as `punctuald` does.
+//! The list of the processor equals that in SECURITY.md; a test compares them. A thread of an embedding
+//! program gets a filter only if its host requests one, as `punctuald` does.
 
 mod filter;
 mod refused;
@@ -79,9 +80,10 @@ pub enum Forbidden {
     Allow,
 }
 
-/// Lets the C library ask the system what it would ask, once a process, in the middle of a thread's work: glibc opens
-/// `/proc/sys/vm/overcommit_memory` when a heap that is not the first thread's shrinks for the first time. To be called
-/// before memory is locked: what is touched for it would stay.
+/// Makes the C library issue the system calls early that it would otherwise issue once per process, in the
+/// middle of a thread's work: glibc opens `/proc/sys/vm/overcommit_memory` when a heap that is not the first
+/// thread's shrinks for the first time. Call this before memory is locked: the memory that it touches would
+/// otherwise stay resident.
 ///
 /// # Errors
 /// If threads run out.

@@ -1,15 +1,18 @@
-//! A heap of the processor's own, laid ready before its loop begins: its thread asks the kernel for no memory and gives none
-//! back, so it never waits for whoever changes the address space, nor for a lock of the C library's heap that such a one may
-//! hold (docs/adr/0037).
+//! A heap of the processor's own, prepared before its loop begins. Its thread requests no memory from the
+//! kernel and gives none back, so it never waits for a thread that changes the address space, nor for a lock
+//! of the C library's heap that such a thread may hold (docs/adr/0037).
 //!
-//! A program that wants it names [`Allocator`] as its global allocator; one thread of it may then have the heap, by a [`Lease`].
-//! Whatever that thread allocates comes from [`pool`]s, everything else from the C library. Blocks wander between threads:
-//! - one of a pool that another thread frees waits in a list until the thread of the heap allocates or frees again;
-//! - one of the C library's that the thread of the heap frees waits in another, until any other thread allocates.
+//! A program that uses it names [`Allocator`] as its global allocator; one thread of it may then have the
+//! heap, by a [`Lease`]. All memory that this thread allocates comes from [`pool`]s, all other memory from
+//! the C library. A block may be freed on another thread than the one that allocated it:
+//! - a pool's block that another thread frees waits in a list until the thread of the heap allocates or frees
+//!   again;
+//! - a block of the C library that the thread of the heap frees waits in another list, until any other thread
+//!   allocates.
 //!
-//! A thread beside it, the keeper, adds a pool when less than a reserve is left, and gives pools back to the kernel that are
-//! empty. Only where one piece of work needs more than the reserve, the thread of the heap waits for the keeper; that is counted
-//! ([`waits`]).
+//! A second thread, the keeper, adds a pool when less than a reserve is left, and gives empty pools back to
+//! the kernel. The thread of the heap waits for the keeper only if one piece of work needs more than the
+//! reserve; these waits are counted ([`waits`]).
 
 mod keeper;
 mod pool;
@@ -74,7 +77,8 @@ thread_local! {
 }
 
 struct Heap {
-    /// Where the pools lie, for everybody who frees a block: a [`Range`] each. Written by the thread of the heap alone.
+    /// The address ranges of the pools, for every thread that frees a block: a [`Range`] each. Only the
+    /// thread of the heap writes them.
     ranges: [AtomicUsize; POOLS_MAX],
     /// How many of them may be in use: the first so many.
     used: AtomicUsize,
@@ -88,7 +92,7 @@ struct Heap {
     is_installed: AtomicBool,
     waits: AtomicU64,
     large_reserve: AtomicUsize,
-    /// What large blocks will take together beside the reserve, as [`expect`] was told.
+    /// Bytes that large blocks will take together in addition to the reserve, as [`expect`] set them.
     expected: AtomicUsize,
     /// Less is expected than before: pools may have to go.
     is_to_sweep: AtomicBool,
@@ -140,13 +144,13 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Claims the heap for a thread of `class`, and starts the keeper from the calling thread: on its CPUs, held to the keeper's
-    /// list of system calls.
+    /// Claims the heap for a thread of `class`, and starts the keeper from the calling thread: on its CPUs,
+    /// confined to the keeper's list of system calls.
     ///
     /// # Errors
-    /// If the program's allocator is another, somebody has the heap, or threads run out.
+    /// If the program's allocator is another, another thread has the heap, or threads run out.
     pub fn claim(class: SchedulingClass, forbidden: Forbidden) -> io::Result<Self> {
-        // It says so itself, when it is used.
+        // The allocator marks itself as installed when it is used.
         drop(Box::new(0_u64));
         if !HEAP.is_installed.load(Ordering::Relaxed) {
             return Err(refused("the program's allocator is not punctual_os::heap::Allocator"));
@@ -239,7 +243,8 @@ impl PendingFree {
     /// # Safety
     /// The requirements of [`PendingFree::write`], which was called before.
     unsafe fn read(block: NonNull<u8>) -> Layout {
-        // SAFETY: as the caller promises; sizes are less than half of the address space, of which nobody has the upper bits.
+        // SAFETY: as the caller promises; sizes are less than half of the address space, so the upper bits
+        // are unused.
         unsafe {
             let note = (&raw const (*block.cast::<Self>().as_ptr()).layout).read();
             Layout::from_size_align_unchecked(note >> 6, 1 << (note & 63))
@@ -251,7 +256,8 @@ fn has_lease() -> bool {
     HAS_LEASE.try_with(Cell::get).unwrap_or(false)
 }
 
-// SAFETY: every block is the caller's alone until it is freed, and goes back where it came from: the range tells.
+// SAFETY: every block belongs to the caller alone until it is freed, and goes back to its origin, which its
+// address range determines.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if has_lease() {

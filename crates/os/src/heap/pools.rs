@@ -47,7 +47,7 @@ struct Account {
     reserve: usize,
     bytes: usize,
     free: usize,
-    /// The keeper was asked for more, and has not brought it.
+    /// The keeper was requested to bring more, and has not brought it.
     asked: bool,
 }
 
@@ -157,7 +157,7 @@ impl Pools {
         unsafe { pool.deallocate(block, layout) };
         let account = &mut self.of[kind as usize];
         account.free += pool.free_bytes() - before;
-        // Keep a margin, so that what is given back is not asked for at once.
+        // Keep a margin, so that what is given back is not requested again at once.
         let margin = account.reserve / 2;
         if pool.is_empty() && account.can_do_without(pool.bytes(), heap.needed(kind), margin) {
             self.retire(heap, slot);
@@ -200,7 +200,7 @@ impl Pools {
                 self.returned = heap.returned.take();
             }
             let Some(block) = self.returned.next() else { return };
-            // SAFETY: a block of a pool, which somebody has noted and freed.
+            // SAFETY: a block of a pool, which another thread has freed, with its layout written into it.
             unsafe { self.put(heap, block, PendingFree::read(block)) };
         }
     }
@@ -212,7 +212,8 @@ impl Pools {
             let account = &mut self.of[kind as usize];
             account.asked = false;
             let Some(slot) = self.slots.iter().position(Option::is_none) else {
-                // Somebody has more memory than sixty-four pools: whoever waits for this one has to know.
+                // The table of sixty-four pools is full: the thread that waits for this pool must get the
+                // failure.
                 heap.queue.retire(pool, kind);
                 heap.queue.fail(kind);
                 continue;
