@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use punctual_host::config::Driver;
 
-/// What `--help` says of a driver; `None`: it is not to be chosen here.
+/// The help text of a driver; `None`: it cannot be chosen here.
 type Describe = fn(Driver) -> Option<PossibleValue>;
 
 /// Takes the name of a driver that is to be chosen.

@@ -1,4 +1,4 @@
-//! What a host says of lateness, for every verb that speaks of it.
+//! Texts about lateness on a host, for every verb that reports it.
 
 use punctual::{BrokenStage, HostStatus, Lateness, LinkStatus, NodeStatus, WakeRecord};
 

@@ -27,7 +27,7 @@ pub struct LinkRate {
 }
 
 impl LinkRate {
-    /// Of what the daemon says.
+    /// Takes it from the daemon's status.
     pub fn new(link: &str, rate: &RateStatus) -> Self {
         let measured = rate.measured;
         let is_beyond = is_beyond(rate);
@@ -140,7 +140,7 @@ mod tests {
             assert!(!is_beyond(&status(fine)) && LinkRate::new("to-b", &status(fine)).fix.is_none());
         }
         assert_eq!(line(&status(None), now), "configured 95.0 Mbit/s; not measured");
-        // What was given away for nothing is worth a line, too.
+        // A configured rate that is too low is worth a line, too.
         let fast = LinkRate::new("to-b", &status(Some((900_000_000, 10_000, false))));
         assert_eq!(fast.fix.as_deref(), Some("rate = \"891.0Mbit/s\""));
     }

@@ -8,7 +8,7 @@ use punctual_experiments::loads::h264::access_units;
 
 use crate::values;
 
-/// Bytes asked of the input at once.
+/// Bytes requested from the input at once.
 const READ_BYTES: usize = 64 * 1024;
 
 /// Where one message ends and the next begins.
@@ -57,7 +57,7 @@ pub struct Messages<R> {
     split: Split,
     bytes_max: usize,
     buffer: Vec<u8>,
-    /// Of the frame that is being cut up.
+    /// Bytes that are left of the frame that is being split.
     frame_left: usize,
     ended: bool,
 }

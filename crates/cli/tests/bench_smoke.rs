@@ -57,7 +57,7 @@ fn run(name: &str, directory: &Path) -> Result<Shape, String> {
     Err(format!("keys missing: {missing:?}, plot {drawn}: {printed}"))
 }
 
-/// What a report has only if there is something to say, and its type: counters of stages are there once they count.
+/// Keys that a report has only if they apply, and their types: counters of stages appear once they count.
 const OPTIONAL: &[(&str, &str)] = &[
     ("checks[].inconclusive", "boolean"),
     ("checks[].note", "string"),

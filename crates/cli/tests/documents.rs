@@ -77,7 +77,7 @@ fn every_section_of_the_readme_that_is_cited_exists() {
     assert!(cited >= 2, "docs/loopback sends its readers there");
 }
 
-/// What the README says of losses is what the defaults do.
+/// The README's figures about losses match the defaults.
 #[test]
 fn the_readme_says_how_soon_a_loss_is_told_and_by_which_key() {
     use punctual_proto::limits::HELLOS_MISSED_MAX;

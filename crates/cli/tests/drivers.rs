@@ -1,4 +1,4 @@
-//! What a driver of links is, its own file says; everybody else asks the table of drivers and names none.
+//! Only a driver's own file describes the driver; all other code uses the table of drivers and names none.
 
 mod sources;
 

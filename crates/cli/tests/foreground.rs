@@ -1,4 +1,5 @@
-//! Live progress belongs to whoever has the terminal: a job in the background would write over somebody else's prompt.
+//! Only the foreground job of a terminal shows live progress: a job in the background would write over
+//! another program's prompt.
 
 mod network;
 

@@ -1,4 +1,5 @@
-//! What verbs say about channels and hosts: how streams end, who guarantees nothing, in which units.
+//! The output of verbs about channels and hosts: how streams end, which hosts guarantee nothing, in which
+//! units.
 
 mod network;
 
@@ -184,8 +185,8 @@ fn what_arrived_and_who_guarantees_nothing_is_said_at_both_ends() {
     assert!(String::from_utf8(text).expect("text").contains("DEGRADED by a, b"));
 }
 
-/// Every number in what the verbs print with `--json` says its unit, beside the key that always was there if that does
-/// not, or is a count or a name.
+/// Every number in the verbs' `--json` output has its unit: in its key, or in a second key beside a key that
+/// always existed, unless it is a count or a name.
 #[test]
 fn numbers_say_their_units() {
     const UNITS: [&str; 9] =

@@ -1,4 +1,5 @@
-//! The verbs that talk to a daemon, as a script sees them: two hosts on loopback, every verb a process of its own.
+//! The verbs that connect to a daemon, as a script uses them: two hosts on loopback, every verb a process of
+//! its own.
 
 mod network;
 

@@ -18,10 +18,10 @@ use shapes::{Shape, compare};
 
 /// How the shapes that one verb prints are found out.
 type Run = fn(&Network) -> Found;
-/// Shapes, by what was asked for.
+/// Shapes, by what was requested.
 type Found = Vec<(&'static str, Shape)>;
 
-/// Every verb. What takes long runs only if experiments are asked for: see [`SLOW`].
+/// Every verb. Slow verbs run only if experiments are requested: see [`SLOW`].
 const VERBS: [(&str, Run); 13] = [
     ("admit", admit),
     ("analyze", analyze),

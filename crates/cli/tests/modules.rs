@@ -39,8 +39,8 @@ const PROTO: &[&str] = &[
 const EXPERIMENTS: &[&str] =
     &["report", "excuse", "witness", "measure", "loads", "testbed", "demo", "experiments"];
 
-/// Modules that form a circle, crate by crate: all of them, and no other. docs/ARCHITECTURE.md says why under "Circles of
-/// modules".
+/// Modules that form a circle, crate by crate: all of them, and no other. docs/ARCHITECTURE.md explains why
+/// under "Circles of modules".
 const CIRCLES: &[(&str, &[&str])] = &[
     ("analysis", &["activation", "contract", "policies", "policy", "stage", "statistical"]),
     (
@@ -83,7 +83,7 @@ fn names_behind<'a>(code: &'a str, prefix: &str) -> BTreeSet<&'a str> {
     names
 }
 
-/// Who uses whom, of the modules at the root of a crate.
+/// The uses between the modules at the root of a crate.
 fn uses(of: &str) -> Uses {
     let root = crates().join(of).join("src");
     let files = sources(&root);

@@ -1,14 +1,15 @@
-//! What keeps state keeps it to itself: structs of `proto` and `engine` have few fields, and none that another module's
-//! code can change.
+//! Structs of `proto` and `engine` that have state encapsulate it: they have few fields, and none that
+//! another module's code can change.
 //!
-//! A struct that derives `Copy` or `PartialEq` is a value, which is made, compared and passed on: configuration, wire formats,
-//! reports, identifiers. Every other one is taken to have state. Tests are not looked at.
+//! A struct that derives `Copy` or `PartialEq` is a value, which is made, compared and passed on:
+//! configuration, wire formats, reports, identifiers. Every other struct is assumed to have state. Tests are
+//! not checked.
 
 mod sources;
 
 use sources::{crates, without_tests};
 
-/// More is several things in one.
+/// A struct with more fields has several concerns.
 const FIELDS_MAX: usize = 15;
 
 /// Structs that have no state of their own and are no values either, with the reason: crate, struct, why.
@@ -56,7 +57,7 @@ fn structs(text: &str) -> Vec<Found> {
         if let Some((name, rest)) = begins(line) {
             let (fields, public) = match rest.rsplit_once('(') {
                 _ if line.ends_with('{') => named(&mut lines),
-                // Of a tuple: one line.
+                // A tuple struct: one line.
                 Some((_, fields)) if line.ends_with(");") => (
                     fields.split(',').count(),
                     fields.split(',').filter(|field| field.contains("pub ")).count(),

@@ -11,7 +11,8 @@ use network::{Network, with_contract};
 const WITHOUT: &str = "PUNCTUAL_WITHOUT";
 const PRINTED: &str = "orders to a terminal: ";
 
-/// Not a test by itself: how many orders to a terminal a refused sender prints, in a process that lacks what is named.
+/// Not a test by itself: prints how many orders to a terminal a refused sender prints, in a process without
+/// the named defences.
 #[test]
 #[ignore = "a part of a trial"]
 fn refused() {

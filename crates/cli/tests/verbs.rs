@@ -117,7 +117,7 @@ fn sim_refuses_a_wrong_case_in_one_line() {
     assert!(complaint(&["sim", "--case", &case], 1).contains("line 5: unknown field"));
 }
 
-/// The whole plan's figures stand where nothing is left out.
+/// The figures of the whole plan are printed if nothing was removed.
 #[test]
 fn sim_says_what_it_ran_where_nothing_is_to_be_minimised() {
     let small = ["--size", "small", "--faults", "none", "--traffic-ms", "200", "--json"];

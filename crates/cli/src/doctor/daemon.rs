@@ -1,4 +1,4 @@
-//! What a running daemon says of itself: findings, and what other checks need to know of its links.
+//! A running daemon's report about itself: findings, and the state of its links that other checks need.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use super::Finding;
 use crate::host::AUTHENTICATION_FIX;
 use crate::late::{counted_late, is_best_effort_host, late_wakes};
 
-/// What a running daemon knows.
+/// The state of a running daemon.
 #[derive(Clone, Debug, Default)]
 pub struct DaemonView {
-    /// Whose daemon it is.
+    /// The daemon's host.
     pub host: String,
     /// Its links, by name.
     pub links: BTreeMap<String, DaemonLink>,
 }
 
-/// What it knows of a link.
+/// The daemon's state of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonLink {
     /// What the link drains.
@@ -41,7 +41,7 @@ impl DaemonLink {
 }
 
 impl DaemonView {
-    /// Of what the daemon of `host` says.
+    /// Takes it from the status of the daemon of `host`.
     pub fn new(host: &str, status: &HostStatus) -> Self {
         let driver = |name: &str| status.engine.links.iter().find(|driver| driver.name == name);
         let known = |link: &LinkStatus| {
@@ -183,14 +183,15 @@ fn unbounded(link: &LinkStatus) -> Option<Finding> {
     (link.kernel_traffic == KernelTraffic::Unbounded).then(|| Finding::problem("kernel traffic", found, fix))
 }
 
-/// What the daemon says is wrong with a link: what was found, and behind the last colon the fix.
+/// The problem of a link that the daemon reports: what was found, and behind the last colon the fix.
 fn trouble(link: &DriverStatus) -> Option<Finding> {
     let text = link.facts.get("trouble")?;
     let (found, fix) = text.rsplit_once(": ").unwrap_or((text, "see punctual status"));
     Some(Finding::problem("link", format!("{}: {found}", link.name), fix))
 }
 
-/// Packets that fail authentication: if the neighbour is alive, somebody else sends them; if not, the keys may differ.
+/// Packets that fail authentication: if the neighbour is alive, another host sends them; if not, the keys may
+/// differ.
 fn authentication(link: &LinkStatus) -> Option<Finding> {
     let LinkStatus { name, neighbour_name, unauthenticated, alive, .. } = link;
     if *unauthenticated == 0 {

@@ -1,5 +1,5 @@
-//! What `punctual doctor` looks at. Each check is one function that returns one finding; checks change nothing, but
-//! `--repair` puts back what a daemon that was killed left behind.
+//! The checks of `punctual doctor`. Each check is one function that returns one finding. Checks change
+//! nothing, but `--repair` restores settings that a killed daemon left changed.
 
 pub mod configuration;
 pub mod daemon;
@@ -23,7 +23,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of these findings.
+    /// Makes the report from these findings.
     pub fn new(findings: Vec<Finding>) -> Self {
         Self { ok: findings.iter().all(|finding| finding.state != State::Problem), findings }
     }

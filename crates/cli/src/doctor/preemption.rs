@@ -30,7 +30,7 @@ pub fn check() -> Finding {
     }
 }
 
-/// Files that say it, each empty if it cannot be read; the first ones know better.
+/// Texts that show the preemption model, each empty if it cannot be read; the first ones are more reliable.
 #[derive(Default)]
 struct Sources {
     /// `(none) voluntary full`: the one in brackets. Root only.

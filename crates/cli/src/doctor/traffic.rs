@@ -1,5 +1,5 @@
-//! What goes out by the links' devices beside Punctual: whether somebody bounds it, and whether a device that is configured to be
-//! Punctual's alone is that.
+//! Checks the other traffic on the links' devices: whether it is bounded, and whether a device that is
+//! configured for Punctual alone has none.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -18,8 +18,8 @@ const LISTEN: Duration = Duration::from_millis(500);
 /// More than ARP and the like.
 const QUIET_BPS: u64 = 64_000;
 
-/// A finding for each link with a device; `serving`: a daemon runs, and its own traffic cannot be distinguished from others' here.
-/// `known`: what that daemon knows of a link.
+/// A finding for each link with a device; `serving`: a daemon runs, and its own traffic cannot be
+/// distinguished from others' here. `known`: that daemon's state of a link.
 pub fn check<'a>(
     config: &HostConfig,
     serving: bool,

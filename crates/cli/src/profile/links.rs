@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Extent, Request};
 
-/// A neighbour that is there says HELLO within this.
+/// A running neighbour sends a HELLO within this time.
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(3);
 const POLL: Nanos = Nanos::from_millis(20);
 /// What is handed over and not completed stays below this: more would measure the kernel's queue.
@@ -28,12 +28,13 @@ pub struct MeasuredLink {
     pub driver: Driver,
     /// As configured, in bit/s.
     pub rate_configured: u64,
-    /// As it drained, in bit/s; absent if nobody answers.
+    /// The measured drain rate, in bit/s; absent if no host answers.
     pub rate_measured: Option<u64>,
     /// Most bytes that were handed over and not yet completed.
     pub backlog_bytes_max: Option<u64>,
-    /// From handing one largest packet to an idle link until the driver says that it is done, beyond its time at the
-    /// drained rate, in ns: half of the times, and 99 of 100. What delta is made of, beside the processor's turn.
+    /// From handing one largest packet to an idle link until the driver reports its completion, beyond its
+    /// time at the drained rate, in ns: the median and the 99th percentile. Delta consists of this and the
+    /// processor's turn.
     pub completion_ns: Option<[u64; 2]>,
     /// Why it was not measured.
     pub not_measured: Option<String>,
@@ -98,7 +99,7 @@ fn unmeasured(config: &HostConfig, why: &str) -> Vec<MeasuredLink> {
     of.collect()
 }
 
-/// Whose neighbours say HELLO to an engine with this configuration.
+/// The links whose neighbours send HELLOs to an engine with this configuration.
 fn alive(config: &HostConfig) -> anyhow::Result<Vec<bool>> {
     let endsystem = Endsystem::embedded(config)?;
     let until = now() + ANSWER_WITHIN;
@@ -134,8 +135,8 @@ fn drain(link: &mut dyn Link, overhead: u32, span: Nanos) -> anyhow::Result<(u64
     Ok((u64::try_from(rate).unwrap_or(u64::MAX), backlog))
 }
 
-/// Single packets on an idle link, until the driver's answer (the completion ring of AF_XDP, the socket's queue of
-/// udp) says that each is done. Absent if none comes.
+/// Sends single packets on an idle link, until the driver (the completion ring of AF_XDP, the socket's queue
+/// of udp) reports the completion of each. Absent if none comes.
 fn completions(
     link: &mut dyn Link,
     overhead: u32,
@@ -178,7 +179,7 @@ fn settle(link: &mut dyn Link, until: Instant) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// Hands one packet over and looks until it is done; whether it was.
+/// Hands one packet over and polls until it is completed; returns whether it was.
 fn settle_one(link: &mut dyn Link, wire_bytes: u32, until: Instant) -> anyhow::Result<bool> {
     let mut done = 0;
     while done < wire_bytes && now() < until {

@@ -29,18 +29,19 @@ use punctual_os::{cpus, realtime};
 pub use links::MeasuredLink;
 pub use report::Report;
 
-/// What is asked for.
+/// The arguments of a profile run.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// A few seconds instead of a minute.
     pub quick: bool,
-    /// When, as the caller says: goes into the file.
+    /// The date, as the caller states it: goes into the file.
     pub date: String,
     /// The host's configuration: the drain rates of its links are measured if the neighbour answers.
     pub config: Option<PathBuf>,
     /// Only this link of it.
     pub link: Option<String>,
-    /// What the profile's costs are measured on; else what the configuration says, else [`Driver::default`].
+    /// The driver that the profile's costs are measured on; else that of the configuration, else
+    /// [`Driver::default`].
     pub driver: Option<Driver>,
     /// Where the profile goes.
     pub output: PathBuf,
@@ -48,7 +49,7 @@ pub struct Request {
     pub force: bool,
     /// Where the plot goes.
     pub plot: PathBuf,
-    /// Says on stderr how far it is.
+    /// Reports the progress on stderr.
     pub progress: bool,
 }
 
@@ -96,7 +97,8 @@ fn check_output(request: &Request) -> anyhow::Result<()> {
     ensure_writable(&output.with_extension("new")).context("--output")?;
     ensure_writable(output).context("--output")?;
     ensure_writable(&request.plot).context("--plot")?;
-    // What cannot be read as a profile is replaced: errors about it say to measure again.
+    // A file that cannot be read as a profile is replaced: the error about it would only advise to measure
+    // again.
     let Ok(there) = Profile::load(&request.output) else { return Ok(()) };
     let is_full = !there.short && !there.measured.ends_with(QUICK);
     anyhow::ensure!(
@@ -154,7 +156,7 @@ pub fn run(request: &Request) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What the links of the configuration run on, or what was asked for.
+/// The driver of the configuration's links, or the requested one.
 fn driver(request: &Request, links: &[MeasuredLink]) -> Driver {
     let mut drivers = links.iter().map(|link| link.driver);
     let first = drivers.clone().next();

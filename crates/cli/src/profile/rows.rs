@@ -11,7 +11,7 @@ use super::wake::Wakes;
 /// One line of the printed table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Whose table.
+    /// The paper of the table.
     pub table: &'static str,
     /// What.
     pub what: String,

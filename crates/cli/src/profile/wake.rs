@@ -30,7 +30,7 @@ pub(crate) struct Wakes {
 }
 
 pub(super) fn measure(extent: Extent, loaded: bool) -> anyhow::Result<Wakes> {
-    // Under hogs an ordinary thread waits milliseconds: fewer of those say enough.
+    // Under hogs an ordinary thread waits milliseconds: fewer samples are enough.
     let other = if loaded { extent.wakes / 5 } else { extent.wakes };
     Ok(Wakes {
         loaded,

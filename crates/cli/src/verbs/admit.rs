@@ -46,10 +46,10 @@ struct Answer {
 }
 
 impl Admit {
-    /// Asks the network and prints.
+    /// Sends the request to the network and prints the answer.
     ///
     /// # Errors
-    /// If the question cannot be asked.
+    /// If the request cannot be made.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let contract = self.traffic.contract()?;
         let host = self.host.connect()?;
@@ -103,7 +103,7 @@ const HEADROOM: f64 = 1.1;
 
 /// What a sender whose timer is late waits for, with a contract of exactly its rate and with headroom.
 fn headroom(contract: &Contract) -> String {
-    // Of each interval of the sender, what the next message may come closer.
+    // The fraction of each interval by which the next message may come earlier.
     let made_up = |rate: f64| Nanos((1e9 * (1.0 - (1.0 - 1.0 / CATCH_UP as f64) / rate)) as u64);
     let served = match contract.horizon {
         Horizon::Cumulative => "and waits for nothing",

@@ -23,7 +23,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// Asks the daemon and prints.
+    /// Requests the channels from the daemon and prints them.
     ///
     /// # Errors
     /// If there is no daemon.

@@ -60,8 +60,8 @@ struct Received {
     contract: Contract,
     messages: u64,
     bytes: u64,
-    /// Messages that never came, before the last one that did: at least so many, since only the sender knows what it sent
-    /// after that.
+    /// Messages that did not arrive, before the last one that did: a lower bound, since only the sender has
+    /// the number of messages after that.
     lost: u64,
     /// Messages that surely came after their deadline, by the clocks of the hosts on the way.
     late: u64,
@@ -76,7 +76,7 @@ struct Received {
     latency_ns_max: Option<Nanos>,
     /// The most that these times may be wrong by.
     clock_error_ns_max: Option<Nanos>,
-    /// Hosts on the way that guarantee nothing; `None` if the channel ended before it was asked.
+    /// Hosts on the way that guarantee nothing; `None` if the channel ended before this was requested.
     degraded_by: Option<Vec<String>>,
     /// Stages on the way that broke their promise meanwhile.
     broken: Vec<StageSeen>,
@@ -242,7 +242,7 @@ impl Recv {
             });
             match taken {
                 Ok((Ok(()), info)) => self.count_in(received, &info, output),
-                // Whoever read the output has had enough.
+                // The reader of the output has closed it.
                 Ok((Err(error), _)) if error.kind() == io::ErrorKind::BrokenPipe => break,
                 Ok((Err(error), _)) => return Err(error).context("standard output"),
                 Err(RecvError::Closed(reason)) => {
@@ -310,7 +310,8 @@ fn summary(received: &Received, output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is missing; what was sent after the last one that came only the sender knows.
+/// The text about missing messages; the number of messages after the last one that arrived is known only to
+/// the sender.
 fn lost(messages: u64) -> String {
     match messages {
         0 => "none lost before the last that came".into(),

@@ -21,7 +21,7 @@ use crate::values;
 const PROGRESS: Duration = Duration::from_millis(500);
 /// How long the last messages may take.
 const FLUSH: Duration = Duration::from_secs(60);
-/// How long the daemon may take beyond D to say what arrived: it ends this sooner by itself.
+/// How long the daemon may take beyond D to report what arrived: it ends this sooner by itself.
 const SETTLE: Duration = Duration::from_secs(60);
 
 /// Send standard input through a guaranteed channel, message by message, no faster than the contract's rate.
@@ -58,7 +58,7 @@ struct Sent {
     degraded_by: Vec<String>,
     /// Stages on the way that broke their promise meanwhile.
     broken: Vec<StageSeen>,
-    /// By the word of the receiver's host; `None` if that did not come.
+    /// As the receiver's host reported it; `None` if the report did not come.
     #[serde(flatten)]
     arrived: Arrived,
     /// The error, as every verb prints it.
@@ -82,7 +82,8 @@ struct Arrived {
     delivered: Option<u64>,
     /// Messages that it was not given, those that policing dropped apart.
     lost: Option<u64>,
-    /// Where most of those were lost, and how many, as far as the hosts on the way have said.
+    /// The place at which most of those were lost, and how many, as far as the hosts on the way have
+    /// reported.
     lost_at: Option<LostHere>,
     /// Messages that it was surely given after their deadline, by the clocks of the hosts on the way.
     late: Option<u64>,
@@ -92,7 +93,8 @@ struct Arrived {
     unmeasured: Option<u64>,
     /// The longest from a logical arrival to its delivery.
     latency_max_ns: Option<Nanos>,
-    /// Messages that broke the contract and were dropped here; `None` if the channel ended before it was asked.
+    /// Messages that broke the contract and were dropped here; `None` if the channel ended before this was
+    /// requested.
     dropped: Option<u64>,
     /// How the channel ended.
     ended: Option<CloseReason>,
@@ -109,7 +111,7 @@ impl Arrived {
         )
     }
 
-    /// Says that the exit code is 0 although messages were late; empty if none was.
+    /// An explanation that the exit code is 0 although messages were late; empty if none was.
     fn late_plainly(&self) -> String {
         match (self.late, self.delivered) {
             (Some(late @ 1..), Some(delivered)) => format!(
@@ -164,7 +166,8 @@ impl Send {
                     .and_then(|it| sent.judge(it, &contract).map_err(anyhow::Error::msg))
             }
             Err(error) => {
-                // Not closed, but left behind by a program that ends: the receiver must not take it for the whole.
+                // The channel is not closed, but left behind by a program that ends: the receiver must not
+                // take the stream as complete.
                 std::mem::forget(channel);
                 sent.broken = stages.so_far();
                 Err(error)
@@ -230,7 +233,7 @@ impl Sent {
         }
     }
 
-    /// Notes what arrived; an error if that is not what was asked for, or if it is unknown.
+    /// Records what arrived; an error if that does not meet the request, or if it is unknown.
     fn judge(&mut self, ending: Option<Ending>, contract: &Contract) -> Result<(), String> {
         let unknown = "whether the last messages arrived is not known";
         let Some(Ending { reason, receipt }) = ending else {

@@ -23,7 +23,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Asks the daemon and prints.
+    /// Requests the status from the daemon and prints it.
     ///
     /// # Errors
     /// If there is no daemon.
@@ -255,7 +255,7 @@ fn links(node: &NodeStatus) -> String {
     table(&head, &rows) + &rates.collect::<String>()
 }
 
-/// Of the neighbour.
+/// State of the neighbour.
 fn state(link: &LinkStatus) -> String {
     match link.foreign {
         Some(ForeignVersion { theirs, ours }) => format!("VERSION {theirs}, OURS {ours}"),

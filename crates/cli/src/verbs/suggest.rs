@@ -51,7 +51,7 @@ struct Suggestion {
     given: Option<Given>,
 }
 
-/// A choice, and how to ask for it.
+/// A choice, and the flags that request it.
 #[derive(Debug, Serialize)]
 struct Ready {
     #[serde(flatten)]
@@ -131,7 +131,7 @@ fn traffic(text: &str) -> Result<Traffic, String> {
     })
 }
 
-/// What asks for exactly this contract, and cuts the stream into its messages.
+/// The flags that request exactly this contract and split the stream into its messages.
 fn send_flags(contract: &Contract, frame_bytes_max: u32, is_h264: bool) -> String {
     let bytes = contract.message_bytes_max;
     let split = match (is_h264, bytes < frame_bytes_max) {

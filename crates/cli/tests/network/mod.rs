@@ -23,7 +23,7 @@ use serde_json::Value;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The first port of the first host; on loopback addresses of this process' own.
 const FIRST_PORT: u16 = 20_000;
-/// How every host's key begins, unless said otherwise.
+/// Default first bytes of every host's key.
 const KEY_BEGINS: &str = "000102";
 /// Two ports for each of two hosts.
 const PORTS_PER_NETWORK: u16 = 4;
@@ -124,7 +124,7 @@ impl Drop for Host {
     }
 }
 
-/// Both hosts, each knowing that the other lives.
+/// Both hosts, each with the other one up.
 pub struct Network {
     pub a: Host,
     pub b: Host,
@@ -136,12 +136,12 @@ impl Network {
         Self::start_with("", "")
     }
 
-    /// Whose packets do not authenticate to each other.
+    /// Hosts whose packets do not authenticate to each other.
     pub fn of_strangers() -> Self {
         Self::made("", "", |text| text.replace(KEY_BEGINS, "ff0102"))
     }
 
-    /// With more keys of `[processor]`, written `processor.KEY`, and of `[[link]]` at both hosts.
+    /// Starts hosts with more keys of `[processor]`, written `processor.KEY`, and of `[[link]]` at both.
     pub fn start_with(processor: &str, link: &str) -> Self {
         let network = Self::made(processor, link, |text| text);
         for host in [&network.a, &network.b] {
@@ -256,7 +256,7 @@ impl Running {
         stdin.write_all(bytes).and_then(|()| stdin.flush()).expect("the verb reads");
     }
 
-    /// Kills it without a chance to say good-bye.
+    /// Kills it without a chance to close anything.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");
     }
@@ -342,7 +342,7 @@ impl Printed {
     }
 }
 
-/// Asks until it is so. Every question runs a verb, so this does not spin.
+/// Repeats the query until it is true. Every query runs a verb, so this does not spin.
 pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !so() {

@@ -139,7 +139,7 @@ fn is_below(path: &str, above: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(['.', '[']) || (above.is_empty() && !rest.is_empty()))
 }
 
-/// Shapes, by what was asked for.
+/// Shapes, by what was requested.
 pub type Cases = Vec<(String, Shape)>;
 
 /// What is wrong with `cases`, compared with `tests/shapes/NAME.txt`; `PUNCTUAL_PIN=1` writes that file first.

@@ -185,8 +185,8 @@ impl Host {
     }
 }
 
-/// What is assumed of the links of a host that names no configuration: one, with the packets and the reaction time that
-/// links have unless configured otherwise. Its rate is nobody's affair here.
+/// The link that is assumed for a host that names no configuration: one link with the default packet size and
+/// reaction time. Its rate is not used here.
 fn link_of_nobody() -> LinkConfig {
     LinkConfig::new("", NodeId(0), BitRate(1))
 }

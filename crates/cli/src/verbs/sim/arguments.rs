@@ -139,7 +139,7 @@ impl FaultArgs {
     }
 }
 
-/// One of them says what is to be run.
+/// What the arguments request to run.
 pub enum Wanted {
     /// A range of seeds, once.
     Seeds(Range<u64>),
@@ -189,10 +189,10 @@ impl Sim {
         self.trace || self.trace_file.is_some()
     }
 
-    /// What is to be run.
+    /// Returns what the arguments request to run.
     ///
     /// # Errors
-    /// If that cannot be said.
+    /// If the arguments do not determine it.
     pub fn wanted(&self) -> Result<Wanted, Usage> {
         if let Some(seed) = self.minimise {
             return Ok(Wanted::Minimum(seed));

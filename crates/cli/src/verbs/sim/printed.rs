@@ -5,7 +5,7 @@ use punctual_sim::Report;
 use punctual_sim::resident::Reading;
 use serde::Serialize;
 
-/// Of a range of seeds. The JSON is the same on every run: how long it took is for people only.
+/// Result of a range of seeds. The JSON is the same on every run: the duration is only in the text.
 #[derive(Serialize)]
 pub struct Printed {
     #[serde(flatten)]
@@ -14,7 +14,7 @@ pub struct Printed {
     pub trace: Vec<String>,
     #[serde(skip)]
     pub core_seconds: f64,
-    /// Of a long run.
+    /// Memory readings of a long run.
     #[serde(skip)]
     pub memory: Vec<Reading>,
 }
