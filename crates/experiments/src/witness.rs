@@ -20,7 +20,7 @@ use punctual_os::{cpus, realtime};
 
 use crate::excuse::{Hole, Testimony, merge};
 
-/// Between two looks.
+/// Time between two checks.
 const PERIOD: Nanos = Nanos::from_millis(1);
 /// Less than a missed wake-up is ordinary latency of a virtual CPU, never an excuse.
 const HOLE_MIN: Nanos = Nanos::from_millis(1);
@@ -80,7 +80,7 @@ impl Witness {
         Testimony { holes: merge(self.seen.clone()), cpu_time, taken }
     }
 
-    /// Stops and says what was seen.
+    /// Stops and returns the result.
     pub fn stop(mut self) -> Testimony {
         self.stop.store(true, Ordering::Relaxed);
         for watcher in self.watchers.drain(..) {
@@ -106,7 +106,7 @@ fn watch(stop: &AtomicBool, report: &Sender<Hole>) {
         let woke = now();
         let waited = run_queue.waited();
         if let Some(hole) = hole_of(due, woke, waited) {
-            // Nobody listens any more only when we are about to stop.
+            // The receiver is gone only when the witness is about to stop.
             let _ = report.send(hole);
         }
         due = due.max(woke) + PERIOD;

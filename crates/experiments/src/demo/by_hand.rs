@@ -1,4 +1,5 @@
-//! Punctual beside the best that a user can do by hand: stretch by stretch, whoever is better.
+//! Compares Punctual with the best that a user can configure by hand, stretch by stretch: whichever is
+//! better.
 
 use serde::Serialize;
 
@@ -17,7 +18,7 @@ const EQUAL_WITHIN: f64 = 0.05;
 pub struct Promise {
     /// Which system.
     pub world: System,
-    /// To a message that keeps its contract.
+    /// The promise to a message that keeps its contract.
     pub message: &'static str,
     /// Where a sender breaks its contract.
     pub breach: &'static str,
@@ -104,7 +105,7 @@ impl WorldOutcome {
     }
 }
 
-/// Who is better.
+/// The better system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -112,7 +113,7 @@ pub enum Better {
     Punctual,
     /// The kernel with priorities.
     ByHand,
-    /// Neither: the difference says nothing.
+    /// Neither: the difference is not significant.
     Neither,
 }
 
@@ -127,9 +128,9 @@ pub struct Comparison {
     pub unit: &'static str,
     /// Through Punctual.
     pub punctual: f64,
-    /// With priorities by hand.
+    /// The figure with priorities by hand.
     pub by_hand: f64,
-    /// Who is better.
+    /// The better system.
     pub better: Better,
 }
 
@@ -240,7 +241,7 @@ pub fn where_by_hand_is_better(comparisons: &[Comparison]) -> String {
     format!("Priority by hand is better, {}.", told.join("; and "))
 }
 
-/// What one channel too many did where nobody refuses it, in one sentence.
+/// The effect of one channel too many on a system that does not refuse it, in one sentence.
 pub fn what_too_many_did(stretches: &[StretchOutcome]) -> Option<String> {
     let one = stretches.iter().find(|one| one.stretch == Stretch::ChannelTooMany)?;
     let world = one.of(System::KernelPriority)?;

@@ -1,10 +1,11 @@
 //! The main job: a film, a control loop and a flood over three hosts, through Punctual, through the kernel, and through
 //! the kernel with strict priority at every hop, the best that a user can do by hand.
 //!
-//! a - r - b, r forwards, r - b is the bottleneck. The systems take turns on identical networks; half-way a second video
-//! joins that breaks its contract threefold. At last the channel too many, which Punctual has refused, runs where nobody
-//! refuses it. [`scenario`] says what is sent, [`stretch`] when, [`table`] shows it while it runs, [`outcome`] judges it
-//! from what [`ran`], [`by_hand`] compares, [`page`] draws it.
+//! a - r - b, r forwards, r - b is the bottleneck. The systems take turns on identical networks; half-way a
+//! second video joins that breaks its contract threefold. At last the channel too many, which Punctual has
+//! refused, runs on the systems that refuse none. [`scenario`] defines what is sent, [`stretch`] when,
+//! [`table`] shows it while it runs, [`outcome`] judges it from what [`ran`], [`by_hand`] compares, [`page`]
+//! draws it.
 
 pub mod by_hand;
 pub mod outcome;
@@ -93,7 +94,8 @@ fn perform(options: &DemoOptions, privilege: Privilege) -> anyhow::Result<Outcom
     Ok(Outcome::judge(setting, &ran))
 }
 
-/// All slices of all systems in turns, then the stretch of the channel too many where nobody refuses it.
+/// All slices of all systems in turns, then the stretch of the channel too many on the systems that refuse
+/// none.
 fn run_all(
     tracks: &mut [Track; 3],
     mut show: impl FnMut(&[Track; 3], usize),
@@ -144,7 +146,7 @@ fn worlds(privilege: Privilege, logs: &Path) -> anyhow::Result<[World; 3]> {
     Ok([World::Daemons { daemons, network }, kernel, World::kernel_priority(Some(by_hand))])
 }
 
-/// Asks for a channel that does not fit any more, and keeps the answer.
+/// Requests a channel that does not fit any more, and keeps the answer.
 fn ask_too_much(world: &World) -> anyhow::Result<Refused> {
     let contract = scenario::too_much();
     let (a, b) = (world.endsystem("a")?, world.endsystem("b")?);

@@ -28,10 +28,10 @@ pub struct Setting {
     pub testimony: Testimony,
 }
 
-/// The channel that was asked for and refused.
+/// The channel that was requested and refused.
 #[derive(Clone, Debug, Serialize)]
 pub struct Refused {
-    /// What was asked for.
+    /// The request.
     pub wanted: String,
     /// Whether it was refused, as it must be.
     pub refused: bool,
@@ -68,7 +68,7 @@ pub enum Verdict {
     Missed,
     /// Without real-time classes nothing is guaranteed; no promise was broken for another reason.
     Degraded,
-    /// The platform took too much time away to tell.
+    /// The platform took too much time away for a conclusion.
     Inconclusive,
 }
 

@@ -107,7 +107,7 @@ fn row(stream: &StreamOutcome, system: System) -> Vec<String> {
     row
 }
 
-/// What it promises counts from the logical arrival; kernel sockets send at once whatever the contract says.
+/// Punctual's promise counts from the logical arrival; kernel sockets send at once whatever the contract.
 const fn latency(system: System, figures: &StreamSummary) -> &LatencySummary {
     match system {
         System::Punctual => &figures.latency,

@@ -1,4 +1,4 @@
-//! One system after the run: its logs, and what they say of any of its stretches.
+//! One system after the run: owns its logs, and evaluates any of its stretches.
 
 use super::scenario;
 use super::stretch::{Spans, Timetable};

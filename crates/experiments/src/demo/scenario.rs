@@ -20,7 +20,7 @@ pub const SLICE: Nanos = Nanos::from_millis(2_400);
 pub const WARM_UP: Nanos = Nanos::from_millis(400);
 /// The stream that breaks its contract, from half-way on.
 pub const INTRUDER: &str = "second-video";
-/// The channel too many, where nobody refuses it.
+/// The channel too many, on systems that refuse none.
 pub const EXTRA: &str = "extra-video";
 /// The film.
 pub const FILM: &str = "video";
@@ -81,7 +81,7 @@ pub fn too_much() -> Contract {
     contract(EXTRA_BYTES, 25, 1, 80)
 }
 
-/// What sends in the channel too many where nobody refuses it: all that its contract allows, and no more.
+/// The source of the channel too many: it sends all that its contract allows, and no more.
 pub fn extra() -> StreamSpec {
     StreamSpec::guaranteed(EXTRA, too_much(), Content::of_size(EXTRA_BYTES as usize), FRAMES)
 }

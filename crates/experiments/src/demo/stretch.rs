@@ -19,7 +19,7 @@ pub enum Stretch {
     ContractsKept,
     /// The second video sends three times what its contract allows.
     ContractBroken,
-    /// Every sender keeps its contract, and one sends that was refused. Only where nobody refuses.
+    /// Every sender keeps its contract, and one that was refused sends too. Only on systems that refuse none.
     ChannelTooMany,
 }
 

@@ -75,7 +75,7 @@ impl LiveTable {
     }
 }
 
-/// The columns of the live table and of the report's.
+/// The columns of the live table and of the report's table.
 pub const COLUMNS: [&str; 10] =
     ["stream", "bound", "through", "p50 ms", "p99", "max", "missed", "in holes", "policed", "Mbit/s"];
 

@@ -20,7 +20,7 @@ const BEST_EFFORT: &str = "best-effort";
 const HIGH: &str = "channel-1";
 /// The small channel.
 const LOW: &str = "channel-2";
-/// By how much delivery may exceed the rate of the contract.
+/// Maximum ratio of the delivered rate to the rate of the contract.
 const ENFORCED_RATIO_MAX: f64 = 1.02;
 /// What a source without pauses offers, KB/s: twice the capacity. (Kernel sockets take whatever they are given; without
 /// this limit the baseline would measure how fast a loop can throw packets away.)

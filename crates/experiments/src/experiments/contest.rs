@@ -20,7 +20,7 @@ pub struct Contest<'a> {
 }
 
 impl<'a> Contest<'a> {
-    /// Nobody yet; each will have hosts like `bed`.
+    /// A contest without contenders; each will have hosts like `bed`.
     pub const fn new(bed: Bed, loads: usize, conditions: &'a Conditions) -> Self {
         Self { contenders: Vec::new(), pairs: Vec::new(), bed, loads, conditions }
     }
@@ -94,7 +94,7 @@ impl<'a> Contest<'a> {
         self.conditions.in_turns(name, count, &mut self.contenders, |_, one| one.block(load, block))
     }
 
-    /// A block of everybody, under the only load.
+    /// A block of every contender, under the only load.
     ///
     /// # Errors
     /// As [`Contest::rounds`].
@@ -105,7 +105,7 @@ impl<'a> Contest<'a> {
     /// Bytes of bulk that each world has delivered.
     ///
     /// # Errors
-    /// If a host does not say.
+    /// If a host does not report it.
     pub fn bulk_bytes(&mut self) -> anyhow::Result<Vec<u64>> {
         let both = self.contenders.iter().zip(&mut self.pairs);
         both.map(|(contender, pair)| match contender.sink() {

@@ -112,7 +112,8 @@ impl Findings {
         self.measured.at_least(name, filled, FILLED_MIN);
     }
 
-    /// As every experiment is told, with `x` for what was varied, rows beside the paper's and the figure.
+    /// The form in which every experiment reports, with `x` for what was varied, rows beside the paper's and
+    /// the figure.
     pub fn measured(self, x: &'static str, compared: Vec<Compared>, plot: Plot) -> Measured {
         let samples = self.guaranteed().map(StreamSummary::judged).sum();
         let excused = self.guaranteed().map(|figures| figures.excused).sum();

@@ -41,10 +41,10 @@ pub struct Measured {
     /// Samples that count.
     #[serde(skip)]
     pub samples: u64,
-    /// Of these excused by holes.
+    /// Samples among these that holes excuse.
     #[serde(skip)]
     pub excused: u64,
-    /// What a reader must know besides.
+    /// Further remarks for the reader.
     pub notes: Vec<String>,
     /// Why the run proves nothing, besides holes.
     pub doubts: Vec<String>,
@@ -64,7 +64,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Of what `show` says of each system.
+    /// Makes a row from the text that `show` returns for each system.
     pub fn of(what: impl Into<String>, paper: &str, show: impl Fn(System) -> String) -> Self {
         let (punctual, kernel) = (show(System::Punctual), show(System::Kernel));
         Self { what: what.into(), paper: paper.into(), punctual, kernel }
@@ -140,7 +140,8 @@ impl Measured {
         self.points.push(value);
     }
 
-    /// Adds a point of what a side measured, between `first` and what `last` says of it; its samples count.
+    /// Adds a point of a side's measurement, between `first` and the value that `last` makes from it; its
+    /// samples count.
     pub fn add_side(
         &mut self,
         first: Value,
@@ -183,16 +184,16 @@ impl Measured {
         self.checks.push(Check::at_least(name, value, limit));
     }
 
-    /// Says what a reader must know besides.
+    /// Adds a remark for the reader.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// Doubts the run where clients led their engines no more or handlers were demoted: some messages were waited for in
-    /// another way than the world's name says.
+    /// Marks the run as doubtful if clients lost the lead of their engines or handlers were demoted: for some
+    /// messages the waiting was then not the one in the world's name.
     ///
     /// # Errors
-    /// If a host does not say.
+    /// If a host does not report it.
     pub fn doubt_demoted(&mut self, contenders: &[Contender], pairs: &mut [Pair]) -> anyhow::Result<()> {
         let led_no_more: u64 = contenders.iter().map(|contender| contender.led_no_more).sum();
         if led_no_more > 0 {

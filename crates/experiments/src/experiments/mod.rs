@@ -1,6 +1,6 @@
 //! The figures and tables of the papers, repeated: Punctual and plain kernel sockets in turns, in one run.
 //!
-//! One module a figure; [`sweep`] runs them, [`findings`] is what they say. `punctual bench NAME` shows it.
+//! One module a figure; [`sweep`] runs them, [`findings`] is their result. `punctual bench NAME` shows it.
 
 mod acceptance;
 mod clips;
@@ -56,7 +56,7 @@ enum Run {
 /// What carries an experiment's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
-    /// The driver that was asked for, or the best one.
+    /// The requested driver, or the best one.
     Asked,
     /// This one, whatever the host has.
     Always(Driver),
@@ -67,7 +67,7 @@ enum Carrier {
 }
 
 impl Carrier {
-    /// As reports tell it.
+    /// The name in reports.
     fn name(self, asked: Driver) -> &'static str {
         match (self, asked) {
             (Self::NullDevice, _) => "null-device",
@@ -103,8 +103,8 @@ pub struct Experiment {
     run: Run,
 }
 
-/// For experiments that look for the most that goes through: costs so low that neither admission nor the bound on all
-/// protocol work, which both count with them, holds anything back.
+/// For experiments that measure maximum throughput: costs so low that neither admission nor the bound on all
+/// protocol work, which both use them, limits anything.
 const FAST_COSTS: &str = "[processor.costs]\nsend_message = \"100ns\"\nsend_packet = \"100ns\"\n\
                           send_packet_later = \"100ns\"\nforward_packet = \"100ns\"\n\
                           receive_packet = \"100ns\"\ndeliver_message = \"100ns\"\ncopy_kib = \"100ns\"\n";
@@ -116,10 +116,10 @@ fn exceedance(side: &Side, excuses: &Excuses) -> Vec<(f64, f64)> {
     latencies.exceedance(0).into_iter().map(|(ms, share)| (ms * 1e3, share)).collect()
 }
 
-/// The experiment of that name.
+/// Finds the experiment of that name.
 ///
 /// # Errors
-/// If there is none; says which there are.
+/// If there is none; the message lists all names.
 pub fn find(name: &str) -> anyhow::Result<&'static Experiment> {
     match EXPERIMENTS.iter().find(|experiment| experiment.name == name) {
         Some(experiment) => Ok(experiment),
@@ -151,7 +151,7 @@ impl Experiment {
         Self { peer: false, alone, ..self }
     }
 
-    /// The same whatever driver was asked for.
+    /// The same, whatever driver was requested.
     const fn over(self, carrier: Carrier) -> Self {
         Self { carrier, ..self }
     }

@@ -16,7 +16,7 @@ use crate::report::{Bars, Check, Plot, Row, Series};
 use crate::testbed::receive::{self, ReceiveClass, ReceiveThreads};
 use crate::testbed::{Bed, Contender, Hosting, LinkSpec, Options, Wait};
 
-/// What the hosts are told of a direct link.
+/// The configured rate of a direct link.
 const TOLD: punctual::BitRate = punctual::BitRate(1_000_000_000);
 /// The paper's overhead.
 pub(super) const MEAN_MAX: f64 = 1.018;
@@ -153,8 +153,8 @@ fn judge(contenders: &[Contender], counted: &Result<[f64; 2], String>, excuses: 
     measured
 }
 
-/// The table under figure 6. Both kinds of threads stand beside the paper's: its kthreads did all of the processing, here
-/// NAPI threads do the device's part and processors the rest.
+/// The table under figure 6. Both kinds of threads are compared with the paper's: its kthreads did all of the
+/// processing, here NAPI threads do the device's part and processors the rest.
 fn compared(measured: &mut Measured, contenders: &[Contender], excuses: &Excuses) {
     const PAPER_RT: &str = "665, 824, 620, 18.8";
     const PAPER_SYS: &str = "799, 1014, 729, 38.0";

@@ -20,9 +20,9 @@ use crate::testbed::{Bed, Block, Contender, LinkSpec, Wait};
 const LINK: BitRate = BitRate(400_000_000);
 /// In front of the link: longer than what a socket may queue, so that nothing is lost.
 const QUEUE: Nanos = Nanos::from_millis(20);
-/// Of the round trip.
+/// Message size of the round trip.
 pub const BYTES: u32 = 64;
-/// Of bulk.
+/// Message size of bulk.
 pub const BULK_BYTES: u32 = 8_192;
 /// Between round trips.
 pub const INTERVAL: Nanos = Nanos::from_micros(400);
@@ -170,7 +170,7 @@ fn bars(contenders: &[Contender], bulk: &BulkRates, excuses: &Excuses) -> Vec<Ve
     vec![histograms(1), histograms(2), vec![bandwidth(1), bandwidth(2)]]
 }
 
-/// Share of round trips above a latency: what figure 9's histograms say about the tail.
+/// Share of round trips above a latency: the tail in figure 9's histograms.
 fn plot(contenders: &[Contender], excuses: &Excuses) -> Plot {
     let curve = |colour, contender: &Contender, load: usize| {
         let name = format!("{}, {}", contender.name, LOADS[load]);

@@ -13,13 +13,14 @@ use crate::testbed::{Bed, Contender, Hosting, LinkSpec, Options, Pair, SPIN, Wai
 
 const TOLD: BitRate = BitRate(10_000_000_000);
 const BYTES: u32 = 64;
-/// Of those who spin: shorter than any round trip, so that none waits for its logical arrival.
+/// Message interval of spinning clients: shorter than any round trip, so that no message waits for its
+/// logical arrival.
 const INTERVAL: Nanos = Nanos::from_micros(4);
-/// Of those who block: shorter than [`PACE`].
+/// Message interval of blocking clients: shorter than [`PACE`].
 const PACED_INTERVAL: Nanos = Nanos::from_micros(100);
 const DEADLINE: Nanos = Nanos::from_millis(5);
-/// Of those who block. The stages share what is left of it by their cost: where leader and handler declare what they
-/// may take with cold caches, the others must keep a bound that is longer than that.
+/// Deadline of blocking clients. The stages share the rest of it by their cost: if leader and handler declare
+/// their time with cold caches, the bounds of the other stages must be longer than that.
 const PACED_DEADLINE: Nanos = Nanos::from_millis(10);
 
 /// How a world calls.
@@ -147,7 +148,7 @@ impl Group<'_> {
         self.contest.contenders.get(at)
     }
 
-    /// Of one that is everywhere.
+    /// The side of a world that runs under every load.
     fn side(&self, world: World) -> &Side {
         &self.find(world).expect("all but the bare drivers are always called").sides[0]
     }

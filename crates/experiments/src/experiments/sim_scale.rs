@@ -36,7 +36,7 @@ struct Point {
 }
 
 impl Point {
-    /// To establish a channel.
+    /// Time to establish a channel.
     fn establish_us(&self) -> f64 {
         self.found.establish_s * 1e6 / self.found.channels.max(1) as f64
     }
@@ -138,7 +138,7 @@ fn growth(points: &[Point], what: &str) -> [Check; 4] {
     ]
 }
 
-/// By which power of the channels y grows.
+/// The exponent with which y grows with the number of channels.
 fn fit(points: &[Point], y: fn(&Found) -> f64) -> f64 {
     exponent(&points.iter().map(|p| (p.found.channels as f64, y(&p.found))).collect::<Vec<_>>())
 }

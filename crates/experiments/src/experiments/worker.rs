@@ -31,7 +31,7 @@ pub enum Work {
 /// Starts a worker, as an argument of the program and its flags in `under`.
 ///
 /// # Errors
-/// If this program does not know its own name.
+/// If this program's own path is unknown.
 pub fn command(work: &Work, under: &[&str]) -> anyhow::Result<Command> {
     let own = std::env::current_exe().context("this program cannot be started again")?;
     let mut command = match under {
@@ -46,10 +46,10 @@ pub fn command(work: &Work, under: &[&str]) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// What a worker found.
+/// The result of a worker.
 ///
 /// # Errors
-/// If it fails, or says something else.
+/// If it fails, or prints something else.
 pub fn outcome_of<T: DeserializeOwned>(work: &Work) -> anyhow::Result<T> {
     let output = command(work, &[])?.stderr(Stdio::inherit()).output();
     let output = output.context("this program cannot be started again")?;

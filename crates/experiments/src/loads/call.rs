@@ -17,7 +17,7 @@ pub const PATIENCE: Nanos = Nanos::from_millis(250);
 /// Longest message of a round trip.
 const BYTES_MAX: usize = 2_048;
 
-/// One who asks, on one thread.
+/// A client that makes requests, on one thread.
 pub trait Ask {
     /// Sends `message`, whose first eight bytes number it, and waits for the same number to come back; `false` where
     /// it does not within [`PATIENCE`].
@@ -34,7 +34,7 @@ pub trait Ask {
 
 /// One who makes calls, on whatever thread.
 pub trait Caller: Send {
-    /// Calls as `plan` says, with numbers from `first` on.
+    /// Makes the calls of `plan`, with numbers from `first` on.
     ///
     /// # Errors
     /// If the way breaks or the run is interrupted.
@@ -52,7 +52,7 @@ impl<A: Ask + Send> Caller for A {
 pub struct Plan {
     /// Until when.
     pub until: Instant,
-    /// Of each message.
+    /// Bytes of each message.
     pub bytes: usize,
     /// From one to the next, which begins at once where an answer takes longer.
     pub interval: Nanos,
@@ -148,8 +148,8 @@ impl Ask for ChannelCaller {
     }
 }
 
-/// Whether an answer comes to what was sent: a full queue is a lost call, a closed one the end. `take` says of each message
-/// whether it is the answer.
+/// Waits for the answer to a sent message: a full queue is a lost call, a closed one the end. `take` returns
+/// for each message whether it is the answer.
 fn awaited(
     sent: Result<(), SendError>,
     mut take: impl FnMut() -> Result<bool, RecvError>,
@@ -197,7 +197,7 @@ impl Caller for LeadingCaller {
     }
 }
 
-/// On the thread that leads.
+/// A client on the thread that leads.
 struct Leading<'a> {
     requests: &'a mut Channel,
     lead: Lead,

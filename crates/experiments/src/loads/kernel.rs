@@ -105,7 +105,7 @@ impl KernelOutlet {
         Ok(Self { socket, message: 0, packet: Vec::with_capacity(HEADER_BYTES + FRAGMENT_BYTES) })
     }
 
-    /// Says which queue its packets join on hosts that have priorities.
+    /// Sets which queue its packets join on hosts that have priorities.
     ///
     /// # Errors
     /// If the kernel refuses.

@@ -1,8 +1,9 @@
 //! What is sent, when, and through what.
 //!
-//! A load is [`Content`] at the times of its [`Arrivals`]; a [`Source`] thread sends it through an [`Outlet`], a
-//! [`Sink`] thread takes it from an [`Inlet`]. Outlets and inlets are Punctual's channels or plain kernel sockets:
-//! the loads do not know which. Both ends keep a log per message; [`crate::measure`] joins the two.
+//! A load is [`Content`] at the times of its [`Arrivals`]; a [`Source`] thread sends it through an
+//! [`Outlet`], a [`Sink`] thread takes it from an [`Inlet`]. Outlets and inlets are Punctual's channels or
+//! plain kernel sockets: the loads do not depend on which. Both ends keep a log per message;
+//! [`crate::measure`] joins the two.
 
 pub mod arrivals;
 pub mod background;
@@ -77,7 +78,7 @@ fn is_passing(error: &io::Error) -> bool {
 pub enum Class {
     /// `SCHED_FIFO` below the daemons' processors: the applications of guaranteed channels, in both worlds.
     RealTime,
-    /// Like everybody else.
+    /// The scheduling class of ordinary threads.
     #[default]
     Ordinary,
 }

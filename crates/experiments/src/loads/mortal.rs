@@ -13,13 +13,13 @@ use super::{Inlet, Offered, Outlet};
 pub struct Fate(Arc<OnceLock<String>>);
 
 impl Fate {
-    /// Why it has ended; `None`: it lives.
+    /// Why it has ended; `None`: it has not.
     pub fn ended(&self) -> Option<&str> {
         self.0.get().map(String::as_str)
     }
 
     fn note(&self, why: &anyhow::Error) {
-        // Whichever end is told first.
+        // The first reported end is kept.
         let _ = self.0.set(why.to_string());
     }
 }

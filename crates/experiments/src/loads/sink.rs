@@ -31,7 +31,7 @@ pub struct Receiving {
 pub type Sink = Background<(ReceiveLog, Option<Sending>)>;
 
 impl Receiving {
-    /// Receives in `class` until it is told to stop.
+    /// Receives in `class` until it is stopped.
     ///
     /// # Errors
     /// If the thread cannot start.

@@ -10,7 +10,7 @@ use super::{Inlet, Offered, Outlet, is_passing};
 
 /// A peer that takes nothing for so long is full.
 const FULL: Nanos = Nanos::from_millis(200);
-/// How often a connection is looked for.
+/// How often a connection is checked for.
 const LOOK: Nanos = Nanos::from_millis(1);
 const READ_BYTES: usize = 64 << 10;
 
@@ -26,7 +26,7 @@ impl StreamOutlet {
     /// Connects from the calling thread's namespace.
     ///
     /// # Errors
-    /// If nobody listens.
+    /// If the port has no listener.
     pub fn connect(target: SocketAddrV4) -> io::Result<Self> {
         let stream = TcpStream::connect(target)?;
         stream.set_write_timeout(Some(duration(FULL)))?;

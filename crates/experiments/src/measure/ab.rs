@@ -14,7 +14,7 @@ use crate::excuse::Excuses;
 const RESAMPLINGS: usize = 400;
 /// Where its random numbers start: the same run gives the same figures.
 const SEED: u64 = 0x5eed_ab5e;
-/// Of the resampled ratios this share lies within the half-width.
+/// Share of the resampled ratios that is within the half-width.
 const CONFIDENCE: f64 = 0.95;
 
 /// What one side measured: a block a round.
@@ -49,7 +49,7 @@ pub struct Ratio {
 }
 
 impl Side {
-    /// Of a single block.
+    /// A side with a single block.
     pub fn of(block: Vec<Sample>) -> Self {
         Self { blocks: vec![block] }
     }
@@ -129,8 +129,8 @@ fn fewer(a: &[Vec<f64>], b: &[Vec<f64>]) -> u64 {
     a.min(b) as u64
 }
 
-/// By how much two identical sides differ in 95 of 100 resamplings of their rounds. Both are drawn from all blocks
-/// of the two: they are one population.
+/// The difference of two identical sides, below which 95 of 100 resamplings of their rounds are. Both are
+/// drawn from all blocks of the two: they are one population.
 fn half_width(a: &[Vec<f64>], again: &[Vec<f64>], statistic: Statistic) -> f64 {
     let rounds: Vec<&Vec<f64>> = a.iter().chain(again).filter(|block| !block.is_empty()).collect();
     if rounds.is_empty() {
@@ -190,7 +190,7 @@ mod tests {
         side
     }
 
-    /// Whether it tells B from A at all.
+    /// Whether the ratio distinguishes B from A at all.
     fn is_significant(ratio: &Ratio) -> bool {
         (ratio.ratio - 1.0).abs() > ratio.half_width
     }

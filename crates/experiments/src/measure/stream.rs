@@ -11,7 +11,7 @@ use super::throughput::mbit_per_s;
 use super::{Latencies, ReceiveLog, Received, SendLog, Sent, Throughput, Windows};
 use crate::excuse::Excuses;
 
-/// What is asked of a stream.
+/// Which figures of a stream are requested.
 pub struct Question<'a> {
     /// Its contract; `None` for best effort.
     pub contract: Option<&'a Contract>,
@@ -30,7 +30,7 @@ pub struct Question<'a> {
 pub struct Miss {
     /// Which message.
     pub sequence: u64,
-    /// By how much it was late, in ms.
+    /// The lateness beyond the bound, in ms.
     pub excess_ms: f64,
     /// What went wrong.
     pub kind: MissKind,
@@ -52,7 +52,7 @@ pub enum MissKind {
     Refused,
 }
 
-/// Most misses that are told one by one.
+/// Maximum number of misses that are reported one by one.
 const MISSES_TOLD_MAX: usize = 10;
 
 /// What became of a stream.
@@ -60,26 +60,26 @@ const MISSES_TOLD_MAX: usize = 10;
 pub struct StreamSummary {
     /// Messages that the application made.
     pub offered: u64,
-    /// Of these not taken, whatever the reason.
+    /// Messages among these that were not taken, whatever the reason.
     pub refused: u64,
-    /// Of these the guaranteed ones that kept their contract: misses. The others were policed, or are best effort that met
-    /// a full queue.
+    /// Messages among these that were guaranteed and kept their contract: misses. The others were policed, or
+    /// are best effort that met a full queue.
     pub refused_conforming: u64,
     /// Delivered.
     pub delivered: u64,
     /// Taken and never delivered.
     pub lost: u64,
-    /// Not byte for byte what was sent.
+    /// Messages that differ from what was sent.
     pub damaged: u64,
     /// Guaranteed messages late, lost, damaged, or refused though they kept their contract: all of them, excused or not.
     pub misses: u64,
-    /// Of these excused by a platform hole.
+    /// Misses among these that a platform hole excuses.
     pub excused: u64,
     /// From the logical arrival (guaranteed) or from sending (best effort).
     pub latency: LatencySummary,
     /// From sending: what a message that came ahead of its logical arrival waited for it is in here.
     pub from_sending: LatencySummary,
-    /// By how much the worst unexcused miss was beyond its bound, in ms.
+    /// The lateness of the worst unexcused miss beyond its bound, in ms.
     pub worst_excess_ms: f64,
     /// The first of the misses that no hole excuses.
     pub unexcused_misses: Vec<Miss>,

@@ -25,11 +25,11 @@ pub struct Bar {
 pub struct Bars {
     /// Above it.
     pub title: String,
-    /// To the right, with the unit; empty where the bars have names.
+    /// Label of the x axis, with the unit; empty if the bars have names.
     pub x: String,
     /// Upwards.
     pub y: String,
-    /// Division of the y axis. On a logarithmic one bars stand on [`FLOOR`].
+    /// Division of the y axis. On a logarithmic axis the bars begin at [`FLOOR`].
     pub scale: Scale,
     /// From left to right.
     pub bars: Vec<Bar>,
@@ -83,7 +83,7 @@ impl Bars {
     }
 }
 
-/// Draws panels side by side; on one x axis where `alike`, so that what is compared is seen at one look.
+/// Draws panels side by side; on one x axis if `alike`, so that they can be compared directly.
 ///
 /// # Errors
 /// If they cannot be drawn: never for finite values.

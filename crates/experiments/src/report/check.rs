@@ -14,18 +14,18 @@ pub struct Check {
     pub limit: f64,
     /// Whether it held.
     pub ok: bool,
-    /// How many samples stand behind it, where that decides what may be judged.
+    /// Number of samples behind it, if that decides what may be judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// What a reader must know of it.
+    /// A remark for the reader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Whether nothing can be told: it neither held nor did it not.
+    /// Whether there is no conclusion: the check neither held nor failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub inconclusive: bool,
 }
 
-/// An A/A half-width beyond this widens no limit: what lies within it says nothing.
+/// An A/A half-width beyond this widens no limit: a difference within it is not significant.
 const HALF_WIDTH_MAX: f64 = 0.25;
 
 impl Check {
@@ -51,7 +51,7 @@ impl Check {
     pub const fn has_failed(&self) -> bool {
         !self.ok && !self.inconclusive
     }
-    /// "ok" or not, and what stands behind it.
+    /// "ok" or not, with the samples behind it.
     pub fn word(&self) -> String {
         let word = match (self.ok, self.inconclusive) {
             (true, _) => "ok",

@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::bars::{self, Bars};
 
-/// The colours of series, told apart by most colour-blind people (Okabe and Ito).
+/// The colours of series, which most colour-blind people can distinguish (Okabe and Ito).
 pub(super) const PALETTE: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -27,7 +27,7 @@ pub(super) const FONT: &str = "sans-serif";
 pub enum Scale {
     /// From zero, evenly.
     Linear,
-    /// By powers of ten; values at or below zero are left out.
+    /// Powers of ten; values at or below zero are left out.
     Logarithmic,
 }
 
@@ -98,7 +98,7 @@ pub struct Mark {
 pub struct Plot {
     /// Above it.
     pub title: String,
-    /// To the right.
+    /// The x axis.
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
@@ -143,7 +143,7 @@ impl Plot {
     }
 }
 
-/// What stands below a plot, as wide and as high as it.
+/// A row below a plot, as wide and as high as it.
 #[derive(Clone, Debug)]
 pub enum Row {
     /// Panels side by side.

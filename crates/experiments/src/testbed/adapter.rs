@@ -15,9 +15,9 @@ use crate::measure::{Laps, Sample};
 const STUCK: Nanos = Nanos::from_millis(200);
 /// Ethernet, IP and UDP headers, preamble, checksum and gap.
 pub const OVERHEAD_BYTES: usize = 66;
-/// Packets between two looks at the other end.
+/// Packets between two checks of the other end.
 const DRAIN_BATCH: usize = 64;
-/// Between two looks at what a driver that classifies has thrown away: a system call each.
+/// Time between two readings of what a driver that classifies has dropped: a system call each.
 const LOOK: Nanos = Nanos::from_micros(500);
 
 /// Bytes of a lap: some milliseconds of the links of the experiments, so that a hole takes few.

@@ -21,7 +21,7 @@ use super::roles::DEAF;
 use crate::loads::call::{Ask, PATIENCE, is_answer};
 use crate::loads::{SPIN, Wait};
 
-/// Packets of one look. What else has come, late answers that nobody waits for any more, waits in the ring.
+/// Packets of one poll. Others that have come, such as late answers, wait in the ring.
 const BATCH: usize = 1;
 
 /// One end of a wire.

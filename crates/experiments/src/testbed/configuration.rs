@@ -46,7 +46,7 @@ pub struct Options {
     pub link: String,
 }
 
-/// A key for a domain that lives as long as the run, in hexadecimal.
+/// A key for a domain that exists as long as the run, in hexadecimal.
 ///
 /// # Errors
 /// If the kernel gives no random bytes.
@@ -109,7 +109,7 @@ fn ends(number: usize, rightwards: bool, options: &Options) -> [End; 2] {
     if rightwards { [left, right] } else { [right, left] }
 }
 
-/// Who is next to `place` in a line of `hosts`.
+/// The hosts next to `place` in a line of `hosts`.
 pub fn neighbours(place: usize, hosts: usize) -> impl Iterator<Item = usize> {
     [place.checked_sub(1), Some(place + 1).filter(|&next| next < hosts)].into_iter().flatten()
 }

@@ -105,7 +105,7 @@ impl Contender {
         Ok(())
     }
 
-    /// On a thread of its host, in its class.
+    /// Runs a block on a thread of its host, in its class.
     fn run(&mut self, block: &Block, until: punctual::Instant) -> anyhow::Result<Calls> {
         // Namespaces are the sockets' affair; the thread only needs the CPU and the class.
         let (caller, first) = (self.caller.as_mut(), self.next);

@@ -1,7 +1,7 @@
 //! `punctuald` on every host of a network: configured, started, watched, stopped.
 //!
-//! A Unix socket with a path is reached from every network namespace, so whoever runs the experiment stays
-//! outside and talks to each daemon by its socket.
+//! A Unix socket with a path is reachable from every network namespace, so the process that runs the
+//! experiment stays outside and connects to each daemon by its socket.
 
 use std::fs::File;
 use std::io;
@@ -95,7 +95,8 @@ impl Drop for Daemons {
 }
 
 impl Running {
-    /// Starts the daemon of `host` with its socket and the configuration `text`, which is told the socket, in `scratch`.
+    /// Starts the daemon of `host` with its socket in `scratch`, and with the configuration that `text` makes
+    /// for that socket.
     fn launch(
         host: &'static str,
         namespace: &Path,
@@ -180,7 +181,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it in a namespace, or in this process' own, and connects to it. `config` is told the socket by its
+    /// Starts it in a namespace, or in this process' own, and connects to it. `config` gets the socket at its
     /// only `socket = ""`.
     ///
     /// # Errors
@@ -214,7 +215,8 @@ impl Drop for Daemon {
     }
 }
 
-/// Enters the namespace and becomes the daemon: the child's process id is the daemon's. It dies with us.
+/// Enters the namespace and becomes the daemon: the child's process id is the daemon's. It is killed when
+/// this process ends.
 fn launch(namespace: &Path, config: &Path, log: &Path) -> anyhow::Result<Child> {
     let program = find_program()?;
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;

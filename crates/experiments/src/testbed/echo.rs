@@ -12,7 +12,7 @@ use crate::loads::datagram::Datagrams;
 
 /// One that answers.
 pub trait Server: Send {
-    /// Gets ready; `false` when told to stop before.
+    /// Prepares to serve; `false` if it is stopped before.
     ///
     /// # Errors
     /// If its way is broken.
@@ -33,7 +33,7 @@ pub trait Server: Send {
     }
 }
 
-/// Answers until told to stop; says whether it was demoted.
+/// Answers until stopped; returns whether it was demoted.
 ///
 /// # Errors
 /// If the way is broken.
@@ -96,7 +96,7 @@ enum Way {
 const HANDLER_TIME: Nanos = Nanos::from_micros(2);
 /// The same on a CPU that was halted just before: cold caches, and what the kernel catches up with.
 const WOKEN_HANDLER_TIME: Nanos = Nanos::from_micros(10);
-/// Of the interval of its messages: as much of the processor may be given away for it.
+/// Divisor of the message interval: the share of the processor that may be granted for the handler.
 const HANDLER_SHARE: u64 = 10;
 
 /// What the handler of [`Wait::Direct`] declares for messages that come so often: seldom enough, each finds the

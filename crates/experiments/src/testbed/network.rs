@@ -1,8 +1,8 @@
 //! A line of hosts with links of fixed rate between them.
 //!
-//! Each link is host - bridge - host: the bridge lives in a namespace of its own and holds a `tbf` on both
-//! egress ports, so nothing on the hosts knows or bypasses the rate. The shaper counts what Ethernet counts: 24
-//! bytes a frame more than the kernel sees (checksum, preamble, gap).
+//! Each link is host - bridge - host: the bridge is in a namespace of its own and has a `tbf` on both egress
+//! ports, so the hosts neither see nor bypass the rate. The shaper counts what Ethernet counts: 24 bytes a
+//! frame more than the kernel sees (checksum, preamble, gap).
 
 use std::net::Ipv4Addr;
 
@@ -13,7 +13,7 @@ use punctual_os::namespaces::{self, Namespace};
 
 /// What a frame has beside the packet, as the kernel counts it.
 pub(super) const ETHERNET_BYTES: u64 = 14;
-/// Longest IP packet unless told otherwise.
+/// Default length of the longest IP packet.
 const MTU: u32 = 1500;
 /// What Ethernet adds to a frame on the wire.
 pub const WIRE_EXTRA_BYTES: u64 = 24;
@@ -29,9 +29,10 @@ pub enum Wire {
     /// The same shaper without a bridge: what comes in at one port leaves at the other. A frame is the sender's until it is
     /// on the wire, so completions come at its pace.
     Paced,
-    /// Without a bridge and without a shaper: what comes in at one port leaves at the other, as fast as the machine copies.
+    /// Without a bridge and without a shaper: packets that come in at one port leave at the other, as fast as
+    /// the machine copies.
     Open,
-    /// One pair of devices: as fast as the machine copies. The rate is only what the hosts are told.
+    /// One pair of devices: as fast as the machine copies. The rate is only in the hosts' configuration.
     Direct,
 }
 
@@ -60,12 +61,12 @@ impl LinkSpec {
         Self { wire: Wire::Paced, ..self }
     }
 
-    /// One without any shaper, through a namespace of the wire's; hosts are told `rate`.
+    /// A link without any shaper, through a namespace of the wire; the hosts are configured with `rate`.
     pub const fn open(rate: BitRate) -> Self {
         Self { wire: Wire::Open, ..Self::new(rate, Nanos::ZERO) }
     }
 
-    /// A direct one; hosts are told `rate`.
+    /// A direct link; the hosts are configured with `rate`.
     pub const fn direct(rate: BitRate) -> Self {
         Self { wire: Wire::Direct, ..Self::new(rate, Nanos::ZERO) }
     }
@@ -96,7 +97,7 @@ pub struct NetworkSpec {
 pub struct Host {
     /// Its name.
     pub name: &'static str,
-    /// Where it lives.
+    /// Its namespace.
     pub namespace: Namespace,
     /// Its address towards the host before it in the line.
     pub address_left: Option<Ipv4Addr>,
@@ -288,7 +289,8 @@ pub(super) fn shaper_burst(link: &LinkSpec) -> u64 {
     SHAPER_BURST_FRAMES * (u64::from(link.mtu) + ETHERNET_BYTES + WIRE_EXTRA_BYTES)
 }
 
-/// No IPv6: its multicast and duplicate address detection are traffic that nobody asked for.
+/// Disables IPv6: its multicast and duplicate address detection are traffic that the experiment does not
+/// need.
 fn quiet(namespace: &Namespace) -> Result<(), ToolError> {
     if !std::path::Path::new("/proc/sys/net/ipv6").exists() {
         return Ok(());
@@ -319,7 +321,7 @@ mod tests {
         NetworkSpec { hosts: vec!["a", "r", "b"], links: vec![link; 2] }
     }
 
-    /// Whether namespaces can be made here; says so where not.
+    /// Whether namespaces can be made here; prints a message if not.
     fn privileged() -> bool {
         let privileged = Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root);
         if !privileged {
@@ -340,7 +342,7 @@ mod tests {
         let receiver = b.namespace.within(|| UdpSocket::bind(target)).expect("a receiver");
         let sender = a.namespace.within(|| UdpSocket::bind("0.0.0.0:0")).expect("a sender");
         receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
-        // All of them may wait there: nobody takes any while this thread does not run.
+        // All packets may wait there: no thread receives any while this thread does not run.
         set_socket_recv_buffer_size_force(&receiver, 4 << 20).expect("a buffer");
         // 400 frames of 1538 B on the wire at 20 Mbit/s, the shaper's burst less: about 243 ms.
         let begun = now();

@@ -1,4 +1,4 @@
-//! What the far host of a pair is told to do: the same words whether it is a namespace of this machine or another
+//! The orders to the far host of a pair: the same whether it is a namespace of this machine or another
 //! machine (`punctual bench --serve`).
 
 use punctual::Contract;
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::loads::{Class, Wait};
 
-/// Names something that was started, so that it can be asked and ended; the near side numbers them.
+/// Names a role that was started, so that it can be queried and ended; the near side numbers them.
 pub type RoleId = u32;
 
-/// Where an engine lives.
+/// Where an engine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hosting {
@@ -47,13 +47,13 @@ pub enum Through {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case")]
 pub enum Order {
-    /// Start an engine and say when it hears its neighbour.
+    /// Start an engine and report when it receives its neighbour's HELLOs.
     Engine {
         /// Its number.
         role: RoleId,
         /// Its TOML.
         config: String,
-        /// Where it lives.
+        /// Where it runs.
         hosting: Hosting,
     },
     /// Answer each message with its own bytes.

@@ -1,4 +1,5 @@
-//! Two hosts a - b: a is here, b obeys orders. Experiments of two hosts run the same over namespaces and machines.
+//! Two hosts a - b: a is here, b executes orders. Experiments of two hosts run the same over namespaces and
+//! machines.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -26,8 +27,9 @@ use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
 
 /// How long an admitted channel may take to show up at its listener.
 const ESTABLISHED_WITHIN: punctual::Nanos = punctual::Nanos::from_secs(5);
-/// What a client that leads declares to do between two waits: it looks at its clock and keeps a sample. The processor is
-/// woken from a halt just before, with cold caches, and its kernel catches up with timers and its neighbours' packets.
+/// Declared time of a leading client between two waits: it reads its clock and keeps a sample. The processor
+/// is woken from a halt just before, with cold caches, and its kernel catches up with timers and its
+/// neighbours' packets.
 const LEADER_TIME: Nanos = Nanos::from_micros(30);
 /// The first port of the baseline.
 const FIRST_PORT: u16 = 7_200;
@@ -162,10 +164,10 @@ impl Pair {
         self.spec.links[0]
     }
 
-    /// Tells b something.
+    /// Sends an order to b.
     ///
     /// # Errors
-    /// If b cannot do it.
+    /// If b cannot execute it.
     pub fn order(&mut self, order: Order) -> anyhow::Result<Answer> {
         let answer = match &mut self.far {
             Far::Here(roles) => roles.obey(order)?,
@@ -189,7 +191,8 @@ impl Pair {
         self.next_port
     }
 
-    /// Starts an engine on both hosts and waits until they hear each other; returns its number, the same on both.
+    /// Starts an engine on both hosts and waits until they receive each other's HELLOs; returns its number,
+    /// the same on both.
     ///
     /// # Errors
     /// If one does not start.
@@ -205,7 +208,7 @@ impl Pair {
         Ok(role)
     }
 
-    /// What an engine of a would be told, with a's end of the link at `end`.
+    /// The configuration of an engine of a, with a's end of the link at `end`.
     pub fn text_at(&self, end: End, options: &Options) -> String {
         let there = End { address: self.address, device: String::new() };
         let options = Options { ends: Some([end, there]), ..options.clone() };
@@ -254,7 +257,8 @@ impl Pair {
         Ok((Box::new(caller), port))
     }
 
-    /// Round trips over two guaranteed channels of an engine; client and server wait as told, in that order.
+    /// Round trips over two guaranteed channels of an engine; `waits` states how client and server wait, in
+    /// that order.
     ///
     /// # Errors
     /// If a channel is refused, or an end of a channel cannot wait like that.
@@ -344,8 +348,9 @@ impl Pair {
         Ok(())
     }
 
-    /// Round trips of `bytes` for which no thread is woken: the processors of both hosts call handlers, a's asks anew with
-    /// each answer. As many as fit into `length`, one after the other.
+    /// Round trips of `bytes` for which no thread is woken: the processors of both hosts call handlers, and
+    /// a's handler sends the next request with each answer. As many as fit into `length`, one after the
+    /// other.
     ///
     /// # Errors
     /// If a channel is refused, or answers stop coming.
@@ -370,10 +375,11 @@ impl Pair {
         Ok(samples)
     }
 
-    /// Handlers that took too long for their processor until now, so that a thread was woken for what came after.
+    /// Number of handlers until now that took too long for their processor, so that a thread was woken for
+    /// the messages after that.
     ///
     /// # Errors
-    /// If b does not say.
+    /// If b does not report it.
     pub fn demoted(&mut self) -> anyhow::Result<u64> {
         let mut count = self.demoted;
         for role in self.direct.clone() {

@@ -1,7 +1,7 @@
 //! Receive work of the hosts' devices in kernel threads: threaded NAPI, in a class that an experiment chooses.
 //!
-//! Each host's threads run on the host's CPU, as its adapter's interrupts would. Without them receive work of a pair of
-//! virtual devices is done by whoever sends, on the other host's CPU.
+//! Each host's threads run on the host's CPU, as its adapter's interrupts would. Without them the sender does
+//! the receive work of a pair of virtual devices, on the other host's CPU.
 
 use anyhow::Context;
 use punctual_link::kernel::napi::{self, ThreadClass};
@@ -38,7 +38,7 @@ pub struct ReceiveThreads {
 }
 
 impl ReceiveThreads {
-    /// Of a pair whose engines run on `driver`; over xdp they were started with [`LINK_OPTION`].
+    /// Starts them for a pair whose engines run on `driver`; over xdp they were started with [`LINK_OPTION`].
     ///
     /// # Errors
     /// If the pair is of two machines, or a kernel thread is refused.

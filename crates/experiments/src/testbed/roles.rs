@@ -1,7 +1,7 @@
-//! The roles of one host of a pair: engines, echo servers, sinks. They obey [`Order`]s.
+//! The roles of one host of a pair: engines, echo servers, sinks. They execute [`Order`]s.
 //!
-//! Ownership: a [`Roles`] owns its threads and engines; dropping it ends the servers and sinks first, then the
-//! engines that they used. Each role has one thread, told to stop by a flag that it looks at [`DEAF`] after at most.
+//! Ownership: a [`Roles`] owns its threads and engines; dropping it ends the servers and sinks first, then
+//! the engines that they used. Each role has one thread, which checks a stop flag at least every [`DEAF`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::testbed::daemons::Daemon;
 
 /// How long a waiting role stays deaf to a request to stop.
 pub const DEAF: Nanos = Nanos::from_millis(50);
-/// How long engines may take to hear each other.
+/// How long engines may take until they receive each other's HELLOs.
 pub const READY_WITHIN: Nanos = Nanos::from_secs(10);
 const POLL: Nanos = Nanos::from_millis(5);
 
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Waits until it hears its neighbours.
+    /// Waits until it receives its neighbours' HELLOs.
     ///
     /// # Errors
     /// If it does not.
@@ -68,7 +68,8 @@ impl Engine {
     }
 }
 
-/// Waits until a host hears its neighbours; asks `is_well` again and again whether that is still worth it.
+/// Waits until a host receives its neighbours' HELLOs; calls `is_well` repeatedly, and gives up when it
+/// fails.
 ///
 /// # Errors
 /// If it does not until `until`, or is gone.
@@ -87,7 +88,7 @@ pub fn see_neighbours(
     Ok(())
 }
 
-/// What a sink or a server shares with who asks.
+/// State that a sink or a server shares with the thread that reads its counters.
 #[derive(Default)]
 struct Counts {
     messages: AtomicU64,
@@ -121,10 +122,10 @@ impl Roles {
         &self.place
     }
 
-    /// Obeys.
+    /// Executes an order.
     ///
     /// # Errors
-    /// If what is ordered cannot be done.
+    /// If the order cannot be executed.
     pub fn obey(&mut self, order: Order) -> anyhow::Result<Answer> {
         match order {
             Order::Engine { role, config, hosting } => {
@@ -271,7 +272,7 @@ fn take(source: Source, stop: &AtomicBool, counts: &Counts) -> anyhow::Result<()
     Ok(())
 }
 
-/// The next channel; `None` when told to stop.
+/// The next channel; `None` if stopped.
 pub(super) fn await_channel(
     listener: &Listener,
     stop: &AtomicBool,

@@ -13,7 +13,7 @@ use crate::excuse::Excuses;
 use crate::loads::{Arrivals, Receiving, Sending, Sink, Source};
 use crate::measure::{Live, LiveView, ReceiveLog, SendLog, Windows};
 
-/// Sources start this long after a slice was asked for, so that all of them are ready.
+/// Sources start this long after a slice was requested, so that all of them are ready.
 const LEAD: Nanos = Nanos::from_millis(30);
 /// How often a running slice is shown.
 const TICK: Nanos = Nanos::from_millis(250);

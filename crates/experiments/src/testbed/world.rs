@@ -44,7 +44,7 @@ pub enum World {
     Daemons {
         /// The processes.
         daemons: Daemons,
-        /// Where they live.
+        /// Their network.
         network: Network,
     },
     /// Engines in this process.

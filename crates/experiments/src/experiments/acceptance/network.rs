@@ -37,7 +37,7 @@ impl Dice {
     }
 }
 
-/// A channel that asks.
+/// A channel that requests admission.
 #[derive(Clone, Copy, Debug)]
 pub struct Newcomer {
     /// The first stage that it passes, and the one behind the last.

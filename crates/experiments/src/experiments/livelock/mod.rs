@@ -1,10 +1,11 @@
 //! Receive livelock: a flood of smallest packets as fast as the machine can send beside a guaranteed channel, with early
 //! demultiplexing (driver xdp) and without (driver udp).
 //!
-//! Two floods: a best-effort flow of the neighbour, paced by its host, and a stranger's packets to Punctual's port, from a
-//! machine of its own that nothing but the rate of the [`segment`] holds back. A flood that costs the channel its path (its
-//! hosts lose sight of each other) is a result: all messages from then on count as lost. What belongs to b runs on b's CPU, under
-//! both drivers: the receive work of its device (above everything), its processor, its application.
+//! There are two floods: a best-effort flow of the neighbour, paced by its host, and packets of a third host
+//! (the stranger) to Punctual's port, from a machine of its own that is limited only by the rate of the
+//! [`segment`]. A flood that costs the channel its path (its hosts lose contact with each other) is a result:
+//! all messages from then on count as lost. All work of b runs on b's CPU, under both drivers: the receive
+//! work of its device (above everything), its processor, its application.
 
 mod flood;
 mod judge;
@@ -29,8 +30,8 @@ use crate::testbed::stream::contract;
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place, RoleId, driver, receive};
 use punctual_host::config::Driver;
 
-/// What the hosts are told of their link: no more than a's processor, which shares its CPU with the stranger's machine, can
-/// fill with smallest packets.
+/// The configured rate of the hosts' link: no more than a's processor, which shares its CPU with the
+/// stranger's machine, can fill with smallest packets.
 const RATE: BitRate = BitRate(100_000_000);
 /// The pace may be so many packets ahead: a flood at the full rate in spite of wake-ups that are late by (P - 1) U, 200 us.
 const PIPELINE: &str = "pipeline_depth = 8\n";

@@ -15,10 +15,10 @@ use crate::testbed::{Pair, RoleId};
 pub(super) struct Stages(BTreeMap<String, u64>);
 
 impl Stages {
-    /// What was counted until now.
+    /// The counters until now.
     ///
     /// # Errors
-    /// If an engine is gone or the wire cannot be asked.
+    /// If an engine is gone or the wire cannot be queried.
     pub fn read(pair: &Pair, engine: RoleId) -> anyhow::Result<Self> {
         let mut stages = Self::default();
         stages.host("source", pair.endsystem(engine)?)?;

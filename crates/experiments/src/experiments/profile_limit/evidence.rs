@@ -1,4 +1,4 @@
-//! What the hosts counted about themselves in a run: tells which stage missed.
+//! The hosts' counters about themselves in a run: shows which stage missed.
 
 use punctual::Endsystem;
 use punctual_proto::api::{ChannelCounters, WorkKind};

@@ -1,10 +1,12 @@
-//! What admission lets in on measured CPU costs, run for long, and how much more the machine could have carried
-//! (ADR 0013): two engines in this process over rings in memory, so that a processor is what runs out.
+//! Runs the channels that admission grants on measured CPU costs for a long time, and measures how much more
+//! the machine could have carried (ADR 0013): two engines in this process over rings in memory, so that a
+//! processor is the bottleneck.
 //!
-//! Channels of one kind are opened until a host refuses; all of them send at their contract's edge, in step, which is
-//! the worst that they may do. What the machine can carry is found with the same channels and admission switched off:
-//! it is told a quarter of the measured costs, so that order, shares of D and buffers stay those of a real host.
-//! Upwards from the limit until messages are late outside platform holes; downwards where they are late at the limit.
+//! Channels of one kind are opened until a host refuses; all of them send at their contract's limit, in step,
+//! which is the worst case. The limit of the machine is found with the same channels and admission switched
+//! off: it then uses a quarter of the measured costs, so that order, shares of D and buffers stay those of a
+//! real host. The search goes upwards from the admitted number until messages are late outside platform
+//! holes, or downwards if they are late at that number.
 
 mod evidence;
 mod log;
@@ -152,7 +154,7 @@ fn record(found: &mut Measured, run: &Run) {
     let [channels, messages, late, unexcused] = counts.map(|count| count.to_string());
     let seconds = format!("{seconds:.1}");
     found.table.rows.push(vec![channels, policy.into(), seconds, messages, late, unexcused, stage]);
-    // What breaks without admission says nothing about the holes' share.
+    // Misses without admission are not counted for the holes' share.
     if *admission {
         found.samples += carried.messages;
         found.excused += carried.late.saturating_sub(carried.unexcused);

@@ -17,11 +17,11 @@ use crate::testbed::roles::{READY_WITHIN, see_neighbours};
 
 /// A whole message is one run.
 const QUANTUM: u32 = 10;
-/// What the receiving handlers declare: they look at two times.
+/// Declared time of the receiving handlers: they compare two times.
 const HANDLER_TIME: Nanos = Nanos::from_micros(2);
 /// The processor is to be the limit, not what waits for it: ten messages for each channel's jitter allowance among it.
 const FRAMES: u32 = 65_536;
-/// Told to admission where it is switched off: one part in so many of the measured costs.
+/// Divisor of the measured costs that admission uses when it is switched off.
 const SWITCHED_OFF: u64 = 4;
 const HOSTS: [&str; 2] = ["source", "sink"];
 

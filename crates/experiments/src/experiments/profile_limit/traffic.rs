@@ -30,7 +30,7 @@ const SENDER_PRIORITY: u8 = 60;
 const NOTED_MAX: usize = 1 << 18;
 /// How far a sender may be ahead of its contract: jitter of its wake-ups.
 const AHEAD_MAX: Nanos = Nanos::from_micros(250);
-/// Groups of misses that are told.
+/// Groups of misses that are reported.
 const CLUSTERS_MAX: usize = 8;
 /// The processors' threads.
 const PROCESSOR_THREAD: &str = "punctual-cpu";
@@ -67,11 +67,11 @@ pub(super) struct Sender {
     pub skipped: u64,
     /// Conforming messages that found the channel's ring full.
     pub would_block: u64,
-    /// Of its CPU, in percent.
+    /// Load of its CPU, in percent.
     pub busy_percent: f64,
     /// Longest time for one message on each channel: the burst of its interference.
     pub burst_max_us: u64,
-    /// Of its CPU, the busier processor, in percent.
+    /// Load of the CPU of the busier processor, in percent.
     pub processor_busy_percent: f64,
 }
 
@@ -214,7 +214,7 @@ fn clusters(late: &[Noted], excuses: &Excuses) -> Vec<String> {
         .collect()
 }
 
-/// Has the sink's processor look at each message's times.
+/// Makes the sink's processor check each message's times.
 fn handle(receiver: Receiver, seen: Arc<Seen>) -> anyhow::Result<Handler> {
     let look = move |_: &[u8], info: &MessageInfo, _: &mut punctual::Reply<'_>| {
         let logical = info.deadline - DEADLINE;
@@ -243,7 +243,8 @@ fn send(mut channels: Vec<Channel>, span: Nanos, seen: Arc<Seen>) -> std::io::Re
             sleep_until(due);
             let begun = now();
             for (channel, logical) in channels.iter_mut().zip(&mut logical) {
-                // Whoever was late once and goes on at the old pace is ahead of its contract from then on.
+                // A sender that was late once and continues at the old pace is ahead of its contract from
+                // then on.
                 let at = now();
                 if at + AHEAD_MAX < *logical + INTERVAL {
                     sender.skipped += 1;

@@ -63,7 +63,7 @@ fn add(
         "others": sent - delivered,
         // The error of the rate, which the pace stays below.
         "rate_error": 1.0 - RATE_LESS_ERROR,
-        // What the pace would have let through and nobody sent: late wake-ups, holes, a cap.
+        // The part of the pace that was not used: late wake-ups, holes, a cap.
         "unused": RATE_LESS_ERROR - sent,
     }));
     let (slots, excused) = phase.slots_and_excused(excuses);

@@ -27,13 +27,13 @@ const PERIOD: Nanos = Nanos::from_millis(10);
 const DEADLINE: Nanos = Nanos::from_millis(60);
 /// The guaranteed flows: messages of each period.
 const FLOWS: [u32; 3] = [8, 4, 2];
-/// Of the link's rate, for the bounded best effort.
+/// Fraction of the link's rate, for the bounded best effort.
 const CAP: f64 = 0.4;
 /// Before rates are measured in a phase.
 const WARM_UP: Nanos = Nanos::from_millis(500);
 /// Between two points of the plot.
 const TICK: Nanos = Nanos::from_millis(200);
-/// Between two looks at the sinks: holes are left out in such slots.
+/// Time between two readings of the sinks: such slots are left out if a hole touches them.
 const SLOT: Nanos = PERIOD;
 
 /// A flow: its sender, its sink at b, messages a period (none for best effort).
@@ -208,7 +208,7 @@ fn promised(messages: u32) -> f64 {
     f64::from(messages * MESSAGE_BYTES) * 1e9 / PERIOD.as_u64() as f64
 }
 
-/// Of the link, headers counted.
+/// Share of the link, including headers.
 fn wire_share(rate: f64, link: BitRate) -> f64 {
     rate * f64::from(WIRE_BYTES) / f64::from(MESSAGE_BYTES) * 8.0 / link.0 as f64
 }

@@ -7,7 +7,7 @@ use crate::excuse::Excuses;
 /// When, and the bytes that every sink had until then.
 pub(super) type Look = (Instant, Vec<u64>);
 
-/// The looks at a phase's sinks in steady state, the last one included.
+/// The readings of a phase's sinks in steady state, the last one included.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phase {
     pub looks: Vec<Look>,
@@ -19,7 +19,7 @@ pub(super) struct Phase {
 pub(super) type Rates = Vec<f64>;
 
 impl Phase {
-    /// Of the whole phase.
+    /// Rates of the whole phase.
     pub fn whole(&self) -> Rates {
         match (self.looks.first(), self.looks.last()) {
             (Some(first), Some(last)) => rates(first, last).collect(),
@@ -27,8 +27,8 @@ impl Phase {
         }
     }
 
-    /// Of the slots between two looks that neither a hole touches nor what it left undone; the whole where there is no
-    /// such slot.
+    /// Rates of the slots between two readings that are touched neither by a hole nor by its backlog; those
+    /// of the whole phase if there is no such slot.
     pub fn outside_holes(&self, excuses: &Excuses) -> Rates {
         let (mut ns, mut bytes) = (0, vec![0; self.looks.first().map_or(0, |(_, bytes)| bytes.len())]);
         for (from, to) in self.slots().filter(|(from, to)| !excuses.covers(from.0, to.0)) {
@@ -60,7 +60,7 @@ impl Phase {
     }
 }
 
-/// Bytes a second between two looks.
+/// Bytes a second between two readings.
 pub(super) fn rates<'a>(from: &'a Look, to: &'a Look) -> impl Iterator<Item = f64> + 'a {
     let seconds = to.0.since(from.0).as_secs_f64().max(f64::MIN_POSITIVE);
     from.1.iter().zip(&to.1).map(move |(from, to)| (to - from) as f64 / seconds)

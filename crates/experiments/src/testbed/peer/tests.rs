@@ -31,7 +31,7 @@ fn server() -> (String, JoinHandle<anyhow::Result<()>>) {
     (address, thread)
 }
 
-/// A port that no other process has: from its id, and below those that the kernel gives to whoever asks for any
+/// A port that no other process has: derived from its id, and below those that the kernel assigns
 /// (`ip_local_port_range`).
 fn own_port() -> u16 {
     24_000 + (std::process::id() % 8_000) as u16
