@@ -22,8 +22,9 @@ pub fn corpus(folder: &Path) -> std::io::Result<Vec<Vec<u8>>> {
     files.into_iter().map(std::fs::read).collect()
 }
 
-/// Where a run begins: what honest encoders make now, and the corpus. (What hosts say in a conversation depends on what
-/// admission answers; a recording reaches less with each change of that.)
+/// The inputs at the start of a run: the current output of honest encoders, and the corpus. (Hosts' messages
+/// in a conversation depend on the answers of admission; each change of them reduces what a recording
+/// reaches.)
 ///
 /// # Errors
 /// As [`corpus`].
@@ -49,7 +50,7 @@ pub struct Run {
     pub took: Duration,
 }
 
-/// Tells which input a panic belongs to.
+/// Reports which input a panic belongs to.
 struct Tried<'a> {
     target: &'a str,
     seed: u64,

@@ -32,7 +32,7 @@ impl<'a> Input<'a> {
         self.chunk().map(u64::from_le_bytes)
     }
 
-    /// As many bytes as the next two say, or as there are.
+    /// Reads as many bytes as the next two state, or as there are.
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::from(self.u16()?).min(self.0.len());
         let (bytes, rest) = self.0.split_at(len);

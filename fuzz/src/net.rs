@@ -25,13 +25,13 @@ pub use line::name;
 pub const START: Instant = Instant(1_000_000_000);
 /// The domain's key.
 pub const DOMAIN_KEY: [u8; 32] = [7; 32];
-/// Of every link.
+/// Rate of every link.
 pub const RATE: BitRate = BitRate(40_000_000);
 const PROPAGATION: Nanos = Nanos::from_micros(50);
 const FRAME_BYTES: usize = 2_048;
 /// Packets that are remembered.
 const RECENT: usize = 32;
-/// More steps than any input can cause: time stands still.
+/// More steps than any input can cause: the clock does not advance.
 const STEPS_MAX: u32 = 400_000;
 /// More units of work without time passing than any input can cause.
 const UNITS_MAX: u32 = 200_000;
@@ -64,7 +64,7 @@ pub struct Net<M: Memory<Frame = SimFrame>> {
     pub journal: Option<Vec<Packet>>,
     out: Box<[u8]>,
     steps: u32,
-    /// Lives of hosts so far: no two have the same epoch, not even at one instant.
+    /// Lives of hosts so far: no two have the same epoch, not even if they begin at the same instant.
     lives: u64,
 }
 
@@ -117,7 +117,7 @@ impl<M: Memory<Frame = SimFrame>> Net<M> {
         self.nodes[index].borrow()
     }
 
-    /// Host `index`, to ask something of it.
+    /// Returns host `index`, for a call to it.
     pub fn node_mut(&self, index: usize) -> RefMut<'_, Node<M>> {
         self.nodes[index].borrow_mut()
     }

@@ -100,7 +100,7 @@ pub fn trace() -> Vec<Vec<u8>> {
     texts([rows(3), rows(100)])
 }
 
-/// Of the API's JSON.
+/// Words of the API's JSON.
 pub const API_WORDS: &[&str] = &[
     "hello",
     "version",
@@ -157,7 +157,7 @@ pub const API_WORDS: &[&str] = &[
     "Err",
 ];
 
-/// Of the daemon's configuration.
+/// Words of the daemon's configuration.
 pub const CONFIG_WORDS: &[&str] = &[
     "[node]",
     "[processor]",
@@ -206,7 +206,7 @@ pub const CONFIG_WORDS: &[&str] = &[
     "=",
 ];
 
-/// Of task sets.
+/// Words of task sets.
 pub const ANALYZE_WORDS: &[&str] = &[
     "policy",
     "\"np-fp\"",
@@ -227,7 +227,7 @@ pub const ANALYZE_WORDS: &[&str] = &[
     "7",
 ];
 
-/// Of plans.
+/// Words of plans.
 pub const PLAN_WORDS: &[&str] = &[
     "[[host]]",
     "[[flow]]",
@@ -264,7 +264,7 @@ pub const PLAN_WORDS: &[&str] = &[
     "=",
 ];
 
-/// Of networks.
+/// Words of networks.
 pub const TOPOLOGY_WORDS: &[&str] = &[
     "[[host]]",
     "[[link]]",
@@ -302,7 +302,7 @@ pub const TOPOLOGY_WORDS: &[&str] = &[
     "]",
 ];
 
-/// Of profiles.
+/// Words of profiles.
 pub const PROFILE_WORDS: &[&str] = &[
     "version",
     "measured",
@@ -320,5 +320,5 @@ pub const PROFILE_WORDS: &[&str] = &[
     "10000000",
 ];
 
-/// Of traces.
+/// Words of traces.
 pub const TRACE_WORDS: &[&str] = &["frame", "pts_s", "bytes", "key", ",", "0.04", "-1", "1e9", "nan", "inf"];

@@ -26,7 +26,7 @@ thread_local! {
 pub struct Region(Arc<[AtomicU64]>);
 
 impl Region {
-    /// Zeroed memory and what stands for it.
+    /// Makes zeroed memory, and a descriptor that represents it.
     ///
     /// # Errors
     /// Where descriptors run out.
@@ -46,10 +46,10 @@ impl Region {
         Self::map(file, len)
     }
 
-    /// The same memory once more.
+    /// Maps the same memory once more.
     ///
     /// # Errors
-    /// Where the descriptor stands for none, or for less than `len`.
+    /// If the descriptor represents no memory, or less than `len`.
     pub fn map(file: impl AsFd, len: u64) -> io::Result<Self> {
         let memory = FILES.with_borrow(|files| files.get(&file.as_fd().as_raw_fd()).cloned());
         let region = Self(memory.ok_or(io::ErrorKind::NotFound)?);
@@ -102,19 +102,19 @@ impl Region {
         unsafe { self.at(offset, out.len()).copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Safety
-    /// Nobody may write the bytes while the slice lives.
+    /// The bytes must not be written while the slice exists.
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        // SAFETY: in bounds; the caller promises that nobody writes.
+        // SAFETY: in bounds; the caller promises that there is no write.
         unsafe { slice::from_raw_parts(self.at(offset, len), len) }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Safety
-    /// Nobody else may access the bytes while the slice lives.
+    /// The bytes must not be accessed in any other way while the slice exists.
     #[expect(clippy::mut_from_ref, reason = "as the real one's")]
     pub unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
         // SAFETY: in bounds; the caller promises exclusive access.
@@ -157,17 +157,17 @@ impl View {
         self.0.read(offset, out);
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Safety
-    /// Nobody may write the bytes while the slice lives.
+    /// The bytes must not be written while the slice exists.
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         // SAFETY: as the caller promises.
         unsafe { self.0.bytes(offset, len) }
     }
 }
 
-/// As the real one, whose seals are somebody else's to test.
+/// Same as in `punctual_ipc`, but without seals, which other tests check.
 #[derive(Debug)]
 pub struct Offer(Region);
 
@@ -218,7 +218,7 @@ macro_rules! words {
 
 words! { Region punctual_ipc::shm::Region }
 
-/// Writes near one of `offsets`, as the fuzzer says.
+/// Writes near one of `offsets`, as the fuzzer's input determines.
 pub fn scribble(region: &impl Words, input: &mut Input<'_>, offsets: &[u32]) -> Option<()> {
     let (place, how) = (input.u8()?, input.u8()?);
     let base = offsets[usize::from(place) % offsets.len()] as usize;

@@ -2,5 +2,5 @@
 
 pub use std::sync::{Arc, atomic};
 
-/// Between two looks: whoever is to write is on this thread.
+/// Between two checks: the writer is on this thread, so there is nothing to wait for.
 pub fn pause(_: u32) {}

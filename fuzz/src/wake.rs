@@ -1,4 +1,5 @@
-//! Wake-ups that nobody sleeps for: what targets of rings look at is the memory. (`punctual_ipc::wake` is the real one.)
+//! Wake-ups without a sleeping thread: the targets of rings only check the memory. (`punctual_ipc::wake` is
+//! the real one.)
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +11,7 @@ thread_local! {
     static NOTHING: io::Result<OwnedFd> = std::fs::File::open("/dev/null").map(OwnedFd::from);
 }
 
-/// A descriptor, to stand for something.
+/// A descriptor that represents a bell or a doorbell.
 pub(crate) fn descriptor() -> io::Result<OwnedFd> {
     NOTHING.with(|nothing| match nothing {
         Ok(nothing) => nothing.try_clone(),
@@ -23,7 +24,7 @@ pub(crate) fn descriptor() -> io::Result<OwnedFd> {
 pub struct Alarm;
 
 impl Alarm {
-    /// Nobody hears it.
+    /// No effect: there is no receiver.
     pub fn ring(&self) {}
 }
 
@@ -39,11 +40,11 @@ impl Doorbell {
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         Ok((descriptor()?, descriptor()?))
     }
-    /// Of one of them.
+    /// Makes it from one of them.
     pub fn new(_: OwnedFd) -> Self {
         Self
     }
-    /// Nobody hears it.
+    /// No effect: there is no receiver.
     pub fn ring(&self) {}
 }
 
@@ -52,14 +53,14 @@ impl Doorbell {
 pub struct BellHandle;
 
 impl BellHandle {
-    /// Nobody hears it.
+    /// No effect: there is no receiver.
     pub fn ring(&self) {}
 }
 
 /// As the real one.
 #[derive(Clone, Copy, Debug)]
 pub enum RingPath {
-    /// Nobody is told.
+    /// Rings have no effect.
     Direct,
 }
 
@@ -75,7 +76,7 @@ impl Bell {
     pub fn pair(_: &RingPath) -> io::Result<(Self, BellHandle)> {
         Ok((Self(descriptor()?), BellHandle))
     }
-    /// Of what came with a ring.
+    /// Makes it from the descriptor that came with a ring.
     pub fn new(descriptor: OwnedFd) -> Self {
         Self(descriptor)
     }
@@ -90,7 +91,7 @@ impl Bell {
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }
-    /// Nobody hears it.
+    /// No effect: there is no receiver.
     pub fn ring(&self) {}
     /// There is nothing to clear.
     pub fn clear(&self) {}

@@ -61,8 +61,8 @@ fn conversations_reach_every_state_and_nothing_of_them_is_dropped() {
     assert!(listed.iter().all(|state| states.contains(state)), "{states:?}");
 }
 
-/// What a corpus says in another version of its language ends at the first check: nothing behind that is tried.
-/// `punctual-fuzz seeds TARGET` mends that.
+/// A corpus in another version of its format would be refused at the first check, and the code behind that
+/// would not be tested. `punctual-fuzz seeds TARGET` regenerates it.
 #[test]
 fn corpora_speak_what_is_spoken_now() {
     // Each to a host of its own: a channel that one of them ends is not there for those after it.

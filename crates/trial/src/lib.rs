@@ -28,13 +28,14 @@ macro_rules! defences {
 defences! {
     /// Bells are rung, and rings closed, by a thread of their user, not by the processor.
     Ringer "ringer",
-    /// Bells are eventfds: whoever reads one holds no lock that its writer waits for, as it does with a pipe.
+    /// Bells are eventfds: a reader of an eventfd holds no lock that its writer waits for, as a reader of a
+    /// pipe does.
     EventfdBells "eventfd-bells",
     /// Files of rings are sealed against holes and other writers.
     SealedRings "sealed-rings",
     /// A page of each 2 MiB of a ring is held, so that no huge page takes its place.
     HeldPages "held-pages",
-    /// What a ring's positions and lengths say is checked.
+    /// A ring's positions and lengths are checked.
     CheckedRings "checked-rings",
     /// Connections, listeners, channels and memory of a user have quotas.
     Quotas "quotas",
@@ -44,7 +45,7 @@ defences! {
     Cookies "cookies",
     /// Signalling that is not sealed has a budget of its own in the driver.
     Seals "seals",
-    /// What ICMP says about a path's MTU is not believed.
+    /// ICMP messages about a path's MTU are ignored.
     DeviceMtu "device-mtu",
     /// Packets of signalling are authentic.
     Authentication "authentication",
@@ -60,7 +61,7 @@ defences! {
     OwnHeap "own-heap",
     /// All doorbells of a user have one allowance.
     DoorbellAllowance "doorbell-allowance",
-    /// A key lies in a file of the daemon's user or of root that nobody else can read or write.
+    /// A key is in a file of the daemon's user or of root that no other user can read or write.
     PrivateKeys "private-keys",
     /// A key lies in a regular file, and opening what is none does not wait.
     KeyFiles "key-files",
@@ -90,7 +91,7 @@ defences! {
     SendsWithoutWaiting "sends-without-waiting",
     /// The kernel lets no descriptor of a program through.
     PassRights "pass-rights",
-    /// Files of rings count until nobody holds them.
+    /// Files of rings count until no process holds them.
     KeptFiles "kept-files",
     /// Descriptors in answers count until they are read.
     DescriptorsAloft "descriptors-aloft",

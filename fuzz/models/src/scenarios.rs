@@ -81,7 +81,7 @@ pub fn outgoing_messages_arrive_and_both_sides_sleep(slots: u32, count: u8, pree
     });
 }
 
-/// Messages are freed on two threads at once: both are, and who waits for the last one is told.
+/// Messages are freed on two threads at once: both are, and the thread that waits for the last one is woken.
 pub fn messages_are_freed_on_two_threads() {
     every_order(Some(3), || {
         let (mut reader, mut writer, _doorbell) = outgoing(2);
@@ -97,7 +97,7 @@ pub fn messages_are_freed_on_two_threads() {
     });
 }
 
-/// A ring that is closed wakes whoever waits for room.
+/// Closing a ring wakes the thread that waits for room.
 pub fn closing_wakes_the_sender() {
     every_order(None, || {
         let (reader, mut writer, _doorbell) = outgoing(1);
@@ -171,7 +171,7 @@ pub fn an_alternating_ring_gives_every_message() {
             goodbye.0.ring();
         });
         assert!(deliver(&mut writer, 0) && deliver(&mut writer, 1));
-        // As the processor does: it looks whenever the doorbell rings.
+        // Like the processor: it checks whenever the doorbell rings.
         while !done.load(Ordering::Acquire) {
             doorbell.0.wait_edge();
             writer.resume();
@@ -249,7 +249,7 @@ pub fn a_record_is_of_one_moment_and_not_of_one_before(turns: u64, preemptions: 
             looks < 4
         });
         let [turn, one, two] = words;
-        // Who has given up may have what was before, and never a mixture.
+        // A reader that gave up may have the words of the turn before, but never a mixture.
         assert!(!is_whole || (one, two) == (turn, turn * 2), "{words:?}");
         processor.join().expect("no panic");
         assert!(sequence::read(&view, 0, &mut words, |_| false), "nobody writes any more");
@@ -258,7 +258,8 @@ pub fn a_record_is_of_one_moment_and_not_of_one_before(turns: u64, preemptions: 
     });
 }
 
-/// The same without giving up: whoever has seen an effect of a turn reads of that one or a later one.
+/// The same without giving up: a reader that has seen an effect of a turn gets the words of that turn or a
+/// later one.
 pub fn a_record_is_of_the_turn_that_was_seen() {
     every_order(Some(3), || {
         let (region, view) = record_of_two_words();
@@ -301,7 +302,7 @@ pub fn slots_are_given_up_on_another_thread() {
     });
 }
 
-/// A memory link: packets arrive in order, and a receiver that sleeps is told.
+/// A memory link: packets arrive in order, and a sleeping receiver is woken.
 pub fn packets_of_a_memory_link_arrive(slots: usize, count: u8, preemptions: Option<usize>) {
     every_order(preemptions, move || {
         let (mut producer, mut consumer) = packets::ring(slots, 1);
@@ -334,7 +335,7 @@ pub fn packets_of_a_memory_link_arrive(slots: usize, count: u8, preemptions: Opt
     });
 }
 
-/// A buffer belongs to one taker at a time, whoever gives it back.
+/// A buffer belongs to one taker at a time, whichever thread gives it back.
 pub fn buffers_of_a_pool_have_one_owner(preemptions: Option<usize>) {
     every_order(preemptions, || {
         let pool = Pool::new(2, 1);

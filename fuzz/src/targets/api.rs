@@ -170,7 +170,7 @@ fn then(mut steps: Vec<Step>, more: impl IntoIterator<Item = Step>) -> Vec<Step>
     steps
 }
 
-/// Best effort, as both ends ask for it.
+/// Best effort, as both ends request it.
 fn flow() -> [Step; 6] {
     let ring = RingShape { slots: 4, message_bytes_max: 1_000 };
     [
@@ -183,7 +183,8 @@ fn flow() -> [Step; 6] {
     ]
 }
 
-/// Channels and flows between clients of two daemons; clients that ask for everything, and that go away.
+/// Channels and flows between clients of two daemons; clients that send every kind of request, and that
+/// disconnect.
 pub fn service_seeds() -> Vec<Vec<u8>> {
     let channel = ChannelId(1);
     let close = |client| [Step::Say(client, Request::Close { channel }), Step::Run(15)];

@@ -1,8 +1,9 @@
 //! The incoming ring, with an application that writes what it likes to the shared memory.
 //!
-//! The daemon's end never panics, never gives a slot to two messages, and breaks the ring where the application's
-//! position is nonsense. While nobody writes out of turn, messages come whole and in the order of their publication,
-//! alternating or not. The application's end survives a daemon that does the same.
+//! The daemon's end never panics, never gives a slot to two messages, and breaks the ring if the
+//! application's position is impossible. While no thread writes out of turn, messages arrive whole and in the
+//! order of their publication, alternating or not. The application's end survives a daemon that behaves in
+//! the same way.
 
 use std::collections::VecDeque;
 

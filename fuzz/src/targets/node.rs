@@ -51,7 +51,7 @@ fn life(wish: Wish) -> Vec<Operation> {
     operations
 }
 
-/// Lives of channels, alone and with everything else that there is between.
+/// Complete channels, alone and with all other kinds of traffic in between.
 pub fn seeds() -> Vec<Vec<u8>> {
     let second = Operation::Run(Nanos::from_millis(1_000));
     let wish = |from, to, options| Wish { from, to, options, ..Wish::default() };

@@ -1,8 +1,8 @@
 //! The outgoing ring, with an application that writes what it likes to the shared memory.
 //!
-//! The daemon's end never panics, never gives out a message longer than the ring's, and a message's length stays what
-//! it was. While nobody writes out of turn, messages come whole and in order. The application's own end survives a
-//! daemon that does the same.
+//! The daemon's end never panics, never returns a message longer than the ring's maximum, and a message's
+//! length never changes. While no thread writes out of turn, messages arrive whole and in order. The
+//! application's own end survives a daemon that behaves in the same way.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

@@ -152,8 +152,8 @@ thread_local! {
 /// Datagrams that one host gets before another one takes its place.
 const DATAGRAMS_MAX: u32 = 1_000;
 
-/// One message or segment that a member of the domain says, or a signed datagram: the decoders alone, on a host that
-/// is kept for some time, since making one takes longer than many datagrams.
+/// One message or segment from a member of the domain, or a signed datagram: the decoders alone, on a host
+/// that is kept for some time, since making one takes longer than many datagrams.
 pub fn datagram(data: &[u8]) {
     let mut input = Input::new(data);
     let (Some(operation), Some(bytes)) = (input.u8(), input.bytes()) else { return };
@@ -295,7 +295,8 @@ fn sequence(data: &[u8], mut look: impl FnMut(&Node<SimMemory>)) -> DropCounters
     after.drops
 }
 
-/// What the neighbours of the host in the middle say to it when a channel passes it, ends at it and starts at it.
+/// The messages to the host in the middle from its neighbours when a channel passes it, ends at it and starts
+/// at it.
 pub fn seeds() -> Vec<Vec<u8>> {
     [(0, 2), (0, 1), (1, 2), (2, 1), (2, 0), (1, 0)]
         .into_iter()
@@ -318,7 +319,7 @@ fn conversation(from: usize, to: usize) -> Vec<u8> {
         steps.push(step);
     }
     if from == 1 {
-        // What is said last answers to the end, once everything has left.
+        // The last message answers the end, once everything has left.
         let (open, second) = (OPEN | (to as u8 / 2) << 4, 1 | 1 << 4);
         steps.insert(steps.len() - 1, vec![CLOSE, second]);
         steps.insert(0, vec![open]);

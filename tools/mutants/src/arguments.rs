@@ -67,10 +67,10 @@ pub struct Arguments {
     pub json: bool,
 }
 
-/// What the command line asks for; none: for help.
+/// Parses the command line; `None` if it requests help.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in it.
 pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut found = Arguments {

@@ -26,7 +26,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Cargo with these arguments; what it says as JSON, and whether all went well.
+    /// Runs Cargo with these arguments; returns its JSON messages, and whether it succeeded.
     fn cargo(&self, arguments: &[&str]) -> Result<(Vec<Value>, bool), Error> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
@@ -166,10 +166,10 @@ fn blame_span(tree: &Path, span: &Value, chosen: &[&Mutant]) -> Option<u32> {
     blame(&text, at, &ids)
 }
 
-/// Builds the tests and, where any of its `seeds` is to look, the simulator; gives the programs, tests first.
+/// Builds the tests and, if any of its `seeds` are to run, the simulator; returns the programs, tests first.
 ///
 /// # Errors
-/// Where they do not build.
+/// If they do not build.
 pub fn programs(
     places: &Places,
     scope: &Scope,

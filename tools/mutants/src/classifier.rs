@@ -47,8 +47,8 @@ const OPERATORS: &[(&str, Operator, &str)] = &[
     (">>", Operator::Bits, "<<"),
 ];
 
-/// All mistakes in the functions of `text`, which is laid out as the kernel's sources are: a body's braces stand alone in the
-/// first column.
+/// All mistakes in the functions of `text`, which has the layout of the kernel's sources: a body's braces are
+/// alone in the first column.
 pub fn find(text: &str) -> Vec<Site> {
     let (mut found, mut seen) = (Vec::new(), HashMap::new());
     let (mut function, mut is_body, mut is_comment, mut start) = (String::new(), false, false, 0);

@@ -15,16 +15,16 @@ pub struct Equivalent {
     pub file: String,
     /// The function, as the report names it.
     pub function: String,
-    /// What stands there, as the report shows it.
+    /// The original text, as the report shows it.
     pub original: String,
     /// What the mutant makes of it, as the report shows it.
     pub mutated: String,
-    /// Of several in one function with the same texts: which.
+    /// Which of several in one function with the same texts.
     #[serde(default = "first")]
     pub nth: usize,
     /// Why nothing can be seen of it.
     pub reason: String,
-    /// Who else has read the reason and found it right. Without a name it does not count.
+    /// The second reader, who has found the reason right. Without a name the entry does not count.
     #[serde(default)]
     pub signed: String,
 }
@@ -60,7 +60,7 @@ impl Equivalents {
         &self.equivalent
     }
 
-    /// What the list says of `mutant`.
+    /// The list's entry for `mutant`.
     pub fn of(&self, mutant: &Mutant) -> Option<&Equivalent> {
         self.equivalent.iter().find(|entry| entry.is(mutant))
     }
@@ -78,7 +78,7 @@ impl Equivalents {
 }
 
 impl Equivalent {
-    /// Whether a second reader stands for it.
+    /// Whether a second reader has signed it.
     pub fn counts(&self) -> bool {
         !self.signed.trim().is_empty()
     }

@@ -91,7 +91,7 @@ enum Seen {
     Failed(String),
     /// Patience ended.
     TooLong,
-    /// The program ended; the last line that says what it was at.
+    /// The program ended; the last line that shows its progress.
     Ended(Option<String>),
 }
 
@@ -125,18 +125,19 @@ fn watch(child: &mut Child, until: Instant) -> Seen {
     seen
 }
 
-/// The name of the test that this line says has failed.
+/// The name of the test that failed according to this line.
 fn failed_test(line: &str) -> Option<&str> {
     line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
 }
 
-/// What a line says of what goes on: a test that began and did not end, or a violation.
+/// The progress in a line: a test that began and did not end, or a violation.
 fn note_of(line: &str) -> Option<String> {
     let began = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... ")).map(str::to_owned);
     began.or_else(|| line.starts_with("seed ").then(|| line.to_owned()))
 }
 
-/// User and system time of `child`, which this waits for and leaves to be waited for: the kernel still tells then.
+/// User and system time of `child`, whose end this awaits without reaping it: the kernel still reports the
+/// times then.
 fn cpu_ms_at_its_end(child: &Child) -> std::io::Result<u64> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;

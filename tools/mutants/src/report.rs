@@ -40,13 +40,13 @@ pub struct Row {
     pub function: String,
     /// The kind of mistake.
     pub operator: Operator,
-    /// What stands there.
+    /// The original text.
     pub original: String,
     /// What the mutant makes of it; empty: nothing.
     pub mutated: String,
-    /// Of several alike in the function: which.
+    /// Which of several alike in the function.
     pub nth: usize,
-    /// Seeds of the simulator that may have looked.
+    /// Seeds of the simulator that may have run on it.
     pub simulator_seeds: u64,
     /// Programs that reach it at all.
     pub reached_by: usize,
@@ -54,7 +54,7 @@ pub struct Row {
     pub outcome: Outcome,
     /// The test or seed that saw it; or the reason why nothing can.
     pub by: Option<String>,
-    /// User and system time of all programs that looked for it.
+    /// User and system time of all programs that ran on it.
     pub cpu_ms: u64,
 }
 
@@ -121,17 +121,17 @@ pub struct Run {
     pub seed: u64,
     /// How many were wanted.
     pub mutants_wanted: usize,
-    /// Parts of the paths of files that were looked at; none: all of the scope.
+    /// Parts of the paths of files that were mutated; none: all of the scope.
     #[serde(default)]
     pub only: Vec<String>,
     /// Seeds of the simulator, from 0.
     pub simulator_seeds: u64,
-    /// Of all sources, tests included.
+    /// Digest of all sources, tests included.
     pub sources_digest: String,
 }
 
 impl Run {
-    /// What `--only` says, for people.
+    /// The argument of `--only` as text.
     pub fn of_files(&self) -> String {
         if self.only.is_empty() { String::new() } else { format!(", only {}", self.only.join(", ")) }
     }
@@ -140,25 +140,25 @@ impl Run {
 /// How many there are of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// Mutants that were looked for, equivalent ones included.
+    /// Mutants that were checked, equivalent ones included.
     pub mutants: usize,
-    /// Of those: seen by tests.
+    /// Mutants among these that tests detected.
     pub caught_by_tests: usize,
-    /// Of those: seen by the simulator, not by tests.
+    /// Mutants among these that the simulator detected, but no test.
     pub caught_by_simulator: usize,
-    /// Of those: seen by neither, but by a comparison with recorded answers.
+    /// Mutants among these that only a comparison with recorded answers detected.
     #[serde(default)]
     pub caught_by_recordings: usize,
-    /// Of those: seen by nothing.
+    /// Mutants among these that no check detected.
     pub survived: usize,
-    /// Of those: nothing can be seen.
+    /// Mutants among these that no check can detect.
     pub equivalent: usize,
     /// Seen of all that can be.
     pub caught_percent: f64,
     /// Seen of all that can be, without recordings: these see that an answer is another, not that it is wrong.
     #[serde(default)]
     pub caught_by_rules_percent: f64,
-    /// User and system time of all programs that looked.
+    /// User and system time of all programs that ran.
     pub core_hours: f64,
 }
 
@@ -168,7 +168,7 @@ pub struct Report {
     /// What it is of.
     #[serde(flatten)]
     pub run: Run,
-    /// Whether all mutants were looked for.
+    /// Whether all mutants were checked.
     pub complete: bool,
     /// Mistakes that can be made in the sources.
     pub sites: usize,
@@ -224,7 +224,8 @@ impl Report {
         serde_json::to_string_pretty(self).expect("strings and numbers")
     }
 
-    /// Takes out what the list of equivalents may decide anew; says which of the list were seen all the same.
+    /// Removes the rows that the list of equivalents may decide anew; prints which entries of the list were
+    /// detected all the same.
     pub fn reconsider(&mut self, drawn: &[Mutant], equivalents: &Equivalents) {
         let listed: Vec<u32> = drawn.iter().filter(|m| equivalents.of(m).is_some()).map(|m| m.id).collect();
         self.mutants.retain(|row| match row.outcome {
@@ -275,7 +276,7 @@ impl Report {
 }
 
 impl Score {
-    /// How many of the sample nothing can see, as the list of equivalents says.
+    /// Percentage of the sample that no check can detect, according to the list of equivalents.
     pub fn equivalent_percent(&self) -> f64 {
         self.equivalent as f64 * 100.0 / self.mutants.max(1) as f64
     }

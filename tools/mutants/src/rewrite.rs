@@ -13,13 +13,14 @@ pub struct Numbered<'s> {
     pub site: &'s Site,
 }
 
-/// Writes `mutants` of one file into its `text`; `switch` is the path of the function that takes a number and says
-/// whether that mutant is switched on. In a mutated branch stands the plain text: one mutant is on at a time.
+/// Writes `mutants` of one file into its `text`; `switch` is the path of the function that takes a number and
+/// returns whether that mutant is switched on. A mutated branch contains the plain text: one mutant is on at
+/// a time.
 ///
-/// Each mutated branch stands between marks, and each place as well, for [`blame`].
+/// Each mutated branch is between marks, and each place as well, for [`blame`].
 pub fn rewrite(text: &str, mutants: &[Numbered<'_>], switch: &str) -> String {
     let mut sorted = mutants.to_vec();
-    // A body begins before what stands in it, even where both begin at the same byte.
+    // A body begins before its content, even if both begin at the same byte.
     let inner = |site: &Site| !matches!(site.change, Change::Return(_));
     sorted.sort_by_key(|Numbered { id, site }| {
         (site.range.start, inner(site), usize::MAX - site.range.end, *id)
@@ -42,7 +43,7 @@ fn render(text: &str, range: Range<usize>, mutants: &[Numbered<'_>], switch: &st
     written + &text[at..range.end]
 }
 
-/// The mutants of one place around what stands there.
+/// The mutants of one place around the original text.
 fn guarded(mutants: &[Numbered<'_>], original: String, switch: &str) -> String {
     mutants.iter().rev().fold(original, |original, Numbered { id, site }| {
         let whole = match &site.change {

@@ -1,4 +1,4 @@
-//! What is mutated, and what looks for it.
+//! The sources that are mutated, and the programs that check them.
 
 use crate::process::Program;
 use crate::report::Outcome;
@@ -16,7 +16,7 @@ pub struct Sources {
     pub without: &'static [&'static str],
 }
 
-/// A program that looks at one seed after the other and ends with a failure at the first that shows a mistake.
+/// A program that runs one seed after the other and ends with a failure at the first that shows a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Simulator {
     /// The package that it is an example of.
@@ -34,17 +34,17 @@ pub struct Scope {
     pub sources: &'static [Sources],
     /// The crate root that the switch is written into.
     pub switch_in: &'static str,
-    /// Packages whose tests look.
+    /// Packages whose tests run.
     pub tested: &'static [&'static str],
     /// Features with which those are built.
     pub features: &'static [&'static str],
     /// Test programs that are not run, by the names of their files: too slow, or not about the sources.
     pub skipped_tests: &'static [&'static str],
-    /// Test programs that compare answers with recorded ones (ADR 49): they look last, and count apart.
+    /// Test programs that compare answers with recorded ones (ADR 49): they run last, and count separately.
     pub recordings: &'static [&'static str],
     /// Tests without a harness, with their arguments.
     pub programs: &'static [(&'static str, &'static [&'static str])],
-    /// What looks after the tests.
+    /// The simulator that runs after the tests.
     pub simulator: Option<Simulator>,
     /// Whether the XDP program's source is mutated.
     pub classifier: bool,

@@ -33,11 +33,11 @@ pub struct Site {
     pub function: String,
     /// The kind of mistake.
     pub operator: Operator,
-    /// What stands there, each run of white space one space.
+    /// The original text, with each run of white space as one space.
     pub original: String,
     /// What the mistake makes of it; empty: nothing.
     pub mutated: String,
-    /// Of several in one function with the same texts: which, from 1.
+    /// Which of several in one function with the same texts, from 1.
     pub nth: usize,
     /// How it is written.
     pub change: Change,
@@ -201,7 +201,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether a condition asks for a deliberate fault (ADR 0017): those have their own check.
+    /// Whether a condition queries a deliberate fault (ADR 0017): those have their own check.
     fn is_deliberate(&self, expression: &Expr) -> bool {
         self.text_of(expression).contains("Mutation::")
     }

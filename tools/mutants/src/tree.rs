@@ -66,7 +66,7 @@ impl Originals {
         let mut read = BTreeMap::new();
         for file in files(root)? {
             let name = file.strip_prefix(root).unwrap_or(&file);
-            // A name that version control has not: where a nested worktree says where it belongs.
+            // A file that is not under version control: it points a nested worktree to its repository.
             if name != Path::new(".git") {
                 read.insert(name.to_path_buf(), fs::read(&file).map_err(Error::of(&file))?);
             }

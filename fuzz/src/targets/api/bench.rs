@@ -42,7 +42,7 @@ const QUOTAS: Quotas = Quotas {
     ..Quotas::UNLIMITED
 };
 const HEADER_BYTES: u64 = 256;
-/// Of the calls that a client's library makes by itself.
+/// Number of the calls that a client's library makes by itself.
 const ATTACHED: u64 = u64::MAX;
 /// Where rings are written to out of turn.
 const OFFSETS: [u32; 8] = [0, 128, 136, 192, 256, 264, 320, 384];
@@ -57,7 +57,7 @@ impl Memory for RingMemory {
 }
 
 thread_local! {
-    /// Of all engines: descriptors are dear.
+    /// The alarm of all engines: descriptors are scarce.
     static ALARM: Alarm = Alarm::new().expect("an eventfd");
 }
 
@@ -183,7 +183,7 @@ pub struct Bench {
     services: Vec<Service<Engine>>,
     watched: Vec<Watched>,
     clients: Vec<Client>,
-    /// What the daemons said.
+    /// The daemons' messages.
     pub journal: Option<Vec<Vec<u8>>>,
 }
 
@@ -280,7 +280,7 @@ impl Bench {
         }
     }
 
-    /// Doorbells are heard, events told, packets delivered.
+    /// Handles doorbells, passes events on, delivers packets.
     pub fn settle(&mut self) {
         *self.now.borrow_mut() = self.net.now;
         for (host, watched) in self.watched.iter().enumerate() {

@@ -24,7 +24,7 @@ pub enum Operation {
     Answer { node: u8, refuse: bool, silent: bool },
     /// A host's listener comes or goes.
     Listen { node: u8, on: bool },
-    /// A receiver asks for a channel.
+    /// A receiver requests a channel.
     Ask { from: u8, to: u8 },
     /// A flow without promises.
     BestEffort { from: u8, to: u8, messages: u8 },
@@ -77,12 +77,12 @@ impl Default for Wish {
 }
 
 impl Wish {
-    /// Whether it only asks.
+    /// Whether it is only a probe.
     pub const fn probe(&self) -> bool {
         self.options & 0x80 != 0
     }
 
-    /// As the application says it; `None` where it is none.
+    /// The contract as the application states it; `None` if it is invalid.
     pub fn contract(&self) -> Option<Contract> {
         let interval = Nanos::from_micros(500) * (u64::from(self.interval) + 1);
         let rate = Rate::every(interval)?;

@@ -19,15 +19,15 @@ const HOSTS: usize = 3;
 const CLOCK: HostClock = HostClock::new(0, 0);
 /// Channels that applications open in one run.
 const CHANNELS_MAX: usize = 24;
-/// Messages between two looks of the checker.
+/// Messages between two runs of the checker.
 const UNREAD_MAX: u32 = 20_000;
-/// Of the ring of a flow without promises.
+/// Messages in the ring of a best-effort flow.
 const FLOW_MESSAGES: u32 = 16;
 const FLOW_BYTES: u32 = 3_000;
 /// Leads the messages of flows.
 const FLOW_KEY: u64 = u64::MAX;
 
-/// What the applications at both ends know of a channel.
+/// The state of a channel at the applications of both ends.
 struct Channel {
     source: (usize, ChannelId),
     contract: Contract,
@@ -55,7 +55,7 @@ pub struct World {
     pub net: Net<SimMemory>,
     applications: [Applications; HOSTS],
     channels: Vec<Channel>,
-    /// By path: which of the channels.
+    /// The index of the channel of a path.
     paths: BTreeMap<PathId, usize>,
     sinks: BTreeMap<(usize, ChannelId), usize>,
     watches: Vec<InboxWatch>,
@@ -64,10 +64,10 @@ pub struct World {
 }
 
 impl World {
-    /// Three hosts that know one another, each with a listener.
+    /// Three hosts that are connected to one another, each with a listener.
     ///
     /// # Panics
-    /// Where they do not start.
+    /// If they do not start.
     pub fn new() -> Self {
         let mut world = Self {
             net: Net::line(HOSTS),
@@ -223,7 +223,7 @@ impl World {
     fn ask(&mut self, from: usize, to: usize) {
         let source = Address { port: name("port"), host: name(&format!("h{}", from + 1)) };
         let contract = Wish::default().contract().expect("a contract");
-        // `Itself` where it asks itself.
+        // Returns the error `Itself` if a host requests a channel from itself.
         let _ = self.net.node_mut(to).request(&source, name("port"), contract, UserId(0), self.net.now);
     }
 
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// Applications hear what their hosts say, and the checker sees what was delivered.
+    /// Applications handle their hosts' events, and the checker gets what was delivered.
     fn look(&mut self) {
         for node in 0..HOSTS {
             loop {
