@@ -36,7 +36,7 @@ fn terms(class: Class) -> Terms {
     Terms { class, deadline: None, quantum: 1, cost }
 }
 
-/// The sampler, which is called in each period, and what it wakes: answers come out of the receiver.
+/// The sampler, which is called in each period, and the receiver of its samples, which it wakes.
 pub fn sample(host: &Endsystem) -> Result<(Rtu, Receiver<u64>), Failure> {
     let samples = Arc::new(Mutex::new(Vec::with_capacity(16)));
     let (tell, told) = channel();
@@ -64,7 +64,7 @@ pub fn sample(host: &Endsystem) -> Result<(Rtu, Receiver<u64>), Failure> {
     Ok((sampler, told))
 }
 
-/// A host whose link leads nowhere: handlers need none.
+/// A host whose link has no neighbour: handlers need none.
 pub fn host() -> Result<Endsystem, Failure> {
     let (link, _) = MemoryLink::pair(MemoryOptions::default())?;
     Ok(Endsystem::embedded_with(&config()?, vec![Box::new(link) as Box<dyn Link>])?)

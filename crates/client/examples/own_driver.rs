@@ -17,12 +17,12 @@ use punctual::{Consent, Contract, Endsystem, HostConfig, Nanos, Rate};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 use serde::Deserialize;
 
-/// The one line: what the configuration may name beside the drivers that come with Punctual.
+/// The drivers that the configuration may name in addition to Punctual's own.
 pub const DRIVERS: [Driver; 1] = [ROOM];
 
 const ROOM: Driver = Driver::new(&RoomKind);
 
-/// The other ends of links whose neighbours have not come yet, by their rooms.
+/// The first ends of links whose neighbours have not been started yet, by their rooms.
 static WAITING: Mutex<BTreeMap<String, MemoryLink>> = Mutex::new(BTreeMap::new());
 
 struct RoomKind;

@@ -106,7 +106,7 @@ fn requested(shared: &SharedConnection, listener: ListenerId, request: ChannelRe
     let answer =
         queue.as_ref().and_then(|queue| lock(&queue.source_agent).as_mut().map(|agent| agent(&request)));
     match (queue, answer) {
-        // What a receiver of its own may do is nothing to a sender.
+        // A sender has no ring for incoming messages, so the stall has no meaning here.
         (Some(queue), Some(Consent::Accept | Consent::AcceptWithStall(_))) => {
             let opened = open(shared, &request, token);
             queue.add_source(opened, request);

@@ -17,7 +17,7 @@ use crate::error::{Error, OpenError, SendError};
 use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch, Ending};
 use crate::state::{ChannelState, Evidence};
 
-/// What came with the grant of a channel.
+/// The parts of a granted channel.
 pub(crate) struct Opened {
     channel: ChannelId,
     /// `None` for a best-effort flow.
@@ -89,7 +89,7 @@ impl Channel {
         self.id
     }
 
-    /// What is promised: the deadline, and stage by stage what it is made of. `None` for best effort.
+    /// The grant: the deadline, and the bound of each stage. `None` for best effort.
     pub fn grant(&self) -> Option<&Grant> {
         self.grant.as_ref()
     }
@@ -99,7 +99,8 @@ impl Channel {
         self.ring.shape().message_bytes_max
     }
 
-    /// Limits how long `send`, `send_vectored`, `send_in_place` and `send_sync` wait; `None`: for ever (default).
+    /// Limits how long `send`, `send_vectored`, `send_in_place` and `send_sync` wait; `None`: without limit
+    /// (default).
     pub fn set_send_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
@@ -157,9 +158,9 @@ impl Channel {
         Arc::ptr_eq(&self.connection.shared, shared)
     }
 
-    /// Lets `fill` write a message straight into the queue, where the link will take it from (no copy), and
-    /// queues as many bytes as it returns; waits while the queue is full. The buffer is as long as the longest
-    /// message and may hold bytes of an earlier one.
+    /// Lets `fill` write a message straight into the queue, from which the link takes it (no copy), and
+    /// queues as many bytes as it returns; waits while the queue is full. The buffer is as long as the
+    /// longest message and may hold bytes of an earlier one.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -202,7 +203,7 @@ impl Channel {
         self.events.drain()
     }
 
-    /// Waits for what happens, for another thread than the one that sends.
+    /// Returns a handle that waits for events of this channel on another thread than the sending one.
     pub fn watch(&self) -> ChannelWatch {
         ChannelWatch::of(Arc::clone(&self.events))
     }
@@ -228,8 +229,8 @@ impl Channel {
         Ok(self.events.ending(timeout))
     }
 
-    /// Ends the channel (rtcDestroyConnection) and waits for the daemon's word, not for what is still under way
-    /// ([`Channel::finish`] does).
+    /// Ends the channel (rtcDestroyConnection) and waits for the daemon's confirmation, not for messages in
+    /// transit ([`Channel::finish`] does that).
     ///
     /// # Errors
     /// If the daemon is gone.
@@ -350,7 +351,7 @@ impl Drop for Opening {
         if self.done || self.connection.shared.abandon(self.call) {
             return;
         }
-        // The answer was there already; what it opened is dropped and with that closed.
+        // The answer was there already; dropping the channel that it opened closes it.
         if let Ok(reply) = self.reply.try_recv() {
             drop(self.complete(reply));
         }

@@ -1,8 +1,9 @@
 //! The connection to a daemon, and the two threads behind it.
 //!
-//! The *reader* takes packets off the socket: answers go to who waits for them, pushes to the channel they are
-//! about. It never blocks on an application. The *agent* thread runs the application's agents, one after the
-//! other, so that an agent may itself open channels. Both end when the last handle drops or the daemon goes.
+//! The *reader* takes packets off the socket: it passes answers to the waiting threads, and pushes to their
+//! channels. It never blocks on an application. The *agent* thread runs the application's agents, one after
+//! the other, so that an agent may itself open channels. Both end when the last handle drops or the daemon
+//! goes away.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +24,7 @@ use crate::events::{ChannelEvents, Ending};
 use crate::listener::ListenerQueue;
 use crate::processor::{EmbeddedHost, is_processor};
 
-/// An answer with what came with it.
+/// An answer with the descriptors that came with it.
 pub(crate) type Reply = (Result<Answer, ApiError>, Vec<OwnedFd>);
 
 /// Receives the reply to a request.
@@ -32,18 +33,18 @@ pub(crate) enum Waiter {
     Caller(SyncSender<Reply>),
     /// A thread that takes a name: the listener is known before the answer is.
     Listen(SyncSender<Reply>, Arc<ListenerQueue>),
-    /// No caller any more: what was opened is to be closed.
+    /// There is no caller any more: if the answer opened a channel, it is closed.
     Nobody,
 }
 
-/// What the handles and the threads share.
+/// The state that handles and threads share.
 pub(crate) struct SharedConnection {
     socket: OwnedFd,
     next_call: AtomicU64,
     waiters: Mutex<HashMap<u64, Waiter>>,
     channels: Mutex<HashMap<ChannelId, Arc<ChannelEvents>>>,
     pub(crate) listeners: Mutex<HashMap<ListenerId, Arc<ListenerQueue>>>,
-    /// Requests to sources that came to nothing, by token.
+    /// Requests to sources that failed, by token.
     pub(crate) failed_asks: Mutex<HashMap<u64, ChannelRefusal>>,
     gone: AtomicBool,
     /// Why the daemon closed the connection, if it gave a reason.
@@ -58,7 +59,7 @@ pub(crate) struct Connection {
     pub(crate) embedded: Option<EmbeddedHost>,
 }
 
-/// A lock that an application's panic cannot poison: what it guards is consistent between statements.
+/// Takes a lock that a panic of an application cannot poison: its content is consistent between statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -283,8 +284,8 @@ impl SharedConnection {
     }
 }
 
-/// Whether the calling thread may wait for an engine. One that does an engine's work would wait for itself, or keep all
-/// that its engine serves waiting.
+/// Whether the calling thread may wait for an engine. A thread that does an engine's work would wait for
+/// itself, or block all programs that its engine serves.
 pub(crate) fn may_wait() -> Result<(), OnProcessor> {
     if is_processor() { Err(OnProcessor) } else { Ok(()) }
 }

@@ -22,7 +22,7 @@ pub const SOCKET_VARIABLE: &str = "PUNCTUAL_SOCKET";
 /// Bytes that the ring of a best-effort flow holds at least.
 const BEST_EFFORT_RING_BYTES: u32 = 1 << 20;
 
-/// This host. Cheap to clone; channels and listeners keep it alive.
+/// This host. Cheap to clone; it exists as long as its channels and listeners.
 #[derive(Clone)]
 pub struct Endsystem {
     pub(crate) connection: Arc<Connection>,
@@ -189,7 +189,7 @@ impl Endsystem {
     /// Whether channels can come from a host: whether this host's directory has it.
     ///
     /// # Errors
-    /// If the name is none, not in the directory, or this host's; or the daemon is gone.
+    /// If the name is invalid, not in the directory, or this host's; or the daemon is gone.
     pub fn check_host(&self, host: &str) -> Result<(), Error> {
         match self.connection.shared.call(Request::Resolve { host: Name::new(host)? })?.0 {
             Answer::Resolved { .. } => Ok(()),

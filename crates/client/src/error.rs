@@ -273,7 +273,7 @@ pub enum RecvError {
     /// The receive timeout passed.
     #[error("timed out: no message came")]
     TimedOut,
-    /// The buffer is too short. The message stays where it is.
+    /// The buffer is too short. The message stays in the ring.
     #[error("message of {bytes} B does not fit the buffer of {buffer_bytes} B: give it the contract's size")]
     BufferTooSmall {
         /// The message's length.

@@ -1,4 +1,4 @@
-//! What a channel's application is notified of beside its messages.
+//! The events of a channel other than its messages.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -22,7 +22,7 @@ pub enum ChannelEvent {
     Policed,
     /// A message was surely delivered later than its deadline.
     Late,
-    /// A stage on the way breaks its promise: nothing is guaranteed until it is healed.
+    /// A stage on the way breaks its promise: nothing is guaranteed until it has recovered.
     Degraded(BrokenStage),
     /// The stage has kept its promise for a lease.
     Healed(BrokenStage),
@@ -43,8 +43,8 @@ pub enum ChannelEvent {
 pub struct Ending {
     /// Why it ended. `None` if the daemon is gone, or has given no reason.
     pub reason: Option<CloseReason>,
-    /// At the source: what the receiver has of the channel, by the word of its host. `None` if that could not
-    /// be learnt.
+    /// At the source: how many messages the receiver got, as its host reported. `None` if there was no
+    /// report.
     pub receipt: Option<Receipt>,
 }
 
@@ -64,8 +64,9 @@ pub(crate) struct ChannelEvents {
     changed: Condvar,
 }
 
-/// Waits for the notices of a channel's application, on another thread than the channel's own: what it gives,
-/// [`Channel::events`](crate::Channel::events) does not. Ends when the channel has ended or was dropped, and all is given.
+/// Waits for the notices of a channel's application, on another thread than the channel's own.
+/// [`Channel::events`](crate::Channel::events) does not return the notices that this returns. It ends when
+/// the channel has ended or was dropped, and all notices were returned.
 pub struct ChannelWatch {
     events: Arc<ChannelEvents>,
 }
@@ -107,7 +108,7 @@ impl ChannelEvents {
         self.changed.notify_all();
     }
 
-    /// The application has let the channel go: what happens to it from now on concerns no program here.
+    /// The application has dropped the channel: from now on no program here gets its events.
     pub(crate) fn leave(&self) {
         lock(&self.state).closed.get_or_insert_default();
         self.changed.notify_all();
@@ -137,7 +138,7 @@ impl ChannelEvents {
         self.changed.notify_all();
     }
 
-    /// What closes the ring; at once where the end came first.
+    /// Sets what closes the ring. If the end came first, closes it at once.
     pub(crate) fn set_closer(&self, closer: RingCloser) {
         let mut state = lock(&self.state);
         if state.closed.is_some() {

@@ -28,7 +28,8 @@ use crate::trust::Trust;
 ///
 /// [`Endsystem::open`]: crate::Endsystem::open
 pub struct Lead {
-    /// Dropped first: what the receiver holds may be the last that holds the engine. `None`: it leads no more.
+    /// Dropped first: the receiver may hold the last reference to the engine. `None`: this thread does not
+    /// lead any more.
     engine: Option<EngineLead>,
     receiver: Receiver,
     away: LeadBudget,
@@ -45,7 +46,7 @@ struct LeadBudget {
     declared: Nanos,
     contract: Contract,
     trust: Trust,
-    /// What it has had of B times the declared time.
+    /// The part of B times the declared time that it has used.
     spent: Nanos,
     /// Time since which one more is due.
     earned_at: Instant,
@@ -58,7 +59,7 @@ impl LeadBudget {
         Self { declared, contract, trust, spent: Nanos::ZERO, earned_at: at, overruns: 0 }
     }
 
-    /// Notes that the thread was away for `took` until `at`. Returns whether it may go on.
+    /// Records that the thread was away for `took` until `at`. Returns whether it may continue.
     fn was(&mut self, took: Nanos, at: Instant) -> bool {
         self.earn(at);
         self.spent += took;
@@ -95,7 +96,7 @@ impl Lead {
         Ok(Self { engine, receiver, away: LeadBudget::new(declared, contract, left_at), left_at })
     }
 
-    /// Hands `read` the next message where it is; does the engine's work until there is one.
+    /// Passes `read` the next message in place; does the engine's work until there is one.
     ///
     /// # Errors
     /// See [`Receiver::recv_in_place`].

@@ -54,7 +54,7 @@ pub use endsystem::{Endsystem, SOCKET_VARIABLE};
 pub use error::{ConnectError, Error, OpenError, RecvError, SendError, failure, one_line, reason_text};
 pub use events::{ChannelEvent, ChannelWatch, Ending};
 pub use handler::{Handler, Reply};
-/// What a program needs that brings an admission policy of its own: see `examples/own_policy.rs`.
+/// The types that a program needs to implement an admission policy: see `examples/own_policy.rs`.
 #[cfg(feature = "embedded")]
 pub mod policy {
     pub use punctual_analysis::{
@@ -74,7 +74,7 @@ pub use punctual_analysis::{
     Activation, BitRate, Contract, ContractError, CostParts, Delivery, FlowName, Guarantee, Horizon, Instant,
     Late, Nanos, Policing, Ppb, Ppm, Rate, Statistical,
 };
-/// A program may bring a driver of links of its own: see `examples/own_driver.rs`.
+/// The types that a program needs to implement a link driver: see `examples/own_driver.rs`.
 #[cfg(feature = "embedded")]
 pub use punctual_host::config::{self, HostConfig};
 pub use punctual_ipc::api::{

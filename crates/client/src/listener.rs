@@ -40,11 +40,11 @@ pub struct ChannelRequest {
 /// An agent's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Consent {
-    /// Yes. The ring holds what comes while this program takes no message for 20 ms, as far as its user's quota of buffers
-    /// has room for that.
+    /// Accepts. The ring has room for the messages that arrive while this program takes none for 20 ms, as
+    /// far as its user's quota of buffers permits.
     Accept,
-    /// Yes, and the ring holds what comes while this program takes no message for so long. The channel is refused where
-    /// that is beyond the quota.
+    /// Accepts, and the ring has room for the messages that arrive while this program takes none for that
+    /// long. The channel is refused if that exceeds the quota.
     AcceptWithStall(Nanos),
     /// The channel is refused for this reason, which the sender receives.
     Refuse(String),
@@ -78,7 +78,7 @@ struct Waiting {
     closed: bool,
 }
 
-/// What a listener, its agents and the threads share.
+/// The state that a listener, its agents and the threads share.
 pub(crate) struct ListenerQueue {
     pub(crate) agent: Mutex<Agent>,
     /// Declared for each message's handler on the processor.
@@ -109,7 +109,7 @@ impl ListenerQueue {
         self.changed.notify_all();
     }
 
-    /// Closes the queue: the daemon is gone, and nothing more comes.
+    /// Closes the queue: the daemon is gone, so there will be no more channels.
     pub(crate) fn close(&self) {
         lock(&self.waiting).closed = true;
         self.changed.notify_all();

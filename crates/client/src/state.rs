@@ -49,13 +49,13 @@ impl From<ChannelStatus> for ChannelState {
     }
 }
 
-/// What was reported last, and after how many changes.
+/// The last reported status, and the number of changes before it.
 struct LastStatus {
     changes: u64,
     status: ChannelStatus,
 }
 
-/// Where a channel's state is read.
+/// Reads a channel's state: owns the last status, and a reader of the counters.
 pub(crate) struct Evidence {
     counters: CountersReader,
     /// The last status that the daemon returned. `None` before the first request.

@@ -112,7 +112,8 @@ fn an_engine_ends_with_its_last_handle() {
     assert!(matches!(ended, Err(RecvError::Closed(Some(_)))), "{ended:?}");
 }
 
-/// Sends so many messages of 1 kHz, none of which is taken before all have left; how many are read then.
+/// Sends a number of messages at 1 kHz, and takes none before all have left; returns how many can be read
+/// then.
 fn read_after_a_stall(consent: Consent, messages: impl FnOnce(u32) -> u32) -> (u32, u32) {
     let (a, b) = pair();
     let listener = b.listen("cam", move |_| consent.clone()).expect("a listener");

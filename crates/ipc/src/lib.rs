@@ -1,5 +1,5 @@
-//! What an application and the daemon share: API messages over a Unix socket, message rings in shared memory,
-//! and wake-ups that cost nothing while the other side is awake.
+//! The interface between an application and the daemon: API messages over a Unix socket, message rings in
+//! shared memory, and wake-ups that cost nothing while the other side is awake.
 //!
 //! Trust: the daemon trusts no data that an application can write. It reads every index and length in shared
 //! memory once, and checks it. A violation breaks that one ring ([`ring::OutboxReader::is_broken`]) and has

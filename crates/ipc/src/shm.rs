@@ -153,7 +153,7 @@ impl Region {
     }
 }
 
-/// What the other side writes, for reading only. Unmapped when dropped.
+/// The other side's file, for reading only. Unmapped when dropped.
 #[derive(Debug)]
 pub struct View(Mapping);
 
@@ -172,7 +172,7 @@ impl View {
         self.0.word(offset).load(order)
     }
 
-    /// Loads 64-bit words from `offset` (a multiple of 8) on, each by itself and in no order.
+    /// Loads 64-bit words from `offset` (a multiple of 8) on, each one separately and in no order.
     pub fn words(&self, offset: usize, out: &mut [u64]) {
         let shared = self.0.words(offset, out.len());
         for (word, shared) in out.iter_mut().zip(shared) {
@@ -187,8 +187,8 @@ impl View {
 
     /// Copies from `offset` into `out`.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
-        // SAFETY: in bounds; what is read is plain bytes and never trusted. A misbehaving process may race with
-        // this: then the bytes are garbage, to it alone.
+        // SAFETY: in bounds; the copied data are plain bytes and never trusted. A misbehaving process may
+        // race with this: then it corrupts only its own bytes.
         unsafe { ptr::copy_nonoverlapping(self.0.at(offset, out.len()), out.as_mut_ptr(), out.len()) }
     }
 
@@ -210,7 +210,8 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Makes a file of `len` bytes, allocated and zeroed: a descriptor for the application, and what is kept of it.
+    /// Makes a file of `len` bytes, allocated and zeroed: a descriptor for the application, and the daemon's
+    /// part.
     ///
     /// # Errors
     /// If the size is out of range, or memory or descriptors are short.

@@ -136,10 +136,11 @@ pub fn bound_sending(socket: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_socket_send_buffer_size(socket, PACKET_BYTES_MAX / 2 + 4_096)?)
 }
 
-/// What the reader of our end has not read of what was sent to it, in bytes as the kernel counts them: more than were sent,
-/// and none when all is read or the reader's end is closed. Descriptors of a packet are the reader's when its bytes are gone.
+/// The bytes that were sent to the other end and not read there, as the kernel counts them: more than were
+/// sent, and zero if all is read or the other end is closed. The reader owns the descriptors of a packet when
+/// its bytes are no longer counted.
 ///
-/// # Errors
+/// If it is not a socket.
 /// If it is no socket.
 pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
@@ -154,7 +155,7 @@ pub fn too_many_on_their_way(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ETOOMANYREFS)
 }
 
-/// Sends a packet, with `DONTWAIT` where the socket is not to block.
+/// Sends a packet, with `DONTWAIT` if the socket must not block.
 ///
 /// # Errors
 /// `WouldBlock` if the socket is full, or another error of the system; never raises `SIGPIPE`.
@@ -209,7 +210,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Re
     let got = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut control, flags | RecvFlags::CMSG_CLOEXEC)
         {
-            // The other end hung up with something of ours unread. It is reported once; what it sent before comes after it.
+            // The other end hung up while it had unread packets of ours. This is reported once; packets that
+            // it sent before follow.
             Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
             result => break result?,
         }
@@ -241,7 +243,7 @@ pub fn discard_unread(socket: impl AsFd) {
         match received {
             Ok(got) if got.bytes == 0 && !got.flags.contains(ReturnFlags::CTRUNC) && tells_ends => return,
             Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
-            // Nothing is left.
+            // No packet is left.
             Err(_) => return,
         }
     }

@@ -1,4 +1,4 @@
-//! Where this crate's atomics come from: `fuzz/models` compiles the rings over ones that try every order.
+//! The atomics of this crate: `fuzz/models` compiles the rings with atomics that try every order.
 
 use std::time::Duration;
 

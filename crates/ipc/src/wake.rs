@@ -76,8 +76,8 @@ impl Doorbell {
     /// If descriptors run out.
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // Nothing can be sent to us from here on: neither bytes nor descriptors, whose closing might wait for
-        // others.
+        // From here on this end receives neither bytes nor descriptors, whose closing might wait for other
+        // processes.
         shutdown(&ours, Shutdown::Read)?;
         Ok((ours, theirs))
     }
@@ -130,7 +130,7 @@ pub enum RingPath {
     /// The notifying thread rings the bell itself: program and engine are one process, or the process at the
     /// other end is trusted not to delay this thread.
     Direct,
-    /// The ringer of the user whose bells they are.
+    /// The ringer of the bells' user.
     Ringer(Arc<Bells>),
 }
 
@@ -158,7 +158,7 @@ impl BellHandle {
 pub struct Bell(OwnedFd);
 
 impl Bell {
-    /// A bell, and what the daemon rings it with.
+    /// A bell, and the handle with which the daemon rings it.
     ///
     /// # Errors
     /// If descriptors run out.

@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::Resource;
 use crate::ring::RingError;
 
-/// What a request came to instead. One clear line each.
+/// Why a request failed. One clear line each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApiError {

@@ -88,7 +88,7 @@ pub enum Answer {
     Opened {
         /// The handle.
         channel: ChannelId,
-        /// The grant: what is promised to the channel.
+        /// The grant of the channel.
         grant: Grant,
         /// The ring.
         ring: RingShape,
@@ -122,7 +122,7 @@ pub enum Answer {
         /// Node id of the host.
         node: NodeId,
     },
-    /// The answer to `MeasureRate`: what is known now about the link's rate.
+    /// The answer to `MeasureRate`: the current result for the link's rate.
     Rate(RateStatus),
     /// The answer to `Status`.
     Status(Box<HostStatus>),
@@ -184,7 +184,7 @@ pub enum Push {
         /// Token that `Open` or `RefuseAsk` must give back.
         token: u64,
     },
-    /// A request to a source came to nothing.
+    /// A request to a source failed.
     AskFailed {
         /// Token of the request, as `Asked` returned it.
         token: u64,
@@ -197,7 +197,7 @@ pub enum Push {
         channel: ChannelId,
         /// Why the channel ended.
         reason: CloseReason,
-        /// At the source: what the sink has of the channel. `None` if that could not be learnt.
+        /// At the source: how many messages the sink got. `None` if there was no report.
         receipt: Option<Receipt>,
     },
     /// A stage on a channel's way breaks its promise, or keeps it again.

@@ -68,7 +68,7 @@ pub enum Request {
     Consent {
         /// Handle of the channel.
         channel: ChannelId,
-        /// How long the program may take no message without losing one; `None`: what the daemon gives unasked.
+        /// How long the program may take no message without losing one; `None`: the daemon's default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stall: Option<Nanos>,
     },
@@ -121,7 +121,8 @@ pub enum Request {
         /// Name of the host to find.
         host: Name,
     },
-    /// Measures what a link drains towards its neighbour; for root and the daemon's own user. Answered when it is done.
+    /// Measures the rate at which a link drains towards its neighbour; for root and the daemon's own user.
+    /// The answer follows when the measurement is done.
     MeasureRate {
         /// The link's name.
         link: String,
@@ -131,7 +132,7 @@ pub enum Request {
     /// Users of the host after a given one, as many as fit. For a status that reports more users than it
     /// contains.
     Users {
-        /// The last one that is known.
+        /// The last user that the client has.
         after: Option<UserId>,
     },
     /// Channels of the host after a handle, as many as fit.

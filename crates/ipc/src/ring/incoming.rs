@@ -75,7 +75,7 @@ pub fn inbox(
     Ok((writer, RingHandles { shape, descriptors: vec![file, theirs, their_bell.into_descriptor()] }))
 }
 
-/// What the daemon's writer and its slots share.
+/// The state that the daemon's writer and its slots share.
 #[derive(Debug)]
 struct SharedInbox {
     region: Region,
@@ -110,7 +110,7 @@ pub struct InboxWriter {
     /// Complete messages that wait until the one before is taken; `None` unless the ring alternates. Their slots are
     /// the ring's, so that it never holds more than they are.
     turns: Option<VecDeque<Turn>>,
-    /// Latencies of the messages that were promised.
+    /// Latencies of the messages with a guarantee.
     latencies: Latencies,
     counters: CountersWriter,
 }
@@ -123,20 +123,20 @@ impl fmt::Debug for InboxWriter {
 }
 
 impl InboxWriter {
-    /// From now on messages do not go to the ring but to `upcall`, where they are, within
-    /// [`Inbox::publish`]. Only for rings whose other end is in this process: the bytes must not change.
+    /// From now on messages do not go to the ring but to `upcall`, in place, within [`Inbox::publish`]. Only
+    /// for rings whose other end is in this process: the bytes must not change.
     pub fn set_upcall(&mut self, upcall: Upcall) {
         self.upcall = Some(upcall);
-        // What waits for its turn comes first.
+        // Messages that wait for their turn come first.
         for (slot, info) in self.turns.take().into_iter().flatten() {
             self.publish(slot, info);
         }
     }
 
-    /// From now on a message is made visible only when the application has taken all before it: the protocol's handler
-    /// and the application's alternate one to one (RTU 3). Those that are complete wait in their slots;
-    /// [`Inbox::resume`] gives the next. `turns` is this ring's (see [`InboxHealth::turns`]); one that alternates already keeps
-    /// what it has.
+    /// From now on a message becomes visible only when the application has taken all messages before it: the
+    /// protocol's handler and the application's alternate one to one (RTU 3). Complete messages wait in their
+    /// slots; [`Inbox::resume`] shows the next one. `turns` belongs to this ring (see
+    /// [`InboxHealth::turns`]); a ring that alternates already keeps its own.
     pub fn alternate(&mut self, turns: Turns) {
         self.turns.get_or_insert(turns.0);
     }
@@ -164,7 +164,7 @@ impl InboxWriter {
         self.published[index] = slot.index;
         self.produced += 1;
         Own(&self.shared.region).position().store(self.produced, Ordering::SeqCst);
-        // The application may be asleep until its file was accepted: nothing else is known.
+        // The application may be asleep until its file is accepted: no other state of it is known.
         let ticket = self.shared.theirs.get().map(Other::ticket);
         if ticket.is_none_or(|ticket| self.answered.must_wake(ticket)) {
             self.shared.bell.ring();
@@ -185,12 +185,13 @@ impl InboxWriter {
         true
     }
 
-    /// Whether the application broke the ring's rules. The channel should be closed; nothing else is harmed.
+    /// Whether the application broke the ring's rules. The channel should be closed; there is no other
+    /// damage.
     pub fn is_broken(&self) -> bool {
         self.shared.broken.load(Ordering::Relaxed)
     }
 
-    /// How to learn that from another thread.
+    /// A handle that reports this on another thread.
     pub fn health(&self) -> InboxHealth {
         InboxHealth(Arc::clone(&self.shared))
     }
@@ -292,7 +293,7 @@ impl Inbox for InboxWriter {
 
 impl Drop for InboxWriter {
     fn drop(&mut self) {
-        // The alternation ends with the channel: what is complete can be read.
+        // The alternation ends with the channel: all complete messages become readable.
         for (slot, info) in self.turns.take().into_iter().flatten() {
             self.show(slot, &info);
         }
@@ -333,7 +334,7 @@ impl InboxHealth {
         self.0.shape
     }
 
-    /// What the ring needs to alternate ([`RingShape::turns_bytes`]). Not for a real-time thread.
+    /// Allocates what the ring needs to alternate ([`RingShape::turns_bytes`]). Not for a real-time thread.
     pub fn turns(&self) -> Turns {
         Turns(VecDeque::with_capacity(self.0.shape.slots as usize))
     }

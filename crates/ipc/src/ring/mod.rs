@@ -49,7 +49,7 @@ pub use outgoing::{OutboxMessage, OutboxReader, OutboxWriter, outbox};
 pub const SLOTS_MAX: u32 = 1 << 20;
 /// Bytes before the first slot, or the counters.
 const HEADER_BYTES: usize = 256;
-/// What a file of nothing but a header takes.
+/// Bytes of a file that only has a header.
 const PAGE_BYTES: u64 = 4_096;
 /// Bytes of the daemon's own memory that a ring takes in addition to those for each slot, on the safe side.
 const OWN_BYTES: u64 = 4_096;
@@ -71,7 +71,7 @@ impl RingShape {
     /// Checks a geometry.
     ///
     /// # Errors
-    /// If it holds nothing or takes more than [`REGION_BYTES_MAX`].
+    /// If it is empty or larger than [`REGION_BYTES_MAX`].
     pub fn new(slots: u32, message_bytes_max: u32) -> Result<Self, RingError> {
         let shape = Self { slots, message_bytes_max };
         let plausible =
@@ -93,8 +93,8 @@ impl RingShape {
         DAEMON_HEADER_BYTES as u64 + self.slots as u64 * (LINE_BYTES as u64 + self.payload_bytes() as u64)
     }
 
-    /// Pipes that hold a page of each 2 MiB of the file with the payload, at most: where a user of the system has many pipes,
-    /// each holds two pages only (`pipe-user-pages-soft`).
+    /// Maximum number of pipes that hold a page of each 2 MiB of the file with the payload: if a user of the
+    /// system has many pipes, each holds two pages only (`pipe-user-pages-soft`).
     pub const fn pipes(self) -> u64 {
         self.file_bytes().div_ceil(PIPE_HOLDS_BYTES)
     }
@@ -166,7 +166,7 @@ pub struct RingHandles {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// Closes a ring from the application's side where the daemon no longer can: it is gone.
+/// Closes a ring from the application's side, if the daemon is gone and cannot close it.
 #[derive(Debug)]
 pub struct RingCloser {
     gone: Arc<AtomicBool>,
@@ -197,7 +197,7 @@ impl<'a> Own<'a> {
     }
 }
 
-/// The words at the start of what the other side writes.
+/// The words at the start of the other side's file.
 #[derive(Clone, Copy)]
 struct Other<'a>(&'a View);
 
@@ -214,7 +214,7 @@ impl Other<'_> {
     }
 }
 
-/// What the application writes, as the daemon has it.
+/// The application's file, as the daemon holds it.
 #[derive(Debug)]
 struct ProgramMemory {
     /// The offer until it is accepted; its descriptor is not needed after that.
@@ -227,7 +227,7 @@ impl ProgramMemory {
         Self { offer: Mutex::new(Some(offer)), view: OnceLock::new() }
     }
 
-    /// What the application writes; `None` until it has sealed its file.
+    /// The application's file; `None` until the application has sealed it.
     fn get(&self) -> Option<Other<'_>> {
         self.view.get().map(Other)
     }

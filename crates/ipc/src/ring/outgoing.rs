@@ -1,11 +1,12 @@
 //! The outgoing ring: the application writes messages, the daemon refers to them until the link has sent them.
 //!
-//! [`OutboxWriter`] is the application's end, [`OutboxReader`] the daemon's. A message stays in its slot until
-//! its [`OutboxMessage`] is dropped, in any order; the consumer position passes it once all earlier ones are
-//! gone too. So "the position has passed mine" means "the link has sent it".
+//! [`OutboxWriter`] is the application's end, [`OutboxReader`] the daemon's. A message stays in its slot
+//! until its [`OutboxMessage`] is dropped, in any order; the consumer position passes it once all earlier
+//! ones are dropped too. So "the position has passed mine" means "the link has sent it".
 //!
-//! The application is hostile: the daemon keeps its own `taken` and `freed`, reads the producer position and
-//! each slot's length once, and breaks the ring where they make no sense. It never blocks and never allocates.
+//! The application is not trusted: the daemon keeps its own `taken` and `freed`, reads the producer position
+//! and each slot's length once, and breaks the ring if they are impossible. The daemon's end never blocks and
+//! never allocates.
 
 mod writer;
 
@@ -74,7 +75,7 @@ pub fn outbox(
     Ok((reader, RingHandles { shape, descriptors }, doorbell))
 }
 
-/// What the daemon's reader and its messages share.
+/// The state that the daemon's reader and its messages share.
 #[derive(Debug)]
 struct SharedOutbox {
     region: Region,
@@ -82,7 +83,8 @@ struct SharedOutbox {
     shape: RingShape,
     bell: BellHandle,
     answered: Answered,
-    /// All positions below are free. The truth; shared memory holds a copy for the application.
+    /// All positions below are free. This value is authoritative; shared memory holds a copy for the
+    /// application.
     freed: AtomicU64,
     /// Per slot, 1 + the position of the last message that was freed there.
     freed_at: Box<[AtomicU64]>,
@@ -92,8 +94,8 @@ struct SharedOutbox {
 }
 
 impl SharedOutbox {
-    /// Marks a position free, then moves `freed` over those that are. Sequentially consistent, so that of two
-    /// messages dropped at once on two threads at least one moves it over both.
+    /// Marks a position free, then moves `freed` over all free positions. Sequentially consistent: if two
+    /// messages are dropped at the same time on two threads, at least one of them moves it over both.
     fn free(&self, position: u64) {
         let slots = self.freed_at.len() as u64;
         self.freed_at[(position % slots) as usize].store(position + 1, Ordering::SeqCst);
@@ -128,7 +130,7 @@ impl SharedOutbox {
         }
     }
 
-    /// Goes on if that was too much for one call.
+    /// Continues if there was too much for one call.
     fn catch_up(&self) {
         if self.behind.load(Ordering::Relaxed) && self.behind.swap(false, Ordering::SeqCst) {
             self.advance();
@@ -148,12 +150,13 @@ pub struct OutboxReader {
 }
 
 impl OutboxReader {
-    /// Whether the application broke the ring's rules. The channel should be closed; nothing else is harmed.
+    /// Whether the application broke the ring's rules. The channel should be closed; there is no other
+    /// damage.
     pub fn is_broken(&self) -> bool {
         self.shared.broken.load(Ordering::Relaxed)
     }
 
-    /// How to learn that from another thread.
+    /// A handle that reports this on another thread.
     pub fn health(&self) -> OutboxHealth {
         OutboxHealth(Arc::clone(&self.shared))
     }
@@ -176,7 +179,8 @@ impl OutboxReader {
             produced = theirs.position();
         }
         let waiting = produced.wrapping_sub(self.taken);
-        // What the application saw freed before it produced is seen here: its position was acquired.
+        // The application saw slots as freed before it produced messages into them. `freed` includes these
+        // slots here, because the producer position was acquired.
         let in_use = self.taken - self.shared.freed.load(Ordering::Acquire);
         if waiting > u64::from(self.shared.shape.slots) - in_use && holds(Defence::CheckedRings) {
             self.break_ring();

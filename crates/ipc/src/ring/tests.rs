@@ -443,7 +443,7 @@ impl RingMemory for Left {
     }
 }
 
-/// A thread that cannot be what it is to be.
+/// A thread that does not get its scheduling class.
 struct Unfit;
 
 impl Rank for Unfit {
@@ -619,7 +619,7 @@ fn what_was_freed_out_of_order_is_given_back_in_slices() {
     assert!((0..SLOTS).all(|_| outbox.take(now).is_some()));
 }
 
-/// A receiver frees a whole ring at once, or takes what is shown to it as fast as it is.
+/// A receiver frees a whole ring at once, or takes each message as soon as it is visible.
 #[test]
 fn what_a_receiver_frees_at_once_is_taken_back_in_slices() {
     const SLOTS: u32 = 1_000;

@@ -29,7 +29,7 @@ pub struct Watched(i32);
 pub struct FileWatcher(OwnedFd);
 
 impl FileWatcher {
-    /// A watcher that watches nothing yet.
+    /// A watcher without watched files.
     ///
     /// # Errors
     /// If descriptors, or such objects (`fs.inotify.max_user_instances`), run out.
@@ -116,7 +116,8 @@ mod tests {
         gone
     }
 
-    /// A file of the daemon's that is sealed, as a program gets it, and nothing of which the daemon holds.
+    /// A sealed file of the daemon, as a program gets it. The daemon keeps no descriptor and no mapping of
+    /// it.
     fn file(watcher: &FileWatcher) -> (OwnedFd, Watched) {
         let (file, _) = Region::create(8_192).expect("a file");
         let watched = watcher.watch(&file).expect("watched");

@@ -15,7 +15,7 @@ use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
 /// Ranges that the kernel may put into one huge page, by their place in the file.
 pub(super) const HUGE_BYTES: usize = 2 << 20;
 pub(super) const PAGE_BYTES: usize = 4_096;
-/// What is mapped, filled or unmapped at once: whole pages.
+/// Bytes that are mapped, filled or unmapped at once: whole pages.
 const SLICE_BYTES: usize = 256 << 10;
 
 /// Begins and lengths of the slices of `len` bytes.
@@ -38,7 +38,7 @@ pub(super) struct Mapping {
 // SAFETY: a Mapping is only an address range; all access goes through atomics or raw copies, whose callers
 // keep the ring protocol. The mapping is owned and stays until drop.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; shared access is what it is for.
+// SAFETY: as above; it is made for shared access.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -58,7 +58,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Addresses that nothing is behind yet. Locked memory or not, the kernel fills nothing that may not be accessed.
+    /// Reserves addresses without memory. Even if memory is locked, the kernel fills no pages that may not be
+    /// accessed.
     fn reserve(len: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address that the kernel chooses.
         let base = unsafe {
@@ -152,8 +153,8 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         for (offset, len) in slices(self.len).rev() {
             let at = self.at(offset, len).cast();
-            // SAFETY: this mapping is ours and nothing borrows from it any more. Failing would mean a corrupt address space;
-            // there is nothing to be done about it here.
+            // SAFETY: this mapping is ours and is not borrowed any more. A failure would mean a corrupt
+            // address space, which cannot be handled here.
             let _ = unsafe { rustix::mm::munmap(at, len) };
         }
     }

@@ -1,7 +1,7 @@
 //! Bells that are to be rung: a list without locks. Any thread adds a bell without allocating.
 //!
-//! Each bell is in the list at most once: asking again before it is rung costs nothing more. One thread takes all of them at once, so no
-//! element returns to the list while another thread reads it.
+//! Each bell is in the list at most once: repeated requests before it is rung cost nothing more. One thread
+//! takes all of them at once, so no element returns to the list while another thread reads it.
 
 use std::ptr;
 

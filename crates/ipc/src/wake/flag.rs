@@ -21,7 +21,7 @@ impl Answered {
     /// Whether the other side must be woken. Call it *after* publishing, with the other side's ticket loaded
     /// after that. It is true once for each ticket.
     pub fn must_wake(&self, ticket: u32) -> bool {
-        // Nothing new, nearly always: no locked instruction for that.
+        // No change, nearly always: this avoids a locked instruction.
         self.0.load(Ordering::Relaxed) != ticket && self.0.swap(ticket, Ordering::AcqRel) != ticket
     }
 }

@@ -37,14 +37,14 @@ const BURST_NS: i64 = 500_000;
 /// which costs a system call, is read only if the ringing took longer (it may have waited for another
 /// thread).
 const QUICK_NS: u64 = 20_000;
-/// What is made good beyond what was spent, in nanoseconds, doubled each time up to [`STRIKES_MAX`] times.
+/// The time to make good beyond the overrun, in nanoseconds, doubled each time up to [`STRIKES_MAX`] times.
 const PENALTY_NS: i64 = 50_000_000;
 const STRIKES_MAX: u32 = 6;
 /// Longest rest between two bells of an ordinary thread.
 const REST_MAX: Duration = Duration::from_secs(1);
 /// A user that has kept to its share for this time, in nanoseconds, begins anew.
 const FORGIVEN_NS: u64 = 300_000_000_000;
-/// A ringer that waits for so long, in nanoseconds, goes if there is room, for [`ROAM_NS`].
+/// A ringer that waits this long, in nanoseconds, leaves the CPU for [`ROAM_NS`], if there is another one.
 const LAG_NS: u64 = 100_000;
 const ROAM_NS: u64 = 10_000_000;
 /// Value for no CPU.
@@ -59,9 +59,9 @@ pub trait Rank: Send {
     /// Prepares the calling thread, once and before anything else.
     ///
     /// # Errors
-    /// Why the thread cannot be what it is to be: it ends then.
+    /// Why the thread cannot get its scheduling class: it ends then.
     fn begin(&mut self) -> io::Result<()>;
-    /// Schedules the thread as one whose work others wait for.
+    /// Raises the thread, because other threads wait for its work.
     fn raise(&mut self);
     /// Schedules the thread as an ordinary one.
     fn lower(&mut self);
@@ -89,7 +89,7 @@ pub struct Bells {
     /// Where and when, by the monotonic clock, the thread was woken last.
     woken_on: AtomicU32,
     woken_at_ns: AtomicU64,
-    /// Bytes of memory of remains that are gone.
+    /// Bytes of memory of remains that were freed.
     freed_bytes: AtomicU64,
     freed_descriptors: AtomicU64,
 }
@@ -109,7 +109,7 @@ impl Bells {
     }
 }
 
-/// A user's ringer. Its thread ends some time after this is dropped, when all that it was given is gone.
+/// A user's ringer. Its thread ends some time after this is dropped, when all remains that it got are freed.
 #[derive(Debug)]
 pub struct Ringer {
     bells: Arc<Bells>,
@@ -154,7 +154,7 @@ impl Ringer {
         Arc::clone(&self.bells)
     }
 
-    /// Leaves to the thread what remains of a ring.
+    /// Leaves the remains of a ring to the thread.
     pub fn bury(&self, remains: Box<dyn RingMemory>) {
         // Sending cannot fail: the thread runs as long as `self` exists.
         let _ = self.remains.send(remains);
@@ -187,7 +187,7 @@ struct Ringing {
 
 /// The CPUs on which the thread runs.
 struct Place {
-    /// Where it may at all; `None`: where the kernel puts it.
+    /// The CPUs on which it may run; `None`: no restriction of its own.
     all: Option<CpuSet>,
     /// The CPU that it stays on.
     on: u32,
@@ -261,7 +261,7 @@ impl Ringing {
             if rung > 0 {
                 let rest = self.pace.worked(begun_ns, now_ns());
                 self.place(woken, begun_ns);
-                // What is wanted meanwhile is rung together.
+                // Bells that are requested meanwhile are rung together.
                 std::thread::sleep(rest);
             }
             self.unreleased.extend(self.left.try_iter());
@@ -277,7 +277,7 @@ impl Ringing {
         }
     }
 
-    /// Where it is to run next time; it ran at `begun_ns`.
+    /// Chooses the CPU for the next time; it last ran at `begun_ns`.
     fn place(&mut self, woken: bool, begun_ns: u64) {
         let on = self.bells.woken_on.load(Ordering::Relaxed);
         if !self.pace.raised {
@@ -398,7 +398,7 @@ impl Budget {
         self.at_ns = now_ns;
     }
 
-    /// Punishes a user whose budget is used up.
+    /// Adds the penalty for a user whose budget is used up.
     fn punish(&mut self) {
         if self.at_ns.saturating_sub(self.struck_at_ns) > FORGIVEN_NS {
             self.strikes = 0;
@@ -452,7 +452,7 @@ mod tests {
         budget.punish();
         assert_eq!(budget.left_ns, spent - PENALTY_NS, "forgiven");
         (budget.at_ns, budget.left_ns) = (now + 80_000_000, spent);
-        // What it does as an ordinary thread is not counted, and 20 times as long as it took makes it good.
+        // The time that it takes as an ordinary thread is not counted; 20 times the overrun makes it good.
         budget.spend(0, now + 1_000_000_000);
         assert!(budget.left_ns < 0);
         budget.spend(0, now + 1_700_000_000);

@@ -53,7 +53,7 @@ fn what_is_shown_is_read() {
     assert_eq!(read(), counters(300), "what was shown last stays there");
 }
 
-/// If the turn does not end, the reader returns the last state and does not wait for ever.
+/// If the turn does not end, the reader returns the last state and does not wait without limit.
 #[test]
 fn a_turn_without_end_keeps_nobody_waiting() {
     let (mut daemon, program) = outgoing();

@@ -22,7 +22,7 @@ pub struct InboxReader {
     shape: RingShape,
     bell: Bell,
     consumed: u64,
-    /// Rung when a message was taken for which another one waits; only where the ring alternates.
+    /// Rung when a message was taken and another one waits; only if the ring alternates.
     doorbell: Option<Doorbell>,
     answered: Answered,
     /// The daemon is.
@@ -67,7 +67,7 @@ impl InboxReader {
         self.doorbell = Some(doorbell);
     }
 
-    /// What the channel has counted, read without asking.
+    /// A reader of the channel's counters, which needs no request.
     pub fn counters(&self) -> CountersReader {
         CountersReader::new(&self.daemon, &self.gone, true)
     }
@@ -90,8 +90,8 @@ impl InboxReader {
         Other(&self.daemon).position() > self.consumed
     }
 
-    /// Hands `read` the next message in place and frees its slot afterwards (also where `read` panics); `None`
-    /// where none waits: then the bell rings as soon as one does.
+    /// Passes `read` the next message in place and frees its slot afterwards (also if `read` panics). `None`
+    /// if none waits: then the bell rings as soon as one does.
     pub fn take<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Option<R> {
         self.take_if(|_| true, read)
     }

@@ -76,7 +76,7 @@ impl OutboxWriter {
         self.shape
     }
 
-    /// What the channel has counted, read without asking.
+    /// A reader of the channel's counters, which needs no request.
     pub fn counters(&self) -> CountersReader {
         CountersReader::new(&self.daemon, &self.gone, false)
     }

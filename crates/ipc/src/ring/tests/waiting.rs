@@ -1,4 +1,4 @@
-//! What a program finds after it has waited in vain, or was given messages in another way than those before.
+//! What a program reads after a wait that timed out, or after its messages began to arrive in another way.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn the_last_position_is_that_of_the_last_message() {
     }
 }
 
-/// What waits for its turn goes before what comes later, and nothing of it is lost.
+/// Messages that wait for their turn precede later ones, and none is lost.
 #[test]
 fn messages_that_wait_for_their_turn_come_to_the_upcall_first() {
     let (mut inbox, mut reader, _, _) = incoming(4, 10);

@@ -27,7 +27,7 @@ fn the_words_of_a_turn_that_has_begun_are_waited_for() {
     }
 }
 
-/// What is read while the words are written is of no moment, whichever of them are there already.
+/// A copy that overlaps a write is inconsistent, whichever words were written already.
 #[test]
 fn nothing_is_taken_from_between_the_words_of_a_turn() {
     const COUNT: usize = 4;
@@ -55,8 +55,8 @@ fn nothing_is_taken_from_between_the_words_of_a_turn() {
     }
 }
 
-/// A turn that does not end is waited for for a while, so that one that takes its time is not missed; not where the ring is
-/// closed, of which no turn ends any more.
+/// A reader waits some time for a turn that does not end, so that it does not miss a slow turn. It does not
+/// wait if the ring is closed, because then no turn ends any more.
 #[test]
 fn a_closed_ring_is_not_waited_for() {
     let (mut daemon, program) = outgoing();
