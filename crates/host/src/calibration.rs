@@ -77,11 +77,11 @@ pub fn calibrate<R: Rings + Sync>(
     Ok(settled)
 }
 
-/// Where the costs are to come from.
+/// The source of the costs.
 enum Source<'a> {
     Configured,
     File(&'a Path),
-    /// Measured now, and kept in a file where one is named.
+    /// Measured now, and stored in a file if one is named.
     Measured(Option<&'a Path>),
 }
 
@@ -113,7 +113,8 @@ fn as_configured(config: &mut HostConfig, settings: &ProfileSettings) -> Profile
     }
 }
 
-/// The driver that a profile for this host must have been measured on: the dearest of its links'.
+/// The driver that a profile for this host must have been measured on: the most expensive of its links'
+/// drivers.
 fn driver_of(config: &HostConfig) -> Driver {
     let drivers = config.drivers.iter().map(|link| link.driver());
     drivers.max_by_key(|driver| driver.packet_cost()).unwrap_or(Driver::BASE)
@@ -168,7 +169,8 @@ fn fit_units(config: &mut HostConfig, around: OtherCosts) -> Vec<String> {
     too_short(cpu, *fragment_bytes, links, around)
 }
 
-/// Turns cost [`Profile::turn_ns`] each full slice, and now and then a unit is dearer than what is charged for it.
+/// A warning if turns cost [`Profile::turn_ns`] per full slice, or some units cost more than is charged for
+/// them, beyond the given interference.
 fn interference_warning(given: Interference, costs: &CpuCosts, profile: &Profile) -> Option<String> {
     let needed =
         Ppm(u32::try_from(u128::from(profile.turn_ns) * 1_000_000 / u128::from(WORK_SLICE.0))

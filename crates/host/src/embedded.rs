@@ -1,4 +1,4 @@
-//! A host whose only program is the one that it runs in.
+//! A host with a single program: the process in which it runs.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -136,7 +136,8 @@ impl Journal {
         })
     }
 
-    /// A stage of this host, or one that its channels pass, breaks its promise, or has `healed`, at `now`.
+    /// Line about a stage of this host, or of a route of its channels, that breaks its promise, or has
+    /// recovered (`healed`), at `now`.
     pub(crate) fn stage(&mut self, stage: &BrokenStage, healed: bool, now: Instant) -> Option<Line> {
         let left_out = left_out(self.stages.pass(now)?);
         let pass = match stage.channels.unwrap_or(0) {

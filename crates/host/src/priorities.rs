@@ -59,7 +59,8 @@ impl Priorities {
     }
 }
 
-/// What a channel's rate group is: the period of its timer, the least time between its arrivals, or its interval.
+/// The period for a channel's priority: the period of its timer, the minimum time between its arrivals, or
+/// its interval.
 fn period(contract: &Contract) -> Nanos {
     match contract.activation {
         Activation::Deadline => contract.rate_max.interval(),

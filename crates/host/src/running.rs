@@ -59,7 +59,7 @@ pub struct EngineHost {
     best_effort_host: bool,
     real_time: RealTime,
     forbidden_calls: Forbidden,
-    /// The processor sleeps whenever it has nothing to do.
+    /// The processor sleeps whenever it has no work.
     sleeps: bool,
     /// Priorities of co-scheduled threads; `None`: it is not allowed.
     co_scheduling: Option<Priorities>,
@@ -87,7 +87,7 @@ impl Prepared {
     /// Starts the engine on `links`, which are in the order of the configuration.
     ///
     /// # Errors
-    /// See [`HostError`]; nothing is left behind then.
+    /// See [`HostError`]; everything is undone then.
     pub fn start(self, links: Vec<Box<dyn Link>>) -> Result<EngineHost, HostError> {
         let Self { config, profile } = self;
         let sleeps = config.spin == Nanos::ZERO && links.iter().all(|link| link.spins().longest() == 0);
@@ -114,7 +114,7 @@ impl EngineHost {
         self.engine.clone()
     }
 
-    /// What the links run on and have counted, for `status`.
+    /// The drivers of the links and their counters, for `status`.
     fn link_reports(&self) -> Vec<DriverStatus> {
         // An engine that has stopped has none.
         let reports = self.engine.link_reports().unwrap_or_default();
@@ -122,7 +122,7 @@ impl EngineHost {
         both.map(|(link, report)| driver_status(&link.name, report)).collect()
     }
 
-    /// Where the processor's costs come from.
+    /// The source of the processor's costs.
     pub fn profile(&self) -> &ProfileStatus {
         &self.profile
     }
@@ -186,7 +186,7 @@ impl Host for EngineHost {
     }
 
     fn unwatch(&self, channel: ChannelId) {
-        // A stopped engine watches nothing.
+        // A stopped engine has dropped all doorbells already.
         let _ = self.engine.unwatch(channel);
     }
 

@@ -16,7 +16,7 @@ use rustix::thread::CapabilitySet;
 
 const TUNNEL: Driver = Driver::new(&TunnelKind);
 
-/// One that has a device of its own, needs a right, and is dearer than all others.
+/// A driver that has a device of its own, needs a right, and is more expensive than all others.
 struct TunnelKind;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl DriverKind for TunnelKind {
         tunnels.for_each(|tunnel| tunnel.siblings = siblings);
     }
 
-    /// One that opens nothing is found out.
+    /// A driver that opens no link is detected.
     fn open(&self, _: OpeningLinks<'_>) -> Result<Vec<Box<dyn Link>>, ConfigError> {
         Ok(Vec::new())
     }

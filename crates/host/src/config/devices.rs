@@ -121,7 +121,7 @@ fn apart(config: &HostConfig, found: &[Option<Device>]) -> Result<(), ConfigErro
     Ok(())
 }
 
-/// Ethernet, IP, UDP: what a device counts of a packet beside what begins with our header.
+/// Ethernet, IP, UDP: the bytes that a device counts in addition to those from our header on.
 fn header_bytes(link: &dyn LinkDriver) -> u32 {
     let is_ipv4 = link.ends().is_none_or(|ends| ends.peer.is_ipv4());
     14 + 8 + if is_ipv4 { 20 } else { 40 }
@@ -143,7 +143,7 @@ impl Allowed {
         }
     }
 
-    /// What is wrong where others send `bps` by `device`, and what would be right.
+    /// The problem if others send `bps` by `device`, with the fix.
     fn trouble(self, bps: u64, device: &str) -> Option<String> {
         let is = format!("foreign traffic of about {} on {device}", rate_text(bps));
         (bps > self.bps()).then(|| match self {
@@ -186,7 +186,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         drop(self.stop.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // A panic there has been printed; what it held was put back as it unwound.
+        // A panic there has been printed; unwinding has restored the devices.
         let _ = thread.map(JoinHandle::join);
     }
 }
@@ -211,9 +211,9 @@ struct WatchedDevice {
     allowed: Option<Allowed>,
     shaper: Option<ShaperRate>,
     care: Option<DeviceCare>,
-    /// The last sample, and what the links had handed over before it was taken.
+    /// The last sample, and the bytes that the links had handed over before it was taken.
     last: Option<(TrafficSample, u64)>,
-    /// What is wrong with the device or its shaper, if anything.
+    /// The problem of the device or its shaper, if any.
     fault: Option<String>,
     /// True if the traffic of other senders was reported in the log.
     is_reported: bool,
@@ -269,7 +269,8 @@ impl WatchedDevice {
 
     /// Compares the counters with what is allowed. With `with_care` it also checks the shaper.
     fn check(&mut self, with_care: bool) {
-        // What is being handed over meanwhile is ours in any case: never more foreign than there is.
+        // Read this first: bytes that are handed over meanwhile then count as ours, so foreign traffic is
+        // never overestimated.
         let before = self.own_bytes();
         let foreign = match TrafficSample::of(self.index) {
             Ok(sample) => {
@@ -291,7 +292,7 @@ impl WatchedDevice {
         self.report(foreign);
     }
 
-    /// The device is gone; perhaps there is one of its name again.
+    /// The device is gone; checks whether there is a device of its name again.
     fn reopen(&mut self) {
         self.care = None;
         match Device::named(&self.name) {

@@ -76,7 +76,7 @@ fn unplaced<T: Default>() -> Spanned<T> {
     Spanned::new(0..0, T::default())
 }
 
-/// An address; what is often written in its place is the name of an interface.
+/// Parses an address. A common mistake is the name of an interface.
 fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<IpAddr>, D::Error> {
     let text = String::deserialize(from)?;
     let wrong = |_| {

@@ -38,7 +38,8 @@ impl HostConfig {
         Ok(links.into_iter().flatten().collect())
     }
 
-    /// The drivers that links run on, each once: first those that bypass the kernel, for they change their devices most.
+    /// The drivers of the links, each once: first those that bypass the kernel, because they change their
+    /// devices most.
     pub fn drivers_in_use(&self) -> Vec<Driver> {
         let mut drivers: Vec<Driver> = Vec::new();
         for driver in self.drivers.iter().map(|link| link.driver()) {

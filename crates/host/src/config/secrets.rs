@@ -61,7 +61,7 @@ struct Identity {
     group: u32,
 }
 
-/// Whether a key may lie in a file of `owner` with `mode`, to a daemon that is `own`.
+/// Whether a key may be in a file of `owner` with `mode`, for a daemon with the identity `own`.
 fn is_private(path: &Path, owner: &Identity, mode: u32, own: &Identity) -> Result<(), String> {
     if !holds(Defence::PrivateKeys) {
         return Ok(());

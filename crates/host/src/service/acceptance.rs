@@ -29,7 +29,7 @@ fn accept_messages(contract: &Contract) -> u32 {
     within(contract, ACCEPT_TIME).min(by_bytes).min(ACCEPT_MESSAGES_MAX)
 }
 
-/// Messages that come in such a time beyond those that the protocol's part holds.
+/// Number of messages that arrive in `time` in addition to those that the protocol's part of the ring holds.
 fn within(contract: &Contract, time: Nanos) -> u32 {
     u32::try_from(time.div_ceil(contract.policed_interval())).unwrap_or(u32::MAX)
 }

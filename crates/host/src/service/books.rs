@@ -34,7 +34,8 @@ impl<H: Host> Service<H> {
         }))
     }
 
-    /// What users' quotas count beside what clients have. What a client that is gone has left is counted until it is ended.
+    /// The users' quotas without the parts of connected clients. Resources of a disconnected client are
+    /// counted until they are freed.
     fn own_accounts(&self) -> [Account; 3] {
         let users = self.accounts.statuses();
         let of = |what, counted, held: usize| Account { what, link: None, counted, held: held as u64 };

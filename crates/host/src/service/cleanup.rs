@@ -1,8 +1,9 @@
 //! Cleans up after programs that are gone, one slice at a time.
 //!
-//! The processor ends each end of a channel, after messages. A client with a thousand of them would keep the service waiting. So the
-//! service ends one slice in a turn, for one account after the other, and serves requests of others in between. Requests of the same
-//! account wait until all is ended: a program that starts again then finds its names and places free.
+//! The processor ends each end of a channel, after messages. A client with a thousand of them would block the
+//! service. So the service ends one slice in a turn, for one account after the other, and serves requests of
+//! others in between. Requests of the same account wait until all is ended: a program that restarts then
+//! finds its names and places free.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,7 @@ use super::{ClientId, End, Host, Service, Stage};
 /// Maximum number of objects ended in one call of the processor, which takes some tens of microseconds.
 const SLICE: usize = 8;
 
-/// Something whose owner is gone, or broke its ring.
+/// An object whose owner is gone, or broke its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Abandoned {
     Channel(ChannelId),
@@ -26,7 +27,7 @@ pub(super) enum Abandoned {
     Requested(u64),
 }
 
-/// What is to be ended, by account, in the order in which accounts are served.
+/// The objects to end, by account, in the order in which accounts are served.
 #[derive(Debug, Default)]
 pub(super) struct Cleanup(VecDeque<(UserId, VecDeque<Abandoned>)>);
 
@@ -66,7 +67,7 @@ impl Cleanup {
 }
 
 impl<H: Host> Service<H> {
-    /// Takes from a client that is gone what it had; it is ended by [`Self::end_some`].
+    /// Takes over the objects of a disconnected client; [`Self::end_some`] ends them.
     pub(super) fn leave(&mut self, client: ClientId, account: UserId) {
         let is_its =
             |(listener, (owner, _)): (&ListenerId, &(ClientId, _))| (*owner == client).then_some(*listener);
@@ -91,12 +92,12 @@ impl<H: Host> Service<H> {
         self.account_of(client).is_some_and(|account| self.cleanup.has(account))
     }
 
-    /// Whether clients that are gone have left anything that is still to be ended.
+    /// Whether objects of disconnected clients are still to be ended.
     pub fn has_left(&self) -> bool {
         !self.cleanup.0.is_empty()
     }
 
-    /// Ends some of what clients that are gone have left.
+    /// Ends some of the objects of disconnected clients.
     pub fn end_some(&mut self) {
         let Some((account, slice)) = self.cleanup.slice() else { return };
         let work = slice.clone();

@@ -28,7 +28,7 @@ pub(super) struct DescriptorsInFlight {
 }
 
 impl DescriptorsInFlight {
-    /// A packet has gone into the socket.
+    /// Records a packet that was sent into the socket.
     pub(super) fn sent(&mut self, packet: &Packet) {
         if !packet.descriptors.is_empty() {
             self.unread.push_back((self.sent, packet.descriptors.len() as u64));
@@ -41,7 +41,7 @@ impl DescriptorsInFlight {
         self.unread.is_empty()
     }
 
-    /// How many descriptors have been read, where the reader has left `unread` bytes.
+    /// How many descriptors have been read, if the reader has left `unread` bytes.
     fn landed(&mut self, unread: u64) -> u64 {
         let mut landed = 0;
         while let Some((begin, descriptors)) = self.unread.front().copied() {
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// A reader that hangs up on paper keeps what was sent to it.
+    /// If a reader announces its end without closing its socket, the sent packets still belong to it.
     #[test]
     fn what_was_sent_is_aloft_until_the_readers_end_is_closed() {
         let (ours, theirs) = pair();

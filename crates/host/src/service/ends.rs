@@ -1,4 +1,4 @@
-//! Ends of channels at this host: how far each has come, what it takes, and how it goes.
+//! Ends of channels at this host: owns their states and the resources that they hold.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) enum Stage {
 
 /// One end of a channel on this host.
 pub(super) struct End {
-    /// `None`: the client is gone, the node not yet done.
+    /// `None`: the client is gone, and the node has not closed the end yet.
     pub(super) client: Option<ClientId>,
     /// User whose quotas are charged for the end.
     pub(super) account: UserId,
@@ -51,7 +51,7 @@ pub(super) struct End {
     pub(super) doorbell: Option<Arc<OwnedFd>>,
     /// The ring was found broken, and the channel is being closed for it.
     pub(super) broken: bool,
-    /// Name of the channel, and where it goes to or comes from, for the log.
+    /// Name of the channel, and its destination or origin, for the log.
     pub(super) what: String,
 }
 
@@ -138,7 +138,8 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// What the node has for an open channel, `bytes`, counts in its user's quota: of a source, its burst does already.
+    /// Charges `bytes`, the node's memory for an open channel, to its user's quota: a source's burst is
+    /// charged already.
     pub(super) fn count_room(&mut self, channel: ChannelId, bytes: u64) -> Result<(), ApiError> {
         let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
         let more = bytes.saturating_sub(end.room_bytes + end.more_bytes);
@@ -147,7 +148,7 @@ impl<H: Host> Service<H> {
         Ok(())
     }
 
-    /// Forgets a channel's end and gives back what it took.
+    /// Removes a channel's end and gives back its resources.
     pub(super) fn release_end(&mut self, channel: ChannelId) -> Option<End> {
         self.end_co_schedule(channel);
         let mut end = self.ends.remove(&channel)?;

@@ -18,11 +18,12 @@ use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
 /// decision, and no user can be charged at that time (docs/adr/0035).
 const DECISION_CHARGE_DIVISOR: u64 = 5;
 
-/// What the source reads whose open found no place to wait for consent, or gave its own to another user.
+/// The reason that a source gets if there was no place to wait for consent, or another user has taken its
+/// place.
 const CROWDED: &str =
     "too many opens of this user wait for consent here: wait for some of them, then ask again";
 
-/// The channel that an event is about, whose owner pays for what it takes.
+/// The channel that an event is about, whose owner is charged for its cost.
 fn channel_of(event: &Event) -> Option<ChannelId> {
     match event {
         Event::Opened { channel, .. }
@@ -129,7 +130,7 @@ impl<H: Host> Service<H> {
     fn opened(&mut self, channel: ChannelId, grant: Grant) {
         let waiting = self.ends.get(&channel).map(|end| (end.client, end.account, &end.stage));
         let Some((Some(client), account, &Stage::Opening { call, contract })) = waiting else {
-            // The client that wanted it is gone.
+            // The client that requested it is gone.
             return self.close_end(channel);
         };
         match self.give_outbox(channel, account, grant.outbox_messages, contract.message_bytes_max) {
@@ -205,7 +206,7 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// A no of this host to what came in answer to a request of its own.
+    /// A refusal by this host of a channel that came in answer to its own request.
     fn refusal_here(&self, why: &str) -> ChannelRefusal {
         let host = HostName { node: self.node, name: self.name.clone() };
         let cause = RefuseCause::Receiver(why.into());
@@ -240,7 +241,7 @@ impl<H: Host> Service<H> {
         self.counters.over_quota += 1;
         self.tell(channel, Push::Closed { channel, reason: CloseReason::Local, receipt: None });
         self.release_end(channel);
-        // `Unknown` means that its source has given it up: its event is on the way, and finds nothing.
+        // `Unknown` means that its source has closed it: that event follows, and has no effect.
         let _ = self.on_node(move |node, now| node.refuse(channel, CROWDED, now));
     }
 }

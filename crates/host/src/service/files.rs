@@ -21,7 +21,7 @@ use super::{Host, Service};
 /// attached. This also bounds how many files are watched.
 const FILE_DESCRIPTORS: u64 = 1;
 
-/// What a ring takes of its user's quotas.
+/// The quota that a ring takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     /// Resources of this process alone.
@@ -50,7 +50,7 @@ impl Needs {
         Self { own, files_bytes, handed_over }
     }
 
-    /// Files included, and not what is handed over.
+    /// All of it, including files, but without the descriptors that are passed on.
     pub(super) fn all(&self) -> Held {
         Held {
             bytes: self.own.bytes + self.files_bytes.iter().sum::<u64>(),

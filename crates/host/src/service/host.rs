@@ -48,7 +48,7 @@ pub trait Host {
     /// A message with the reason and the fix.
     fn set_priority(&self, thread: u32, priority: u8) -> Result<(), String>;
 
-    /// Puts a thread back to what it was; one that is gone needs nothing.
+    /// Restores a thread's former scheduling; a thread that has ended needs no action.
     fn restore(&self, thread: u32, before: Self::Scheduling);
 
     /// How the threads are scheduled that ring bells of programs.
@@ -94,7 +94,7 @@ pub trait Host {
     /// The node's next event, if there is one.
     ///
     /// # Errors
-    /// Where the engine has stopped and every event was read.
+    /// If the engine has stopped and every event was read.
     fn try_next_event(&self) -> Result<Option<Event>, HostGone>;
 
     /// Readable while there may be events.

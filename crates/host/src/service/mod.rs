@@ -58,12 +58,12 @@ pub use acceptance::{ACCEPT_BYTES_MAX, ACCEPT_MESSAGES_MAX, ACCEPT_TIME, STALL_D
 pub use clients::ClientId;
 pub use host::{Host, HostGone};
 
-/// What must be done to a client's connection.
+/// An action on a client's connection.
 #[derive(Debug)]
 pub enum Effect {
     /// Send this.
     Send(ClientId, Packet),
-    /// Send what is queued, then cut it.
+    /// Send the queued packets, then cut it.
     Cut(ClientId),
 }
 
@@ -77,7 +77,7 @@ pub struct Service<H: Host> {
     /// Shares of users in the time that their connections take.
     connections: Shares,
     subordinates: Subordinates,
-    /// Time that the processor has spent on the user who is served now, and that was not charged yet.
+    /// Time that the processor has spent on the user who is currently served, and that was not charged yet.
     spent: Cell<Nanos>,
     /// CPU time of the serving thread when it was last read.
     served: Nanos,
@@ -98,7 +98,7 @@ pub struct Service<H: Host> {
     requested: HashMap<u64, ClientId>,
     /// Requests of clients here to sources elsewhere, by token.
     asked: HashMap<u64, ClientId>,
-    /// What clients that are gone had, and what is still to be ended.
+    /// Objects of disconnected clients that are still to be ended.
     cleanup: Cleanup,
     /// Calls that wait for a link's measurement.
     measuring: Vec<(LinkId, ClientId, u64)>,
@@ -151,7 +151,7 @@ impl<H: Host> Service<H> {
         })
     }
 
-    /// What is to be done to connections, in order.
+    /// The next action on a connection, in order.
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }

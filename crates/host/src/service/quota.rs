@@ -17,7 +17,7 @@ pub(super) fn is_privileged(user: UserId) -> bool {
 /// Listeners of all users but root and the daemon's own.
 const LISTENERS_OF_OTHERS: u64 = (LISTENERS_MAX - LISTENERS_FOR_ROOT) as u64;
 
-/// The account of all users. Entries of users who hold nothing are dropped.
+/// The accounts of all users. Entries of users without resources are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     quotas: Quotas,
@@ -33,7 +33,7 @@ impl Accounts {
         self.quotas
     }
 
-    /// Takes `amount` of `what` for `user`, or nothing.
+    /// Takes `amount` of `what` for `user`, or fails and takes nothing.
     pub(super) fn take(&mut self, user: UserId, what: Resource, amount: u64) -> Result<(), ApiError> {
         let limit = limit(&self.quotas, what);
         let is_new = !is_privileged(user) && !self.users.contains_key(&user);

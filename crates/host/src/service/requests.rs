@@ -1,4 +1,4 @@
-//! Requests of clients, one function each: what opens and closes is here, the rest by what it is about.
+//! Requests of clients, one function each: opening and closing here, the others in files by topic.
 
 mod best_effort;
 mod consent;
@@ -20,12 +20,12 @@ use punctual_trial::{Defence, holds};
 use super::ringers::Held;
 use super::{ClientId, Effect, Host, HostGone, Service};
 
-/// What a program reads that is another process and wants the processor's time for its handlers.
+/// The refusal of a program in another process that requests the processor's time for its handlers.
 const HANDLER_TIME: &str = "a daemon runs no handlers of programs on its processor: listen with a handler_time of zero, or embed \
                             the endsystem (Endsystem::embedded)";
 
-/// A ring that was made: the processor's end, what the program gets, and what it takes of its user's quotas until both the
-/// processor and its ringer are done with it.
+/// A new ring: the processor's end, the program's handles, and the quota that it takes until both the
+/// processor and its ringer have dropped it.
 pub(super) struct NewRing<E> {
     pub end: E,
     pub handles: RingHandles,

@@ -20,7 +20,7 @@ use punctual_proto::api::UserId;
 use super::quota::is_privileged;
 use super::{Health, Host, Service};
 
-/// What a ring, or a doorbell of it, takes of its user's quotas.
+/// The quota that a ring, or a doorbell of it, takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     pub bytes: u64,
@@ -36,8 +36,8 @@ pub(super) struct Ringers {
 }
 
 impl Ringers {
-    /// How the bells of a ring of `bytes` are rung that is made for `user`. The one that rings them also closes
-    /// the ring in the end.
+    /// How the bells of a ring of `bytes` for `user` are rung. The ringer that rings them also closes the
+    /// ring in the end.
     fn ring_path(
         &mut self,
         user: UserId,
@@ -63,7 +63,7 @@ impl Ringers {
         }
     }
 
-    /// Notes that `bytes` of the user's memory are gone. The ringer ends with the last of them.
+    /// Records that `bytes` of the user's memory were freed. The ringer ends with the last of them.
     pub fn freed(&mut self, user: UserId, bytes: u64) {
         if let Some((_, held)) = self.users.get_mut(&user) {
             *held = held.saturating_sub(bytes);
@@ -97,11 +97,11 @@ impl RingMemory for Left {
 }
 
 impl<H: Host> Service<H> {
-    /// Programs are other processes, which may do what they like to what they are given: the bells of each user are rung
-    /// by a thread of their own.
+    /// Programs are other processes, which may do anything with their descriptors: a thread of its own rings
+    /// the bells of each user.
     ///
     /// # Errors
-    /// If what programs hold could not be seen.
+    /// If the holders of ring files cannot be watched.
     pub fn keep_apart(&mut self) -> io::Result<()> {
         self.ringers.apart = true;
         self.files.keep_apart()
@@ -136,7 +136,8 @@ impl<H: Host> Service<H> {
         taken.inspect_err(|_| self.accounts.give_back(user, Resource::BufferBytes, held.bytes))
     }
 
-    /// Leaves to the user's ringer what a program still holds a part of: closing and unmapping it may take long.
+    /// Leaves a ring of which a program still holds a part to the user's ringer: closing and unmapping it may
+    /// take long.
     pub(super) fn bury(
         &mut self,
         user: UserId,

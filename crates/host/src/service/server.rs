@@ -1,10 +1,11 @@
 //! The API on its sockets: one thread, one `poll`.
 //!
-//! Nothing that a client does can stall it: sockets do not block, and each user gets a bounded number of requests a turn.
-//! What a client does not read waits within its user's quota of bytes: while anything waits for it, or too much for its
-//! user's other programs, no more of its requests are taken, so that it is its own socket that fills; news that come on
-//! top of that cut its connection. A user whose requests have had their share of the processor waits until it has grown
-//! again; one whose connections have had theirs gets none.
+//! No action of a client can stall it: sockets do not block, and each user gets a bounded number of requests
+//! a turn. Packets that a client does not read wait within its user's quota of bytes. While packets wait for
+//! it, or too many for its user's other programs, no more of its requests are taken, so that its own socket
+//! fills. Further pushes then cut its connection. A user whose requests have used up their share of the
+//! processor waits until the share has grown again; a user whose connections have used up theirs is not
+//! connected.
 
 mod delivery;
 mod door;
@@ -81,7 +82,7 @@ pub struct Server<H: Host> {
     first: Option<ClientId>,
     buffer: Vec<u8>,
     turn: TurnBudget,
-    /// The server stops: nothing is sent from then on.
+    /// The server stops: after this time no packet is sent.
     silent_at: Option<Instant>,
 }
 
@@ -91,7 +92,7 @@ struct Ready {
     stop: bool,
     accept: bool,
     alarm: bool,
-    /// Files of rings are gone.
+    /// Whether files of rings are gone.
     gone: bool,
     read: Vec<ClientId>,
     hung_up: Vec<ClientId>,
@@ -104,7 +105,7 @@ impl<H: Host> Server<H> {
     /// Creates the server of a running engine; `listening` is a non-blocking socket that programs connect to.
     ///
     /// # Errors
-    /// Where the engine has stopped or descriptors run out.
+    /// If the engine has stopped or descriptors run out.
     pub fn new(host: H, quotas: Quotas, listening: Option<OwnedFd>) -> io::Result<Self> {
         let mut service = Service::new(host, quotas)?;
         if listening.is_some() {

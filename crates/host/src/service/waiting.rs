@@ -25,12 +25,12 @@ pub(super) struct Requester {
     pub user: UserId,
 }
 
-/// A place where one more channel may wait.
+/// A place in which one more channel may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Beside the others.
     Free,
-    /// The channel takes the place of this one, the last of the user who has the most.
+    /// The channel takes the place of this one, the last of the user with the most places.
     Of(ChannelId),
     /// No place: the requesting user has the most places.
     None,
@@ -47,13 +47,14 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// If nothing bounds channels, as in a program that embeds its host, nothing bounds those that wait.
+    /// If the number of channels is not bounded, as in a program that embeds its host, the places are not
+    /// bounded either.
     pub(super) fn new(quotas: &Quotas) -> Self {
         let places = if quotas.channels == u64::MAX { usize::MAX } else { PLACES };
         Self { places, owners: HashMap::new() }
     }
 
-    /// Where a channel of `asker` for a listener of `owner` may wait.
+    /// The place in which a channel of `asker` for a listener of `owner` may wait.
     pub(super) fn place(&self, owner: UserId, asker: &Requester) -> Place {
         let Some(askers) = self.owners.get(&owner).filter(|askers| count(askers.values()) >= self.places)
         else {
@@ -88,8 +89,8 @@ fn count<'a>(channels: impl Iterator<Item = &'a BTreeSet<ChannelId>>) -> usize {
     channels.map(BTreeSet::len).sum()
 }
 
-/// Channels of the user that gives way: the one who has the most, of the host that has the most, or of
-/// `asker`'s own host. `None`: `asker` itself has no less.
+/// Channels of the user that loses a place: the user with the most, of the host with the most, or of
+/// `asker`'s own host. `None`: `asker` itself has as many.
 fn who_gives_way<'a>(askers: &'a Requesters, asker: &Requester) -> Option<&'a BTreeSet<ChannelId>> {
     let mut hosts: BTreeMap<&Name, usize> = BTreeMap::new();
     for (other, channels) in askers {

@@ -18,10 +18,10 @@ use super::{pick, rate};
 
 /// Smallest burst unless configured otherwise: two packets of 1,500 B on the wire, tagged.
 const BURST_BYTES_MIN: u64 = 2 * 1_542;
-/// Larger ones last so long: timers are not exact.
+/// Minimum length of larger bursts, because timers are not exact.
 const BURST: Nanos = Nanos::from_micros(250);
-/// Most that the shaper does not count, of what it lets through: preambles, checksums and gaps of the second and further
-/// full packets of a segmented run (24 B of 1,538).
+/// The largest part of the passed traffic that the shaper does not count: preambles, checksums and gaps of
+/// the second and further full packets of a segmented run (24 B of 1,538).
 const UNCOUNTED: Ppm = Ppm(16_000);
 
 /// The other traffic on the device, as the table states it.
@@ -60,7 +60,7 @@ pub(super) fn other_traffic(
     }
 }
 
-/// The shaper of a device whose kernel traffic goes behind ours: at what it drains surely.
+/// The shaper of a device whose kernel traffic is sent behind ours: at the device's guaranteed rate.
 fn shaper(table: &LinkTable, default: &LinkConfig) -> Result<ShaperRate, String> {
     if table.interference_share.is_some() {
         return Err("interference_share follows from kernel_traffic = \"shaped\": leave it out".into());
@@ -75,8 +75,8 @@ fn shaper(table: &LinkTable, default: &LinkConfig) -> Result<ShaperRate, String>
         .map_err(|_| "interference_burst is too long: give less, as \"1ms\"".into())
 }
 
-/// What goes before a packet of ours behind such a shaper: a burst that it let through at once, a unit that it holds already,
-/// which is no longer than that (longer ones are cut), and its timer.
+/// Interference behind such a shaper: a burst that it let through at once, a unit that it holds already,
+/// which is no longer than the burst (longer ones are cut), and its timer.
 pub(super) fn behind(rate: ShaperRate, reaction: Nanos) -> Interference {
     let burst = BitRate(rate.rate_bps).time_of(rate.burst_bytes.into());
     Interference { sigma: burst * 2 + reaction, rho: UNCOUNTED }
@@ -117,7 +117,7 @@ impl Place<'_> {
         }
     }
 
-    /// What is wrong with sharing a device with `others`, and what would be right.
+    /// The mistake in sharing a device with `others`, with the fix.
     fn check(&self, others: &[Self]) -> Result<(), String> {
         let Self { table, .. } = self;
         let Some(first) = others.first() else {
@@ -222,7 +222,7 @@ pub(super) fn share(
     Ok(())
 }
 
-/// What a link may hand over at once, in its device's time.
+/// The bytes that a link may hand over at once, in its device's time.
 fn window(place: &Place<'_>, link: &LinkConfig) -> Nanos {
     let bytes =
         u64::from(link.pipeline_depth) * u64::from(link.packet_bytes_max.saturating_add(link.overhead_bytes));

@@ -20,7 +20,7 @@ const FRAME_BYTES_MAX: u32 = 64 << 20;
 /// The configuration of each link, its driver, and the other traffic on its device.
 type Links = (Vec<LinkConfig>, Vec<Box<dyn LinkDriver>>, Vec<OtherTraffic>);
 
-/// What a link's table is read with.
+/// The context in which a link's table is read.
 pub(super) struct LinkContext<'a> {
     pub hosts: &'a Hosts,
     /// This host.

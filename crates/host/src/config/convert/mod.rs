@@ -240,8 +240,8 @@ fn deadline_class(table: &ProcessorTable) -> Result<SchedulingClass, String> {
     Ok(SchedulingClass::Deadline { period })
 }
 
-/// What the kernel keeps from a processor of the class: of a deadline thread all that is beyond [`realtime::RUNTIME_MAX`], at
-/// the latest after a period and the tick that finds it out.
+/// The CPU time that the kernel withholds from a processor of the class: from a deadline thread all time
+/// beyond [`realtime::RUNTIME_MAX`], with a delay of at most a period and the tick that detects it.
 fn withheld(class: SchedulingClass) -> Interference {
     match class {
         SchedulingClass::Deadline { period } => {

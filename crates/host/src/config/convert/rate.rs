@@ -12,7 +12,7 @@ use crate::nominal_rate::nominal_rate;
 /// this rate.
 const TRIED_DEFAULT: BitRate = BitRate(1_000_000_000);
 
-/// Whether the link finds its rate out by itself.
+/// Whether the link measures its rate itself.
 pub(super) fn is_auto(table: &LinkTable) -> bool {
     table.rate.0 == RateOrAuto::Auto
 }

@@ -54,12 +54,12 @@ impl<'a> LinkInput<'a> {
         self.link
     }
 
-    /// What others may send over its device, according to the configuration.
+    /// The configured traffic of other senders on its device.
     pub fn other_traffic(&self) -> OtherTraffic {
         self.other_traffic
     }
 
-    /// Whether nothing is guaranteed on this host, and nothing takes a privilege.
+    /// Whether this is a best-effort host: without guarantees and without privileges.
     pub fn is_best_effort_host(&self) -> bool {
         self.real_time.class == SchedulingClass::BestEffortHost
     }

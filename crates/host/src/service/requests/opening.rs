@@ -58,7 +58,7 @@ impl<H: Host> Service<H> {
         u64::from(contract.burst_messages_max) * Node::<H::Memory>::SOURCE_MESSAGE_BYTES
     }
 
-    /// Whether the quotas of a probe's user have what its channel would take here; nothing is taken.
+    /// Whether the quotas of a probe's user have room for its channel here; takes nothing.
     pub(in super::super) fn check_probe(
         &mut self,
         channel: ChannelId,

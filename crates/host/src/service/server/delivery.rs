@@ -1,4 +1,4 @@
-//! What goes to clients: at once, when they have room, when it is their user's turn, and for the last time.
+//! Sends packets to clients: at once if they have room, when it is their user's turn, and for the last time.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -79,7 +79,7 @@ impl<H: Host> Server<H> {
         Ok(())
     }
 
-    /// Into the client's socket, or behind what waits for it.
+    /// Sends a packet into the client's socket, or queues it behind its backlog.
     pub(super) fn send(&mut self, client: ClientId, packet: Packet) {
         let Some(session) = self.sessions.get(&client).filter(|session| !session.deaf) else { return };
         if self.is_silent() {
@@ -120,7 +120,7 @@ impl<H: Host> Server<H> {
         self.sessions.get_mut(&client).map_or(Ok(None), |session| session.unread.pop())
     }
 
-    /// Sends as much as the client's socket takes of what waits for it; `false`: it fails.
+    /// Sends as much of the client's backlog as its socket takes; `false`: sending fails.
     fn drain(&mut self, client: ClientId) -> bool {
         loop {
             let packet = match self.next_unread(client) {
@@ -142,8 +142,8 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// Sends what waits for the client, as [`Self::drain`] does. Cuts the connection if that fails or if it
-    /// is at its end.
+    /// Sends the client's backlog, as [`Self::drain`] does. Cuts the connection if that fails or if it is at
+    /// its end.
     pub(super) fn flush(&mut self, client: ClientId) {
         let Some(before) = self.sessions.get(&client).map(|session| session.unread.cost()) else { return };
         let goes_on = self.drain(client);
@@ -171,7 +171,8 @@ impl<H: Host> Server<H> {
         // meanwhile.
         let reads = ending && !deaf;
         if !flight.is_over() && holds(Defence::DescriptorsAloft) {
-            // The client sees the end behind what it has not read. A client that is gone sees nothing.
+            // The client sees the end of file behind the unread packets. A disconnected client is not
+            // affected.
             let _ = shutdown(&socket, if reads { Shutdown::Write } else { Shutdown::Both });
             self.service.count_aloft(account, 1);
             self.departed.push_back(Departed { account, socket, flight });

@@ -178,8 +178,9 @@ fn classifier(input: &LinkInput<'_>, device: &str, ends: Ends) -> ClassifierOpti
         },
         signalling_rate: signals::bound(input.signalling, input.link),
         strangers_rate: signals::strangers_bound(input.signalling),
-        // Best effort may take all that is left of the link, in packets of any size: no rate of packets is too many.
-        // What bounds it are its own buffers, taken only while nothing more urgent waits for the processor.
+        // Best effort may take the rest of the link, in packets of any size, so there is no limit on its
+        // packet rate. It is bounded by its own buffers, which are read only while no more urgent packet
+        // waits for the processor.
         best_effort_rate: None,
         ..ClassifierOptions::new(device, ends.local, ends.peer, ends.ports[0], ends.ports[1])
     }

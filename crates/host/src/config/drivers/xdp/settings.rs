@@ -8,9 +8,9 @@ use punctual_link::{Link, LinkError, Spins};
 
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 
-/// Sizes of frames: what the kernel takes on pages of 4 KiB.
+/// Sizes of frames that the kernel accepts on pages of 4 KiB.
 const FRAME_BYTES: [usize; 2] = [2_048, 4_096];
-/// What a frame holds in front of a packet, as `XdpMemory::packet_bytes_max` has it (tested).
+/// Bytes of a frame in front of a packet, as in `XdpMemory::packet_bytes_max` (tested).
 const HEADROOM_BYTES: usize = 320;
 /// Longest packet, from our header on.
 pub(super) const PACKET_BYTES_MAX: u32 = (FRAME_BYTES[1] - HEADROOM_BYTES) as u32;
@@ -18,7 +18,7 @@ pub(super) const PACKET_BYTES_MAX: u32 = (FRAME_BYTES[1] - HEADROOM_BYTES) as u3
 /// Settings of a link over AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpSettings {
-    /// Device, addresses, ports, longest packet and where the program runs.
+    /// Device, addresses, ports, maximum packet length and the program's mode.
     pub classifier: ClassifierOptions,
     /// The device's queue.
     pub queue: u32,
@@ -30,7 +30,7 @@ pub struct XdpSettings {
     pub care: CareOptions,
     /// How long to poll for packets before sleeping.
     pub spins: Spins,
-    /// No pace was configured: completions, where the device has a pace of its own.
+    /// No pace was configured: completions pace the link if the device has a pace of its own.
     pub pace_by_device: bool,
 }
 
