@@ -65,7 +65,7 @@ impl<D: Send + 'static> Decider<D> {
         Ok(Self { slot, thread: thread.thread().clone(), waiting: None })
     }
 
-    /// Has a decision made, or the one that could not be laid into the slot before.
+    /// Passes a decision to the thread, or the one for which the slot was not free before.
     pub fn put(&mut self, decision: Option<D>) {
         let Some(decision) = decision.or_else(|| self.waiting.take()) else { return };
         let mut slot = match self.slot.try_lock() {

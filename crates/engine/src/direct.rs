@@ -46,7 +46,7 @@ pub(crate) fn prepare() {
     READY.with_borrow_mut(|ready| ready.reserve(OUTBOXES));
 }
 
-/// Whether this thread is a processor's: what waits here for its engine waits for ever.
+/// Whether this thread is a processor's: waiting here for its engine would never end.
 pub fn is_processor() -> bool {
     RUNG.with_borrow(|rung| rung.capacity() > 0)
 }

@@ -76,8 +76,8 @@ impl Events {
 }
 
 impl AsFd for Events {
-    /// Readable while there may be events, and for ever once the engine is gone. Not to be read: [`try_next`]
-    /// does.
+    /// Readable while there may be events, and permanently once the engine has ended. Do not read the
+    /// descriptor; [`try_next`] does.
     ///
     /// [`try_next`]: Events::try_next
     fn as_fd(&self) -> BorrowedFd<'_> {

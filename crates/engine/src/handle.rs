@@ -58,7 +58,7 @@ impl Engine {
     /// Starts the processor's thread and returns once it runs in its class with its node.
     ///
     /// # Errors
-    /// If the configuration, the links or the host do not allow it; nothing is left behind then.
+    /// If the configuration, the links or the host do not permit it; everything is undone then.
     pub fn start<O, I>(config: EngineConfig) -> Result<EngineHandle<O, I>, EngineError>
     where
         O: Outbox<Message: Send> + Send + 'static,
@@ -94,7 +94,7 @@ impl Engine {
     }
 }
 
-/// What was decided goes back to the processor; `false` if that is gone.
+/// Returns a decision to the processor; `false` if the processor is gone.
 fn give_back<O, I>(shared: &Weak<Mailboxes<O, I>>, decided: Decided) -> bool
 where
     O: Outbox + 'static,
@@ -148,7 +148,7 @@ struct Inner<O: Outbox, I: Inbox> {
     thread: Mutex<Option<ProcessorThread<O, I>>>,
 }
 
-/// Ends with what is left of the processor.
+/// The thread returns what is left of the processor.
 type ProcessorThread<O, I> = JoinHandle<Option<Box<Processor<O, I>>>>;
 
 impl<O: Outbox, I: Inbox> Clone for EngineHandle<O, I> {
@@ -158,8 +158,8 @@ impl<O: Outbox, I: Inbox> Clone for EngineHandle<O, I> {
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
-    /// Runs `request` on the processor's thread and returns its answer. It delays everything there: keep it to
-    /// calls of the node, and short.
+    /// Runs `request` on the processor's thread and returns its answer. It delays all other work there: it
+    /// must be short, and only call the node.
     ///
     /// # Errors
     /// [`CallError::Gone`] if the engine has stopped, or stops before the answer; [`CallError::OnProcessor`] from
@@ -228,7 +228,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.inner.shared.counters().snapshot()
     }
 
-    /// What the links run on and have counted, in their order.
+    /// The drivers of the links and their counters, in the order of the links.
     ///
     /// # Errors
     /// See [`EngineHandle::call`].
@@ -236,12 +236,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.ask(|processor, _| processor.link_reports())
     }
 
-    /// Tears every channel down, waits until the node is quiet or its grace is over, and ends the thread. Stopping
-    /// twice is allowed.
+    /// Closes every channel, waits until the node is quiet or its grace period is over, and ends the thread.
+    /// A second call is permitted.
     ///
     /// # Errors
-    /// [`CallError::Gone`] if the processor had failed before; [`CallError::OnProcessor`], with nothing done, where
-    /// the calling thread is what would have to end.
+    /// [`CallError::Gone`] if the processor had failed before; [`CallError::OnProcessor`], without effect, if
+    /// the calling thread is the one that would have to end.
     pub fn stop(&self) -> Result<(), CallError> {
         may_wait()?;
         Ok(self.inner.stop()?)
@@ -298,11 +298,11 @@ where
     O: Outbox<Message: Send> + Send + 'static,
     I: Inbox<Slot: Send> + Send + 'static,
 {
-    /// Has the calling thread drive the processor from now on, see [`Lead`]. The thread gets the processor's
-    /// class and CPU.
+    /// Makes the calling thread drive the processor from now on, see [`Lead`]. The thread gets the
+    /// processor's class and CPU.
     ///
     /// # Errors
-    /// See [`LeadError`]; the engine's own thread goes on then.
+    /// See [`LeadError`]; the engine's own thread continues then.
     pub fn lead(&self) -> Result<Lead<O, I>, LeadError> {
         may_wait().map_err(|_| LeadError::Twice)?;
         // Raise this thread before the processor is handed over: no thread drives it meanwhile, so no thread
@@ -322,7 +322,7 @@ impl<O: Outbox, I: Inbox> Inner<O, I> {
         };
         // An error means that the thread has ended: joining it returns the reason.
         let _ = self.shared.commands().push(Box::new(|processor, now| processor.shut_down(now)));
-        // It ends once this thread, which may be the one that drives, is back at its work.
+        // The engine ends when this thread, which may be the one that drives it, continues its work.
         if direct::is_processor() {
             return Ok(());
         }

@@ -82,12 +82,12 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     events: VecDeque<Event>,
     orders: Orders,
     pace: Pace,
-    /// What the kernel has given the thread, where that follows admission.
+    /// The CPU share that the kernel has granted to the thread, if it follows admission.
     share: Option<Share>,
     lead: Leading<O, I>,
     stop: Stop,
     shared: Arc<Mailboxes<O, I>>,
-    /// Last: all of the above lies there.
+    /// Dropped last: all fields above are allocated there.
     heap: Option<Lease>,
 }
 
@@ -102,7 +102,7 @@ struct Programs {
 struct Pace {
     spin: Spin,
     standstill: StandstillTimer,
-    /// When the turn that is next has begun, where what was found while waiting is part of it.
+    /// When the next turn began, if it includes events that were found while waiting.
     turn_begun: Option<Instant>,
 }
 
@@ -123,15 +123,15 @@ struct Stop {
 
 /// How a step ended.
 enum Step {
-    /// The time, from which the next one goes on.
+    /// The time at which the next turn begins.
     Goes(Instant),
-    /// What was waited for is there, or its time is over.
+    /// The awaited condition is true, or the time limit was reached.
     Done(Instant),
     /// The processor has stopped.
     Stopped,
 }
 
-/// What one turn has left to do.
+/// The work that one turn has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
     /// True if something was done.
@@ -171,7 +171,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     /// Confines the thread to the system calls in its list from now on.
     fn confined(self, forbidden: Forbidden) -> Result<Self, EngineError> {
-        // What a report reads from files, once a thread.
+        // Read now what a report reads from files, once per thread.
         drop(self.link_reports());
         let shared = ThreadKind::ProcessorOnSharedHeap;
         let kind = self.heap.as_ref().map_or(shared, |_| ThreadKind::Processor);
@@ -273,7 +273,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if self.node.is_looking() {
             self.tell_foreign_traffic();
         }
-        // Does nothing if nothing is due; asking for the earliest time of all costs more.
+        // Does nothing if nothing is due; finding the earliest time of all costs more.
         self.tell_shaped(at);
         self.node.handle_timeout(at);
         self.shape();

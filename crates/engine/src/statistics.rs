@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use punctual_link::{LinkStatistics, StreamDrops};
 
-/// What a link runs on, and what its driver has counted.
+/// The driver of a link, and its counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkReport {
     /// The driver and its mode, for people.
@@ -15,12 +15,12 @@ pub struct LinkReport {
     pub facts: Vec<(&'static str, String)>,
     /// Packets and errors.
     pub statistics: LinkStatistics,
-    /// What it dropped before it took a buffer.
+    /// Packets that it dropped before it took a buffer.
     pub drops: StreamDrops,
     /// Traffic of other senders on its device in the last second, in bits a second; `None`: not watched, or
     /// not known yet.
     pub foreign_bps: Option<u64>,
-    /// True if the link has failed for good.
+    /// True if the link has failed permanently.
     pub failed: bool,
 }
 
@@ -44,9 +44,10 @@ pub struct EngineStatistics {
     pub receive_pool_dry: u64,
     /// Times at which a packet had to wait for room in a driver.
     pub driver_full: u64,
-    /// Times at which the node wanted to run at once and then did nothing; the processor slept a little instead.
+    /// Times at which the node wanted to run at once and then did no work; the processor slept a little
+    /// instead.
     pub stalls: u64,
-    /// Links that failed for good.
+    /// Links that failed permanently.
     pub links_failed: u64,
     /// Channels that a driver's filter could not be set or cleared for.
     pub filters_failed: u64,

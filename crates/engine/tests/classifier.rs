@@ -53,7 +53,7 @@ impl Bench {
         Some(Self { program, _sockets: sockets })
     }
 
-    /// The stream to which a data packet is steered; `None` where it is dropped. Its buffer is released at once.
+    /// The stream to which a data packet is steered; `None` if it is dropped. Its buffer is released at once.
     fn judge(&mut self, packet: &[u8]) -> Option<Stream> {
         let mut frame = frame(DATA, packet);
         let (verdict, _) = self.program.run(&mut frame, 1).expect("to run");

@@ -68,7 +68,7 @@ fn deal(mut random: SmallRng, rounds: usize, to: &Sender<Vec<u8>>, from: &Receiv
         while kept.len() > 40 {
             let mut block = kept.swap_remove(random.random_range(0..kept.len()));
             check(&block);
-            // Grows where it was made elsewhere.
+            // Grows a block that another thread allocated.
             let value = block[0];
             block.resize(block.len() + 100, value);
             check(&block);
@@ -94,7 +94,7 @@ fn resident() -> usize {
     statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4_096
 }
 
-/// The keeper works by itself.
+/// The keeper runs asynchronously.
 fn eventually(what: &str, so: impl Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(10);
     while !so() {
@@ -165,7 +165,7 @@ fn what_is_expected_is_ready_and_goes_when_it_is_expected_no_more() {
             drop(runs);
             say.send(0).expect("the test waits");
             wait.recv().expect("the test goes on");
-            // Whatever is done next gives back what was emptied before.
+            // The next operation gives back the pools that became empty before.
             drop(filled(1, 1));
             say.send(0).expect("the test waits");
             wait.recv().expect("the test goes on");

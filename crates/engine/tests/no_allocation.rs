@@ -1,4 +1,4 @@
-//! Messages on their way through two processors allocate nothing.
+//! Messages that pass two processors cause no allocation.
 
 mod support;
 
@@ -121,7 +121,8 @@ fn messages_allocate_nothing_on_their_way() {
     let before = (allocations(&a), allocations(&b));
     send(MEASURED);
     let after = (allocations(&a), allocations(&b));
-    // HELLOs and refreshes go on beside the messages and may allocate: a few each second, nothing for a message.
+    // HELLOs and refreshes are sent beside the messages and may allocate: a few each second, and none per
+    // message.
     let (source, sink) = (after.0 - before.0, after.1 - before.1);
     assert!(source < u64::from(MEASURED) / 4 && sink < u64::from(MEASURED) / 4, "{source} and {sink}");
 }

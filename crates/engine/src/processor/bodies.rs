@@ -49,7 +49,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.programs.bodies.bodies.remove(&id).map(|entry| entry.body)
     }
 
-    /// Answers those whose handlers were granted or refused.
+    /// Answers the requests whose handlers were granted or refused.
     pub(super) fn hear_of_handlers(&mut self) {
         while let Some(event) = self.node.poll_rtu() {
             let (id, answer) = match event {

@@ -192,7 +192,7 @@ impl Doorbells {
         self.muted.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// The next channel whose doorbell rang and that is still watched.
+    /// The next channel whose doorbell rang and is still watched.
     pub fn next_rung(&mut self) -> Option<ChannelId> {
         while let Some(channel) = self.rung.pop() {
             if self.watched.contains_key(&channel) {

@@ -30,7 +30,7 @@ use crate::error::EngineGone;
 /// Why a thread cannot lead.
 #[derive(Debug, Error)]
 pub enum LeadError {
-    /// There is nothing to lead.
+    /// The engine has ended, so it cannot be led.
     #[error(transparent)]
     Gone(#[from] EngineGone),
     /// The class cannot move from thread to thread.
@@ -62,7 +62,7 @@ pub(crate) struct HandedProcessor<O: Outbox, I: Inbox> {
     back: Sender<Box<Processor<O, I>>>,
 }
 
-/// A thread in the processor's class, which becomes what it was when this is dropped.
+/// A thread in the processor's class. Dropping this restores the thread's scheduling.
 pub(crate) struct Raised {
     class: Attributes,
     cpus: CpuSet,
@@ -70,7 +70,8 @@ pub(crate) struct Raised {
 }
 
 impl Raised {
-    /// Raises the calling thread. It stays where it may run, for a processor that never sleeps has its CPU to itself.
+    /// Raises the calling thread. It may still run on the same CPUs, because a processor that never sleeps
+    /// has its CPU to itself.
     pub(crate) fn to(wanted: &RealTime) -> Result<Self, LeadError> {
         if matches!(wanted.class, SchedulingClass::Deadline { .. }) {
             return Err(LeadError::Deadline);
@@ -88,14 +89,16 @@ impl Raised {
 
 impl Drop for Raised {
     fn drop(&mut self) {
-        // A thread that has lost the right to become what it was stays what it is: nothing rests on it any more.
+        // If the thread has lost the right to restore its scheduling, it stays as it is: no guarantee depends
+        // on it any more.
         let _ = sched_setaffinity(None, &self.cpus);
         let _ = attributes::restore(SELF, self.class);
         self.timer_slack.set();
     }
 }
 
-/// The keeper: drives until the processor stops, here or at a leader's; what is left of it, where it stopped here.
+/// The keeper's main function: drives until the processor stops, here or at a leader. Returns what is left of
+/// the processor if it stopped here.
 pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
     mut processor: Box<Processor<O, I>>,
 ) -> Option<Box<Processor<O, I>>> {
@@ -134,9 +137,9 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
     }
 }
 
-/// The calling thread drives the processor, whenever it waits here. Dropped, it hands the processor back to its own
-/// thread and becomes what it was. One that is leaked (`std::mem::forget`) takes the engine with it: its own thread waits
-/// for the processor for ever.
+/// The calling thread drives the processor, whenever it waits here. Dropping this hands the processor back to
+/// its own thread and restores the thread's scheduling. If this is leaked (`std::mem::forget`), the engine is
+/// blocked: its own thread waits for the processor without limit.
 pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
     /// Some until the processor has stopped, or broke.
     baton: Option<HandedProcessor<O, I>>,
@@ -149,7 +152,7 @@ pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
-    /// Takes over what the keeper hands on, on a thread in the class that is `wanted`.
+    /// Takes the processor from the keeper, on a thread in the class `wanted`.
     pub(crate) fn take(
         baton: HandedProcessor<O, I>,
         raised: Raised,
@@ -178,7 +181,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
         // If this call panics, the processor is dropped with it: no thread may continue with it. The same
         // applies when it stops, which the keeper waits for.
         let mut baton = self.baton.take().ok_or(EngineGone)?;
-        // What the leader did meanwhile is no protocol work and was admitted as a handler's.
+        // The leader's time in between is no protocol work, and was admitted as a handler's time.
         baton.processor.node.record_idle(at.since(self.left_at));
         baton.processor.pace.turn_begun = None;
         baton.processor.pace.standstill.begin(at);

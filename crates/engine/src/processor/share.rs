@@ -19,7 +19,8 @@ pub(super) struct Share {
     runtime: Nanos,
     /// The utilisation that admission had granted at the last request.
     utilisation: Ppm,
-    /// What it gave away when the kernel refused more, until admission has taken back what the refused channel had.
+    /// The utilisation that it had granted when the kernel refused more. Set until admission has released the
+    /// refused channel.
     refused: Option<Ppm>,
 }
 
@@ -62,7 +63,8 @@ impl Share {
                     self.refused = Some(utilisation);
                     return;
                 }
-                // Less than before was refused, or nothing is left to give up: the larger runtime stays.
+                // A smaller runtime was refused, or there is no channel left to close: the larger runtime
+                // stays.
                 self.utilisation = utilisation;
                 return;
             }

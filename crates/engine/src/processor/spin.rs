@@ -73,14 +73,14 @@ const fn stream_of(kind: WorkKind) -> Option<Stream> {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waited {
-    /// Time until which nothing was taken in. What was taken in since then is work.
+    /// End of the idle time. Time after it was work.
     pub idle_until: Instant,
     /// The time.
     pub at: Instant,
 }
 
 impl Waited {
-    /// A wait in which nothing was taken in.
+    /// A wait without input.
     const fn until(at: Instant) -> Self {
         Self { idle_until: at, at }
     }

@@ -9,8 +9,8 @@ use punctual_proto::{Instant, Nanos};
 /// Span between two checks while there is work. A standstill of this length is always seen, and a shorter one
 /// by chance; what delays messages is a standstill that happens again and again.
 const SPAN: Nanos = Nanos::from_millis(7);
-/// Span between two checks while there is no work: some sixty wake-ups a second. A prime number of
-/// milliseconds keeps step with nothing.
+/// Span between two checks while there is no work: some sixty wake-ups a second. It is a prime number of
+/// milliseconds, so that it does not run in step with periodic work.
 const SPAN_QUIET: Nanos = Nanos::from_millis(17);
 
 /// See the module.

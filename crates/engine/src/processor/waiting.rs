@@ -29,7 +29,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         let retry = turn.retry.then_some(at + RETRY);
         let wanted = self.node.poll_timeout();
-        // The node is due and nothing came of it: waiting is all that can help.
+        // The node was due, and the turn did no work: only waiting can help.
         let stalled = !turn.progress && wanted.is_some_and(|wanted| wanted <= at);
         if stalled {
             self.shared.counters().stalls.add(1);
@@ -45,8 +45,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.ready(Some(Nanos::ZERO), at).is_some()
     }
 
-    /// Waits for descriptors at most `span` and notes what is ready; `None`: nothing is, else the time at which that was
-    /// found.
+    /// Waits for descriptors for at most `span` and records which are ready; `None` if none is, else the time
+    /// at which that was found.
     pub(super) fn ready(&mut self, span: Option<Nanos>, at: Instant) -> Option<Instant> {
         let ready = match self.waiter.wait(span) {
             Ok(ready) => ready,
@@ -66,7 +66,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let found = self.ready(until.map(|until| until.since(at)), at);
         let woken = now();
         self.shared.counters().wakes.add(1);
-        // Other descriptors are ready too after a standstill: the timer was late all the same.
+        // After a standstill other descriptors are ready too, but the timer was late nevertheless.
         if let Some(until) = until.filter(|until| *until <= woken) {
             let late = woken.since(until);
             self.shared.counters().wake_late_ns_max.max(late.0);

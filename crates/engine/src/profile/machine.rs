@@ -5,7 +5,7 @@ use std::thread::available_parallelism;
 
 use serde::{Deserialize, Serialize};
 
-/// What makes costs what they are. Equal machines may share a profile.
+/// The properties that determine the costs. Equal machines may share a profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -51,7 +51,7 @@ fn of_kernel(what: &str) -> String {
     fs::read_to_string(format!("/proc/sys/kernel/{what}")).unwrap_or_default().trim().to_owned()
 }
 
-/// The model in the text of `/proc/cpuinfo`, whose words differ from architecture to architecture.
+/// The model in the text of `/proc/cpuinfo`, whose keys depend on the architecture.
 fn cpu_model(cpuinfo: &str) -> String {
     let value = |key: &str| {
         let line =

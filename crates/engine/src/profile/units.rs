@@ -29,9 +29,9 @@ impl OtherCosts {
     }
 }
 
-/// The quantum of a host that names none: as many packets as the `reaction` of each of its `links` and `release_latency`
-/// cover, at the costs in `cpu`; at most [`QUANTUM_MAX`], and 1 where not even that is covered. `fragment_bytes`: of its
-/// own packets.
+/// The default quantum of a host: as many packets as the `reaction` of each of its `links` and
+/// `release_latency` cover, at the costs in `cpu`; at most [`QUANTUM_MAX`], and 1 if not even one packet is
+/// covered. `fragment_bytes`: payload of its own packets.
 pub fn quantum_that_fits(
     cpu: &CpuConfig,
     fragment_bytes: u32,
@@ -46,7 +46,8 @@ pub fn quantum_that_fits(
     (2..=QUANTUM_MAX).rev().find(fits).unwrap_or(1)
 }
 
-/// If the configuration promises to be faster than its units, and what was measured around them, let it be.
+/// A warning for each time in the configuration that is shorter than its units and the measured costs around
+/// them permit.
 pub fn too_short(
     cpu: &CpuConfig,
     fragment_bytes: u32,
@@ -169,7 +170,8 @@ mod tests {
         assert_eq!(quantum_that_fits(&CpuConfig::default(), FRAGMENT_BYTES, &wide, OtherCosts::default()), 5);
     }
 
-    /// Whatever the costs: nothing is too short for what fits, and one packet more would be too many.
+    /// Whatever the costs: no time is too short for the quantum that fits, and one packet more would be too
+    /// many.
     #[test]
     fn what_fits_is_never_warned_of() {
         for step in 0..200u64 {

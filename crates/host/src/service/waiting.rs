@@ -90,7 +90,7 @@ fn count<'a>(channels: impl Iterator<Item = &'a BTreeSet<ChannelId>>) -> usize {
 }
 
 /// Channels of the user that loses a place: the user with the most, of the host with the most, or of
-/// `asker`'s own host. `None`: `asker` itself has as many.
+/// `asker`'s own host. `None`: no other user has enough more places.
 fn who_gives_way<'a>(askers: &'a Requesters, asker: &Requester) -> Option<&'a BTreeSet<ChannelId>> {
     let mut hosts: BTreeMap<&Name, usize> = BTreeMap::new();
     for (other, channels) in askers {

@@ -1,9 +1,11 @@
 //! Interrupt mitigation for best effort: while it arrives in bursts, its ring is polled by the clock.
 //!
-//! A packet that finds its receiver asleep wakes it. Both sides pay for that: without mitigation, waking took a third of what a stream
-//! of 64 B messages cost the sender's kernel, and the receiver woke for one or two packets each time. So a poll that finds a burst turns
-//! the descriptor of best effort off for [`POLL_INTERVAL`] (Mogul and Ramakrishnan 1997). The first timed poll that finds no burst turns
-//! it on again. Descriptors of guaranteed streams stay on. A packet of best effort is seen at most [`POLL_INTERVAL`] later.
+//! A packet that arrives while its receiver sleeps wakes it. Both sides pay for that: without mitigation,
+//! waking took a third of the cost of a stream of 64 B messages to the sender's kernel, and the receiver woke
+//! for one or two packets each time. So a poll that finds a burst turns the descriptor of best effort off for
+//! [`POLL_INTERVAL`] (Mogul and Ramakrishnan 1997). The first timed poll that finds no burst turns it on
+//! again. Descriptors of guaranteed streams stay on. A packet of best effort is seen at most
+//! [`POLL_INTERVAL`] later.
 
 use std::io;
 
@@ -65,7 +67,7 @@ impl DrivenLink {
 
     /// Lets best effort wake us from now on; whether it does.
     fn hear(&self, waiter: &Waiter) -> bool {
-        // A driver that was replaced meanwhile has none, or one that is watched already.
+        // A driver that was replaced meanwhile has no such descriptor, or one that is watched already.
         let Some(descriptor) = self.best_effort_descriptor() else { return true };
         match waiter.watch(descriptor, self.token()) {
             Ok(()) => true,

@@ -19,11 +19,11 @@ use crate::error::EngineError;
 use crate::memory::HostMemory;
 use crate::processor::filters::{driver_filter, path_key, seal_key};
 
-/// Receive buffers of each end: what the channels reserve, and room.
+/// Receive buffers of each end: those that the channels reserve, and some more.
 pub(super) const FRAMES: u32 = 4_096;
-/// Faster than any driver: nothing waits for the pace.
+/// Faster than any driver: no packet waits for the pace.
 const RATE: BitRate = BitRate(1_000_000_000_000);
-/// A channel opens within this or not at all.
+/// Time limit for opening a channel.
 const OPEN_WITHIN: Nanos = Nanos::from_secs(2);
 /// Messages that a ring holds.
 const RING_MESSAGES: u32 = 64;
@@ -315,7 +315,7 @@ impl<R: Rings> Chain<R> {
         (received && kind == Some(WorkKind::Receive)).then_some(step)
     }
 
-    /// What a turn costs beside its work: a check of the descriptors, at the node, at the clock.
+    /// Measures the cost of a turn without work: a check of the descriptors, of the node and of the clock.
     pub fn idle_turn(&mut self, samples: &mut Vec<u64>) {
         let begun = now();
         let host = &mut self.forwarder;
@@ -329,7 +329,7 @@ impl<R: Rings> Chain<R> {
         }
     }
 
-    /// Gets rid of what a lost message has left on the way.
+    /// Removes the packets that a lost message has left on the way.
     pub fn drain(&mut self, rings: &R, lane: &mut Lane<R>, until: Instant) {
         while now() < until {
             self.settle();

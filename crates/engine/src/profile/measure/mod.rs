@@ -1,9 +1,10 @@
 //! Measuring the paths: real nodes, a source, a forwarder and a sink, driven step by step on the calling thread.
 //!
-//! The steps are those of the processor's turn with a clock reading between them. Every packet goes alone: its
-//! system calls are its own, its receiver finds one packet at a time. Channels take turns, so that a message finds
-//! the caches as the messages of others left them. The links are as fast as the drivers: nothing waits for a pace.
-//! What the first units after an idle time take beyond that is measured apart ([`cold`]).
+//! The steps are those of the processor's turn with a clock reading between them. Every packet is sent alone:
+//! its system calls are its own, and its receiver finds one packet at a time. Channels take turns, so that a
+//! message finds the caches in the state that other messages left. The links are as fast as the drivers: no
+//! packet waits for a pace. The additional time of the first units after an idle time is measured separately
+//! ([`cold`]).
 
 mod cold;
 mod host;
@@ -112,7 +113,7 @@ pub enum MeasureError {
     /// Rings, sockets or threads.
     #[error("cannot measure this machine: {what}: {error}")]
     Os {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// Why it failed.
         error: io::Error,
@@ -391,8 +392,9 @@ impl PathSamples {
         Ok(())
     }
 
-    /// The unit costs that make the measured ones: the copy from the difference between small and largest packets
-    /// (the dearest path's), later packets less their copy, delivery from what completing a message adds.
+    /// The unit costs that produce the measured times: the copy from the difference between small and largest
+    /// packets (on the most expensive path), later packets without their copy, delivery from the additional
+    /// time of completing a message.
     pub fn costs(&self) -> Costs {
         let block = |series: &[u64]| Summary::of(series).block_ns;
         let median = |series: &[u64]| Summary::of(series).median_ns;

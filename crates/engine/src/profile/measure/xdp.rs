@@ -19,7 +19,7 @@ use super::wires::{Ends, PACKET_BYTES, Wires};
 
 const DATA_PORT: u16 = 7_075;
 const SIGNALLING_PORT: u16 = 7_076;
-/// What a packet of ours fits into together with its headers.
+/// Size that is enough for a packet of ours with its headers.
 const FRAME_BYTES: usize = 2_048;
 const PAIRS: u8 = 2;
 
@@ -59,8 +59,8 @@ impl End {
     }
 }
 
-/// The calling thread leaves its network for one of its own and never comes back: call it on a thread that does nothing
-/// else afterwards. Nothing stays behind.
+/// Moves the calling thread to a network namespace of its own for good: call it on a thread without further
+/// work. Everything is removed at its end.
 ///
 /// # Errors
 /// If namespaces, devices, programs or memory are refused: without root, `ip` or the kernel's veth.
