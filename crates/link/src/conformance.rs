@@ -27,7 +27,7 @@ impl Default for Settings {
     }
 }
 
-/// What a driver wants of packets, and what it does where buffers end.
+/// What a driver requires of packets, and how it behaves without free buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct Properties {
     /// Longest packets to try.
@@ -49,7 +49,7 @@ const ANY_BYTES: Properties = Properties {
     drops_when_dry: false,
 };
 
-/// What a packet adds on the wire in these checks.
+/// Wire overhead of a packet in these checks.
 const OVERHEAD_BYTES: u32 = 66;
 /// How long something that must happen may take: far beyond any delay of a loaded host.
 const PATIENCE_NS: u64 = 20_000_000_000;

@@ -41,7 +41,7 @@ impl Port {
     /// Both, in the order in which a link receives them.
     pub const ALL: [Self; 2] = [Self::Signalling, Self::Data];
 
-    /// What is known of a packet's stream by its port alone.
+    /// The stream of a packet according to its port alone.
     const fn stream(self) -> Stream {
         match self {
             Self::Signalling => Stream::Signalling,
@@ -65,7 +65,7 @@ pub struct Received {
     pub received_ns: u64,
 }
 
-/// What a link has counted since it was opened.
+/// The counters of a link since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Add, AddAssign)]
 pub struct LinkStatistics {
     /// Packets received.
@@ -80,7 +80,7 @@ pub struct LinkStatistics {
     pub send_waits: u64,
     /// Received packets that were longer than [`Link::packet_bytes_max`] and were dropped.
     pub truncated: u64,
-    /// Times at which nothing could be received since every frame of the pool was in use.
+    /// Times at which no packet could be received because every frame of the pool was in use.
     pub pool_dry: u64,
     /// Receive times that the kernel gave and that could not be true.
     pub times_clamped: u64,
@@ -89,7 +89,7 @@ pub struct LinkStatistics {
     pub peer_refused: u64,
 }
 
-/// Why a link cannot go on, or cannot be opened.
+/// Why a link cannot continue, or cannot be opened.
 #[derive(Debug, Error)]
 pub enum LinkError {
     /// An option of a driver is out of range.
@@ -98,7 +98,7 @@ pub enum LinkError {
     /// The operating system refused.
     #[error("{what}: {error}")]
     Os {
-        /// What was tried, with the fix if there is one.
+        /// The attempted operation, with the fix if there is one.
         what: String,
         /// Answer of the operating system.
         error: std::io::Error,
@@ -118,12 +118,12 @@ pub enum LinkError {
 
 /// A point-to-point link to one neighbour, driven by one thread.
 pub trait Link: Send {
-    /// Appends up to `max` packets that have come in to `out`; returns how many. Less than `max` means that
-    /// nothing is left or that the pool is dry (see [`LinkStatistics::pool_dry`]). `out` is never grown beyond
-    /// its capacity if that is at least its length plus `max`.
+    /// Appends up to `max` received packets to `out`; returns how many. Less than `max` means that no packet
+    /// is left or that the pool is empty (see [`LinkStatistics::pool_dry`]). `out` is never grown beyond its
+    /// capacity if that is at least its length plus `max`.
     ///
     /// # Errors
-    /// If the link cannot go on at all; lost packets and an absent peer are counted instead.
+    /// If the link cannot continue; lost packets and an absent peer are counted instead.
     fn receive(&mut self, out: &mut Vec<Received>, max: usize) -> Result<usize, LinkError>;
 
     /// Receives as [`Link::receive`] does, but only from the streams that are at least as urgent as `least`,
@@ -193,10 +193,10 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// Hands what is queued to the medium, in order, as far as it takes it.
+    /// Hands the queued packets to the medium, in order, as far as it accepts them.
     ///
     /// # Errors
-    /// If the link cannot go on at all.
+    /// If the link cannot continue.
     fn flush(&mut self) -> Result<(), LinkError>;
 
     /// Whether packets are queued that the medium has not taken: [`Link::flush`] again later.
@@ -222,12 +222,12 @@ pub trait Link: Send {
     /// Statistics of the link since it was opened.
     fn statistics(&self) -> LinkStatistics;
 
-    /// What the driver dropped before it took a buffer. May cost a system call.
+    /// Packets that the driver dropped before it took a buffer. May cost a system call.
     fn stream_drops(&self) -> StreamDrops {
         StreamDrops::default()
     }
 
-    /// How long the thread shall go on looking for packets before it sleeps.
+    /// How long the thread shall continue to poll before it sleeps.
     fn spins(&self) -> Spins {
         Spins::default()
     }
@@ -248,12 +248,12 @@ pub trait Link: Send {
         None
     }
 
-    /// More about what it runs on, for people: names and values.
+    /// More details of the driver, for status reports: names and values.
     fn facts(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// What it runs on, for people: "udp", "memory", "xdp (native, copy)", ...
+    /// The mode of the driver, for status reports: "udp", "memory", "xdp (native, copy)", ...
     fn mode(&self) -> String;
 }
 

@@ -17,7 +17,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// No buffer: the end of the free list.
 const NIL: u32 = u32::MAX;
-/// Learns that frames are no longer held.
+/// Is notified when frames are released.
 pub(crate) trait Release: Send + Sync {
     /// The frame that was handed out with `token` is released: dropped, or on its way out. On any thread.
     fn release(&self, token: u64);
@@ -42,11 +42,11 @@ struct SharedPool {
     next: Box<[AtomicU32]>,
     /// Tag in the upper half, index of the first free buffer in the lower.
     head: AtomicU64,
-    /// Keeps the bytes at `base` alive.
+    /// Owns the memory at `base`.
     _storage: Storage,
 }
 
-/// What the bytes of a pool lie in; only ever dropped.
+/// The memory of a pool; only ever dropped.
 #[expect(dead_code, reason = "held, never looked at")]
 enum Storage {
     /// Not a box: moving a box asserts that there is no other pointer to its content, and the pool has one.
@@ -71,7 +71,7 @@ impl Pool {
         Self::with_storage(frames, frame_bytes, base, Storage::Heap(bytes))
     }
 
-    /// `frames` buffers of `frame_bytes` each that lie one after the other from `base` on.
+    /// `frames` contiguous buffers of `frame_bytes` each from `base` on.
     ///
     /// # Safety
     /// `frames * frame_bytes` bytes from `base` on are readable, writable and initialised as long as `keep`
@@ -121,7 +121,8 @@ impl Pool {
         self.shared.give_back(index);
     }
 
-    /// A buffer that the caller owns as a frame: `len` bytes from `offset` on. What lies beyond the buffer is cut off.
+    /// Makes a frame of a buffer that the caller owns: `len` bytes from `offset` on, cut off at the end of
+    /// the buffer.
     ///
     /// # Safety
     /// The caller owns `index` (from [`Pool::take_index`] or [`Frame::into_index`] of this pool), the buffer
@@ -143,7 +144,7 @@ impl Pool {
     /// # Safety
     /// The caller owns `index`, as for [`Pool::adopt`], and the buffer is not written while the slice exists.
     pub(crate) unsafe fn bytes_of(&self, index: u32) -> &[u8] {
-        // SAFETY: as the caller promises; the buffer lies within the storage.
+        // SAFETY: as the caller promises; the buffer is within the storage.
         unsafe { std::slice::from_raw_parts(self.shared.start(index), self.shared.frame_bytes) }
     }
 

@@ -48,14 +48,14 @@ impl Spins {
     }
 }
 
-/// A channel's name on the wire: source node, number there, life of the source.
+/// A channel's id on the wire: source node, number there, epoch of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathKey {
     /// Source node.
     pub node: u32,
     /// Channel number at the source.
     pub channel: u32,
-    /// Life of the source.
+    /// Epoch of the source.
     pub epoch: u64,
 }
 
@@ -64,7 +64,7 @@ pub struct PathKey {
 pub struct Filter {
     /// Path id of the channel.
     pub path: PathKey,
-    /// What each of its packets carries; another one is forged or of another life.
+    /// The cookie of each of its packets; a packet with another one is forged or of another epoch.
     pub cookie: u32,
     /// Where its packets go; demoted ones go to [`Stream::BestEffort`].
     pub stream: Stream,
@@ -74,10 +74,11 @@ pub struct Filter {
     pub burst_packets: u32,
     /// Token bucket: ns for each further packet, at least 1.
     pub interval_ns: u64,
-    /// Buffers reserved for it here: most of its packets between the wire and their release, at least 1. What comes
-    /// on top finds no buffer. Demoted packets never count.
+    /// Buffers reserved for it here: maximum number of its packets between the wire and their release, at
+    /// least 1. Further packets find no buffer. Demoted packets never count.
     pub buffers: u32,
-    /// A packet whose slack is below this is too late to be of use and is dropped; `None`: late ones are delivered.
+    /// A packet with less slack than this is too late to be useful and is dropped; `None`: late packets are
+    /// delivered.
     pub slack_ns_min: Option<i64>,
 }
 

@@ -12,18 +12,18 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 /// Value for a rate that is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What a device is like, for people.
+/// The condition of a device, for status reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCondition {
     /// Name of the device.
     pub device: String,
     /// The shaper that we put there.
     pub qdisc: Option<String>,
-    /// What is not as it should be, if anything.
+    /// The problem of the device, if any.
     pub trouble: Option<String>,
 }
 
-/// What a link and the thread that watches its device share.
+/// The state that a link and the thread that watches its device share.
 #[derive(Debug)]
 pub struct Account {
     /// Bytes that the link handed over, as the device counts them. Written by the link alone.
@@ -33,7 +33,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// An account of a link that has sent nothing, with what is known about its device.
+    /// An account of a link that has sent nothing, with the condition of its device.
     pub fn new(condition: DeviceCondition) -> Self {
         let (sent_bytes, foreign_bps) = (AtomicU64::new(0), AtomicU64::new(UNKNOWN));
         Self { sent_bytes, foreign_bps, condition: Mutex::new(condition) }
@@ -82,7 +82,7 @@ impl Watched {
         sent.store(sent.load(Ordering::Relaxed) + self.header_bytes + bytes as u64, Ordering::Relaxed);
     }
 
-    /// What others sent by the device lately, in bits a second; `None`: not known yet.
+    /// Recent traffic of other senders on the device, in bits a second; `None`: not known yet.
     pub fn foreign_bps(&self) -> Option<u64> {
         Some(self.account.foreign_bps.load(Ordering::Relaxed)).filter(|bps| *bps != UNKNOWN)
     }
@@ -121,7 +121,7 @@ mod tests {
         let condition = DeviceCondition { device: "eth0".into(), ..DeviceCondition::default() };
         account.set_condition(condition.clone());
         assert_eq!(watched.condition(), condition);
-        // The thread is at it: what was known before.
+        // While the thread holds the lock, the former condition is returned.
         let busy = account.condition.lock().expect("not poisoned");
         assert_eq!(watched.condition(), condition);
         drop(busy);

@@ -30,7 +30,7 @@ pub fn read(datagram: &[u8]) -> usize {
     sense
 }
 
-/// Reads what is left in a record of a host's state; whether it is one.
+/// Parses a record of a host's former settings; returns whether it is valid.
 pub fn read_record(text: &str) -> bool {
     record::decode(text).is_some()
 }

@@ -24,7 +24,7 @@ pub struct CareOptions {
 }
 
 impl CareOptions {
-    /// Whether there is nothing to do.
+    /// Whether no setting is requested.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
@@ -38,7 +38,7 @@ impl CareOptions {
     }
 }
 
-/// What a device shows of it now, for people.
+/// The current state of these settings on a device, for status reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CareStatus {
     /// Our shaper is there.
@@ -70,11 +70,12 @@ pub struct DeviceCare {
 }
 
 impl DeviceCare {
-    /// Sets everything up. Call it once the XDP program is attached: that makes the NAPI instances of a veth, and new
-    /// kernel threads on any device. What a crash left on the device is put back first.
+    /// Sets everything up. Call it once the XDP program is attached: that creates the NAPI instances of a
+    /// veth, and new kernel threads on any device. Settings that a crash left on the device are restored
+    /// first.
     ///
     /// # Errors
-    /// What cannot be had, with the fix; the device is as before then.
+    /// The setting that cannot be made, with the fix; the device is unchanged then.
     pub fn take(device: &Device, queue: u32, options: CareOptions) -> Result<Self, KernelError> {
         if options.is_nothing() {
             return Ok(Self { device: device.clone(), queue, options, kept: None });
@@ -117,7 +118,8 @@ impl DeviceCare {
         Ok(CareStatus { shaped, threads })
     }
 
-    /// Sets up again what is made anew when a device is switched on: NAPI instances and their threads.
+    /// Repeats the settings of objects that are created anew when a device is switched on: NAPI instances and
+    /// their threads.
     ///
     /// # Errors
     /// See [`DeviceCare::take`].
@@ -151,7 +153,7 @@ impl DeviceCare {
         let Some((record, state)) = self.kept.as_mut().filter(|_| self.options.is_shaped()) else {
             return Ok(());
         };
-        // Ours without a record: its file was lost. What was before it is not known any more.
+        // Our qdisc without a record: the file was lost, so the former qdisc is not known any more.
         state.qdisc = Some(qdisc::survey(&self.device)?);
         record.write(state)?;
         let CareOptions { whole_rate, kernel_rate, link_rate_bps, .. } = self.options;
@@ -199,7 +201,7 @@ fn before(napi: &Napi) -> NapiBefore {
     NapiBefore { id: napi.id, settings: napi.settings, class }
 }
 
-/// Undoes what a record names, as far as it is still there.
+/// Undoes the changes in a record, if they are still there.
 fn put_back(state: &State) -> Result<(), KernelError> {
     let device = match Device::numbered(state.device) {
         // It took everything with it.
@@ -231,7 +233,7 @@ fn put_back_napi(device: &Device, napis: &[NapiBefore]) -> Result<(), KernelErro
     Ok(())
 }
 
-/// What a process that is gone left on a device.
+/// Changed settings that an ended process left on a device.
 #[derive(Debug)]
 pub struct Leftover {
     /// `None`: the record was lost, and only the handle of the qdisc identifies it.
@@ -245,12 +247,12 @@ impl Leftover {
         &self.state.name
     }
 
-    /// The process that is gone; 0 if that is not known.
+    /// The process that has ended; 0 if it is not known.
     pub fn owner(&self) -> u32 {
         self.state.owner
     }
 
-    /// What the crashed process had changed, for people.
+    /// The changes of the crashed process, as text.
     pub fn what(&self) -> String {
         let qdisc = match &self.state.qdisc {
             None => None,
@@ -270,7 +272,7 @@ impl Leftover {
     pub fn repair(self) -> Result<(), KernelError> {
         let record = match self.record {
             Some(record) => record,
-            // Locks it; fails where a host has taken the device meanwhile.
+            // Locks it; fails if a host has taken the device meanwhile.
             None => Record::take(&Device::numbered(self.state.device)?)?.0,
         };
         put_back(&self.state)?;

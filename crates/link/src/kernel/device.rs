@@ -60,7 +60,7 @@ pub struct XdpAttachment {
     pub program: u32,
 }
 
-/// What the device's driver can do with XDP (netlink `netdev`, `xdp-features`).
+/// The XDP features of the device's driver (netlink `netdev`, `xdp-features`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpFeatures(u64);
 
@@ -99,7 +99,8 @@ pub struct Device {
     pub carrier: bool,
     /// Receive queues that it was made with.
     pub rx_queues: u32,
-    /// The kind of a virtual device ("veth", "bridge", ...); `None`: hardware, or what a hypervisor shows as such.
+    /// The kind of a virtual device ("veth", "bridge", ...); `None`: hardware, or a device that a hypervisor
+    /// presents as hardware.
     pub kind: Option<String>,
     /// The XDP program that is attached.
     pub xdp: Option<XdpAttachment>,

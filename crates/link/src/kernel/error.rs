@@ -1,4 +1,4 @@
-//! What can be wrong with a device or a path, each with its fix.
+//! The problems of a device or a path, each with its fix.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,10 +8,10 @@ use thiserror::Error;
 
 use super::netlink::errno;
 
-/// Why the kernel does not give a link what it needs.
+/// Why the kernel does not provide what a link requires.
 #[derive(Debug, Error)]
 pub enum KernelError {
-    /// Nothing there has a rate that can be changed.
+    /// There is no shaper whose rate can be changed.
     #[error(
         "interface {0} has no shaper whose rate follows: give its link kernel_rate and restart punctuald"
     )]
@@ -119,7 +119,7 @@ pub enum KernelError {
         /// Longest packet of the device, in bytes on the wire.
         packet_bytes: u32,
     },
-    /// The device has nothing that a thread can be made of.
+    /// The device has no NAPI instance, so there is nothing to run in a thread.
     #[error(
         "interface {0} shows no NAPI instance: its driver has none, or none before an XDP program is attached; leave \
          \"napi_priority\" and \"interrupt_defer\" out"
@@ -138,7 +138,7 @@ pub enum KernelError {
     /// The process is not permitted to do it.
     #[error("{what}: not permitted: run as root, or with {capability}")]
     NotPermitted {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
         /// Capability that it takes.
         capability: &'static str,
@@ -154,7 +154,7 @@ pub enum KernelError {
     /// Any other error of the system.
     #[error("{what}: {error}")]
     Os {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
         /// The answer.
         error: io::Error,

@@ -50,8 +50,8 @@ const DEFER_POLLS: u32 = 2;
 /// How a NAPI instance works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NapiSettings {
-    /// Whether it works in a kernel thread of its own. 0: in whatever the interrupt interrupts, 1: yes, 2: in
-    /// a thread that never sleeps.
+    /// How it runs. 0: in the context of the interrupted thread, 1: in a kernel thread of its own, 2: in a
+    /// thread that never sleeps.
     pub threaded: u32,
     /// Empty polls before interrupts are on again.
     pub defer_hard_irqs: u32,
@@ -161,7 +161,8 @@ pub fn xdp_features(device: &Device) -> Option<XdpFeatures> {
     bits.map(XdpFeatures::from_bits)
 }
 
-/// The NAPI instances that serve a receive queue: the one that the kernel names, else (veth) all of the device.
+/// The NAPI instances that serve a receive queue: the one that the kernel reports, else (veth) all of the
+/// device.
 ///
 /// # Errors
 /// If there is none, or the kernel does not report it.

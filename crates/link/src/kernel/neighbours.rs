@@ -49,7 +49,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Address whose hardware address packets to `peer` go to.
+    /// Address of the next hop of packets to `peer`.
     pub fn next_hop(&self, peer: IpAddr) -> IpAddr {
         self.gateway.unwrap_or(peer)
     }

@@ -96,7 +96,7 @@ impl Netlink {
     }
 }
 
-/// The messages of a datagram, each with what is behind its header.
+/// The messages of a datagram, each with the bytes behind its header.
 pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = (NetlinkBuffer<&[u8]>, &[u8])> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -155,7 +155,7 @@ struct Refused {
     text: String,
 }
 
-/// The code of a refusal, where the kernel gave one.
+/// The code of a refusal, if the kernel gave one.
 pub(super) fn errno(error: &io::Error) -> Option<i32> {
     let told = error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>());
     told.map_or_else(|| error.raw_os_error(), |refused| refused.error.raw_os_error())

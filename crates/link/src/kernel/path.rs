@@ -1,5 +1,5 @@
-//! Finds what a driver writes into Ethernet headers from two IP addresses, with every check that belongs to
-//! it.
+//! Finds the contents of Ethernet headers from two IP addresses, with all checks of addresses, route and
+//! device.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::neighbours::{resolve, route_to};
 /// kernel repeats the request after a second.
 pub const RESOLVE_PATIENCE: Duration = Duration::from_millis(1_200);
 
-/// What a link needs from a device.
+/// The requirements of a link on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRequest {
     /// Name of the device.
@@ -32,7 +32,7 @@ pub struct PathRequest {
 pub struct LinkPath {
     /// Device that the path leaves by.
     pub device: Device,
-    /// Address whose hardware address is `destination`: the neighbour or a router.
+    /// The neighbour or router whose hardware address is `destination`.
     pub next_hop: IpAddr,
     /// The device's hardware address.
     pub source: Mac,
@@ -50,7 +50,7 @@ impl PathRequest {
     /// The device, if it can carry the link: Ethernet, up, the queue there, the MTU large enough.
     ///
     /// # Errors
-    /// What is missing, with the fix.
+    /// The missing property, with the fix.
     pub fn device(&self) -> Result<Device, KernelError> {
         let device = Device::named(&self.device)?;
         device.ethernet()?;

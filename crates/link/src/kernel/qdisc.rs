@@ -11,7 +11,7 @@
 //! If the rate follows admission, it is the rate of a class inside, since a change would refill a bucket; the
 //! bucket then only cuts.
 //!
-//! Where our packets pass the qdiscs too (`udp`), the bucket holds back everything, and has classes inside
+//! If our packets pass the qdiscs too (`udp`), the bucket shapes all packets, and has classes inside
 //! ([`super::classes`]).
 //!
 //! The handle 7075: ("pu") marks our qdisc. A qdisc that the kernel attaches by itself (no handle) comes back
@@ -45,7 +45,7 @@ const LINKLAYER_ETHERNET: u8 = 1;
 
 /// Ours: "pu".
 const HANDLE: u32 = 0x7075_0000;
-/// What Ethernet adds to what the kernel counts: checksum, preamble, gap.
+/// The bytes that Ethernet adds to what the kernel counts: checksum, preamble, gap.
 pub(super) const WIRE_EXTRA_BYTES: u32 = 24;
 /// The shortest frame with all that.
 pub(super) const WIRE_BYTES_MIN: u32 = 84;
@@ -68,7 +68,7 @@ pub struct ShaperRate {
     pub burst_bytes: u32,
 }
 
-/// What was at a device's root before.
+/// The former qdisc at a device's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// The qdisc that the kernel attaches by itself.
@@ -111,7 +111,7 @@ impl Qdisc {
 
     /// Whether another program has set it up; a qdisc that the kernel attaches by itself has no handle.
     fn is_foreign(&self) -> bool {
-        // `ingress` and `clsact` do not touch what is sent.
+        // `ingress` and `clsact` do not affect outgoing packets.
         let inside = classes::MAJORS.contains(&(self.handle >> 16));
         self.handle != 0 && !self.is_ours() && !inside && self.parent != TC_H_INGRESS
     }
@@ -177,11 +177,11 @@ pub const FOLLOWING_UNITS: u32 = 4;
 /// How many times faster than the link the bucket that cuts is.
 const CUTTER_AMPLE: u64 = 4;
 
-/// Puts a bound on the kernel's packets whose rate can be changed ([`follow`]). It is a class in a bucket
-/// that cuts only what is longer than a unit. (A bucket of the link's rate would take up to a tenth of the
-/// rate by its timer's lateness.) Kernel traffic stays within the burst and the larger rate over a change.
-/// The burst has four units: what the class may send at once, how much it overdraws, the unit that the bucket
-/// holds, and what a change gives (its tokens are time: what was owed at one rate is paid at the other).
+/// Installs a bound on the kernel's packets whose rate can be changed ([`follow`]). It is a class in a bucket
+/// that only cuts runs longer than a unit. (A bucket of the link's rate would take up to a tenth of the rate
+/// by its timer's lateness.) Over a change, kernel traffic stays within the burst and the larger of both
+/// rates. The burst has four units: one that the class may send at once, one that it overdraws, one that the
+/// bucket holds, and one for a change (tokens are time: a debt at one rate is paid at the other).
 ///
 /// # Errors
 /// See [`install`].
@@ -210,7 +210,7 @@ fn queue_bytes(rate: ShaperRate) -> u64 {
     (rate.rate_bps / 8 * QUEUE_MS / 1_000).max(QUEUE_BYTES_MIN)
 }
 
-/// Undoes [`install`]; does nothing where our shaper is not there any more.
+/// Undoes [`install`]; does nothing if our shaper is not there any more.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -268,7 +268,7 @@ fn header(device: &Device, handle: u32) -> Body {
     Body::new(&words.map(u32::to_ne_bytes).concat())
 }
 
-/// Options of the token bucket. Rates beyond 32 bits of bytes a second have an attribute of their own.
+/// Options of the token bucket. Rates beyond 32 bits of bytes a second need another attribute.
 fn token_bucket(rate: ShaperRate) -> Vec<u8> {
     let bytes_per_s = (rate.rate_bps / 8).max(1);
     let queue = queue_bytes(rate).min(u32::MAX.into()) as u32;
@@ -288,7 +288,7 @@ fn token_bucket(rate: ShaperRate) -> Vec<u8> {
     if bytes_per_s > u64::from(u32::MAX) {
         options = options.with(TCA_TBF_RATE64, &bytes_per_s.to_ne_bytes());
     }
-    // The kernel adds the overhead once to what it allows at once.
+    // The kernel adds the overhead once to the burst.
     options.with_u32(TCA_TBF_BURST, rate.burst_bytes - WIRE_EXTRA_BYTES).bytes().to_vec()
 }
 

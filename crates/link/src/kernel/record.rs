@@ -1,4 +1,4 @@
-//! The record of what was changed on a device: a file that its owner keeps locked.
+//! The record of the changes on a device: a file that its owner keeps locked.
 //!
 //! The kernel releases the lock when the owner ends, however it ends; so a record that can be locked is a
 //! leftover. The files are below `/run`, which is empty after a boot. Their names contain the network
@@ -75,7 +75,8 @@ impl Record {
         Ok((Self { path, file }, left))
     }
 
-    /// Replaces what is written; on the disk (or what is one here) before anything is changed on the device.
+    /// Replaces the content; it is written to the disk (or file system in memory) before anything is changed
+    /// on the device.
     pub fn write(&mut self, state: &State) -> Result<(), KernelError> {
         let text = encode(state);
         let file = &mut self.file;
@@ -118,7 +119,7 @@ pub(super) fn abandoned() -> io::Result<Vec<(Record, State)>> {
     Ok(found)
 }
 
-/// Whether the device has a record, its owner alive or not.
+/// Whether the device has a record, with a running owner or not.
 pub(super) fn is_recorded(device: u32) -> bool {
     path_of(device).is_ok_and(|path| path.exists())
 }

@@ -25,7 +25,7 @@ const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
 /// Messages that may wait for us.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What has become different on the way to a neighbour.
+/// A change on the way to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Hardware addresses; `None`: the next hop's is not known yet.
@@ -117,7 +117,7 @@ impl Watcher {
         self.socket.as_fd()
     }
 
-    /// The next change: the number of its link, and what it is. `None` if nothing has changed.
+    /// The next change, with the number of its link. `None` if nothing has changed.
     pub fn poll_change(&mut self) -> Option<(usize, Change)> {
         if self.changes.is_empty() {
             self.take_hints();
@@ -167,7 +167,7 @@ impl Watcher {
                     let Some(entry) = Neighbour::parse(body) else { continue };
                     self.mark(|link| link.is_on(entry.device) && link.next_hop == Some(entry.address));
                 }
-                // Any route or address may be the one that matters.
+                // Any route or address may be relevant.
                 _ => self.mark(|_| true),
             }
         }
@@ -188,7 +188,7 @@ impl Watched {
         let now = match Device::named(&self.request.device) {
             Ok(device) => Some(device),
             Err(KernelError::NoDevice(_)) => None,
-            // There is no answer, so what is known stays.
+            // There is no answer, so the former state stays.
             Err(_) => return,
         };
         let was_down = std::mem::take(&mut self.was_down);

@@ -38,7 +38,7 @@ struct PortState {
 }
 
 // SAFETY: the raw pointers in `headers` and `vectors` point into the vectors and frames of the same value,
-// which move with it (their heap addresses stay), and nothing else uses them.
+// which move with it (their heap addresses stay), and no other code uses them.
 unsafe impl Send for Receiver {}
 
 /// The contents of a packet's control messages.

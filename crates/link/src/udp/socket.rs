@@ -43,7 +43,7 @@ pub(super) fn check(options: &UdpOptions) -> Result<(), LinkError> {
     Ok(())
 }
 
-/// A socket for `port`: bound, connected, non-blocking, with nothing in it from others.
+/// A socket for `port`: bound, connected, non-blocking, without packets of other senders.
 pub(super) fn open(options: &UdpOptions, port: Port) -> Result<OwnedFd, LinkError> {
     let (local_port, peer_port) = match port {
         Port::Data => (options.data_port, options.peer_data_port),
@@ -102,7 +102,7 @@ fn set_path_mtu_discovery(socket: &OwnedFd, is_ipv4: bool) -> rustix::io::Result
     }
 }
 
-/// The kernel's limits do not hold for `CAP_NET_ADMIN` (the FORCE options); others get what the limits allow.
+/// The kernel's limits do not apply with `CAP_NET_ADMIN` (the FORCE options); without it the limits apply.
 fn set_buffers(socket: &OwnedFd, options: &UdpOptions) -> Result<(), LinkError> {
     let wanted = options.socket_buffer_bytes;
     if sockopt::set_socket_recv_buffer_size_force(socket, wanted).is_err() {

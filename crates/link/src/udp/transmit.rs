@@ -1,7 +1,7 @@
 //! Batched transmission: `sendmmsg` in the order of queueing, and how much of it has left the host.
 //!
-//! Slots `start..end` hold packets that the kernel has not taken. What it took and has not sent is bounded by the
-//! sockets' send queues (`SIOCOUTQ`).
+//! Slots `start..end` hold packets that the kernel has not accepted. The packets that it has accepted and not
+//! sent are bounded by the sockets' send queues (`SIOCOUTQ`).
 
 use std::io;
 use std::mem;
@@ -31,7 +31,7 @@ pub(super) struct Transmitter {
 }
 
 // SAFETY: the raw pointers in `headers` and `vectors` point into the vectors of the same value, which move
-// with it (their heap addresses stay), and nothing else uses them.
+// with it (their heap addresses stay), and no other code uses them.
 unsafe impl Send for Transmitter {}
 
 impl Transmitter {
@@ -75,7 +75,7 @@ impl Transmitter {
         self.start < self.end
     }
 
-    /// Sends run by run of the same port; stops where the kernel has no room.
+    /// Sends run by run of the same port; stops when the kernel has no room.
     pub(super) fn flush(
         &mut self,
         data: BorrowedFd<'_>,
@@ -197,7 +197,7 @@ impl InFlight {
         self.len == self.packets.len()
     }
 
-    /// Where it is full the packet joins the youngest.
+    /// Adds a packet. If the list is full, it is added to the youngest entry.
     fn push(&mut self, packet: Packet) {
         self.charge += u64::from(packet.charge);
         if self.is_full() {
@@ -210,7 +210,8 @@ impl InFlight {
         }
     }
 
-    /// Forgets what has left, given the kernel's charge for what has not; returns its wire bytes.
+    /// Removes the packets that have left, given the kernel's charge for the others; returns their wire
+    /// bytes.
     fn settle(&mut self, outstanding: u32) -> u32 {
         let mut done = 0u32;
         while self.len > 0 {

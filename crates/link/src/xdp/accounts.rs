@@ -1,18 +1,19 @@
-//! How many buffers a stream and a path have under way between the program and their release.
+//! Counts how many buffers a stream and a path have in use between the program and their release.
 //!
-//! The program must not hand out more packets than there are buffers for, and it never learns what becomes of one. So
-//! every stream of a queue, and every path, has an *account*: two counters in memory that kernel and user space share.
+//! The program must not hand out more packets than there are buffers, and it gets no report of their release.
+//! So every stream of a queue, and every path, has an *account*: two counters in memory that kernel and user
+//! space share.
 //!
-//! - `taken` is written by the program alone: one more for each packet that it steers.
-//! - `returned` is written by user space alone: one more for each packet that is released.
-//! - Where `taken - returned >= limit`, the program drops the packet: `no_buffer`.
+//! - `taken` is written by the program only: it is incremented for each packet that is steered.
+//! - `returned` is written by user space only: it is incremented for each packet that is released.
+//! - If `taken - returned >= limit`, the program drops the packet: `no_buffer`.
 //!
 //! Both wrap at 2^32; only their difference, as a signed number, means something.
 //!
-//! A packet can be lost behind the program (a ring was full after all). Its [`Tag`] therefore carries the value that
-//! `taken` had: what is missing before it counts as returned as soon as a later packet comes
-//! ([`Accounts::received`]), and if none comes, when the ring stays empty ([`Accounts::settle`]). A packet
-//! that shows up later nevertheless is taken off again, so the counters never drift, whatever happened.
+//! A packet can be lost behind the program (a ring was full after all). Its [`Tag`] therefore carries the
+//! value that `taken` had: packets that are missing before it count as returned as soon as a later packet
+//! comes ([`Accounts::received`]), and if none comes, when the ring stays empty ([`Accounts::settle`]). If
+//! such a packet arrives later nevertheless, that is undone, so the counters never drift.
 //!
 //! Ownership: [`Accounts`] belongs to the driver's thread. [`Returns`] is shared and [`Returns::give_back`] may be
 //! called on any thread, so a frame dropped by an application frees its buffer at once.
@@ -72,7 +73,7 @@ unsafe impl SharedWithProgram for Taken {}
 // SAFETY: two 32-bit atomics.
 unsafe impl SharedWithProgram for Returned {}
 
-/// What the program counts of an account; `struct taken` in `punctual.bpf.h`.
+/// The program's counter of an account; `struct taken` in `punctual.bpf.h`.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Taken {
@@ -171,7 +172,8 @@ impl Accounts {
         &self.returns
     }
 
-    /// A packet came out of the ring of `stream` on `queue` with this tag: what has to be given back for it.
+    /// Records a packet that came out of the ring of `stream` on `queue` with this tag; returns what must be
+    /// given back for it.
     pub fn received(&mut self, queue: u32, stream: Stream, tag: &Tag) -> Charge {
         let charge = Charge { stream: account_of(queue, stream), path: tag.path };
         self.arrive(charge.stream, tag.stream_count);
@@ -179,9 +181,10 @@ impl Accounts {
         charge
     }
 
-    /// Gives up packets that the program steered to this stream and that never came. To be called now and then where
-    /// the stream's ring is empty; intervals of a millisecond or more, since packets that are missing at two calls
-    /// running are taken for lost. A few loads if nothing is missing; after losses it visits every path once.
+    /// Gives up packets that the program steered to this stream and that never came. Call it from time to
+    /// time when the stream's ring is empty, at intervals of a millisecond or more, since packets that are
+    /// missing at two consecutive calls are considered lost. It costs a few loads if no packet is missing;
+    /// after losses it visits every path once.
     pub fn settle(&mut self, queue: u32, stream: Stream) {
         let account = account_of(queue, stream);
         let taken = self.taken(account);
@@ -191,7 +194,8 @@ impl Accounts {
             self.has_lost = true;
         }
         if std::mem::take(&mut self.has_lost) {
-            // A path that has buffers left heals with its next packet; one that has none would never get another.
+            // A path with free buffers recovers with its next packet; a path without any would never get
+            // another packet.
             for path in STREAM_ACCOUNTS..self.used {
                 if self.free_of(path) == 0 {
                     self.give_up(path);
@@ -220,12 +224,12 @@ impl Accounts {
     fn free_of(&self, account: u32) -> u32 {
         let Some(taken) = self.taken.get(account) else { return 0 };
         let limit = taken.limit.load(Ordering::Relaxed);
-        // Below 0 for a moment where a packet that was given up shows up.
+        // Temporarily below 0 if a packet arrives that was given up.
         let under_way = self.taken(account).wrapping_sub(self.returns.returned(account)).cast_signed();
         limit.saturating_sub(under_way.max(0).cast_unsigned())
     }
 
-    /// Counts as returned what has not come; gives how much.
+    /// Counts missing packets as returned; returns how many.
     fn give_up(&mut self, account: u32) -> u32 {
         let missing = self.advance(account, self.taken(account));
         self.returns.add(account, missing);
@@ -289,7 +293,7 @@ mod tests {
         accounts
     }
 
-    /// What the program does to a packet that it steers.
+    /// Does what the program does for a packet that it steers.
     fn steer(accounts: &Accounts) -> Tag {
         let count = |account| {
             let taken = &accounts.taken.get(account).expect("it").taken;
@@ -337,7 +341,7 @@ mod tests {
         assert_eq!(free(&accounts), (3, 1));
         accounts.settle(QUEUE, Stream::Guaranteed);
         assert_eq!(free(&accounts), (4, 1), "the path has a buffer left: it can wait");
-        // Very late, it is counted once more, and the path's account with it.
+        // A very late packet is counted once more, also in the path's account.
         let charge = accounts.received(QUEUE, Stream::Guaranteed, &tag);
         assert_eq!(free(&accounts), (3, 1));
         accounts.returns.give_back(charge);

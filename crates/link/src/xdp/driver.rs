@@ -33,7 +33,7 @@ use crate::{
     Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, SealKey, Stream, StreamDrops,
 };
 
-/// Interval between two checks of what may have been lost behind the program, in ns.
+/// Interval between two checks for packets lost behind the program, in ns.
 const SETTLE_INTERVAL_NS: u64 = 100_000_000;
 
 /// A link over AF_XDP. Dropping it detaches its program and closes its sockets; frames that are still held stay valid.
@@ -88,7 +88,7 @@ impl XdpLink {
         self.addresses.clone()
     }
 
-    /// Whether the device is gone for good: open a new link when it is back.
+    /// Whether the device is permanently gone: open a new link when it is back.
     pub const fn is_gone(&self) -> bool {
         self.transmitter.is_gone()
     }
@@ -98,12 +98,12 @@ impl XdpLink {
         self.queue.inlets.iter().map(|inlet| inlet.ring.waiting()).sum()
     }
 
-    /// Whether the kernel makes no copy of its own.
+    /// Whether the kernel makes no copy.
     pub const fn is_zero_copy(&self) -> bool {
         self.queue.zero_copy
     }
 
-    /// The program, to bound rates and to read what it counted.
+    /// The program, to set rates and to read its counters.
     pub const fn classifier(&mut self) -> &mut Classifier {
         &mut self.classifier
     }
@@ -136,7 +136,7 @@ fn path(options: &XdpOptions) -> Result<(Device, Addresses), LinkError> {
     Ok((path.device, Addresses::new(path.source, path.destination)))
 }
 
-/// Sockets of a program that runs in the stack see socket buffers: there is nothing that could be left uncopied.
+/// Sockets of a program that runs in the stack get socket buffers, so zero copy is not possible there.
 fn zero_copy(options: &XdpOptions, classifier: &Classifier) -> super::ZeroCopy {
     match options.zero_copy {
         super::ZeroCopy::Auto if classifier.mode() == AttachMode::Generic => super::ZeroCopy::No,

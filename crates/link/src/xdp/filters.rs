@@ -81,7 +81,7 @@ pub(super) struct Entry {
     stream: u32,
 }
 
-// SAFETY: 64-bit integers only: every bit pattern is valid and nothing lies between them.
+// SAFETY: 64-bit integers only: every bit pattern is valid and there is no padding.
 unsafe impl aya::Pod for Bucket {}
 // SAFETY: 32- and 64-bit integers without gaps.
 unsafe impl aya::Pod for Path {}

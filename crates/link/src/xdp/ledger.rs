@@ -60,8 +60,8 @@ impl Ledger {
         Some(std::mem::replace(entry, OURS))
     }
 
-    /// Gives up what is on its way out: the sum of the wire bytes, which later completions do not count again.
-    /// Visits the whole region: for a device that is gone.
+    /// Gives up the packets in transmission: returns the sum of their wire bytes, which later completions do
+    /// not count again. Visits the whole region: for a device that is gone.
     pub(super) fn give_up(&mut self) -> u32 {
         let sending = self.entries.iter_mut().filter(|entry| **entry <= WIRE_BYTES_MAX);
         sending.fold(0, |sum, entry| std::mem::take(entry).saturating_add(sum))

@@ -14,7 +14,8 @@ pub(super) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: a mapping is plain memory that is valid on every thread; who may touch which part of it is its users' matter.
+// SAFETY: a mapping is plain memory that is valid on every thread; its users decide which thread may access
+// which part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; it gives out only a raw pointer.
 unsafe impl Sync for Mapping {}

@@ -12,7 +12,7 @@ pub(super) struct Neighbour {
     seen: u64,
 }
 
-// SAFETY: 64-bit integers only: every bit pattern is valid and nothing lies between them.
+// SAFETY: 64-bit integers only: every bit pattern is valid and there is no padding.
 unsafe impl aya::Pod for Neighbour {}
 
 impl Neighbour {

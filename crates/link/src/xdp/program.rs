@@ -57,7 +57,7 @@ impl Config {
     }
 }
 
-/// An address as it lies in a packet; IPv4 in the first word.
+/// An address in the byte order of a packet; IPv4 in the first word.
 fn words_of(address: IpAddr) -> [u32; 4] {
     match address {
         IpAddr::V4(address) => [u32::from_ne_bytes(address.octets()), 0, 0, 0],
@@ -84,7 +84,7 @@ pub enum Verdict {
 
 /// The program of one link, loaded and with its maps; on no device yet (see [`Classifier`](super::Classifier)).
 pub struct Program {
-    /// Owns what is not taken out below: the constants and the program itself.
+    /// Owns the rest of the loaded object: the constants and the program itself.
     object: Ebpf,
     sockets: XskMap<MapData>,
     buckets: ArrayMap<MapData, Bucket>,
@@ -207,7 +207,7 @@ impl Program {
             .map_err(|error| refused("setting a rate of the XDP program", error))
     }
 
-    /// What the program has dropped since it was loaded. Costs a system call for each reason.
+    /// The program's drop counters since it was loaded. Costs a system call for each reason.
     pub fn drops(&self) -> StreamDrops {
         let [policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed] =
             std::array::from_fn(|reason| self.drops_of(reason as u32));
@@ -224,9 +224,9 @@ impl Program {
         &mut self.accounts
     }
 
-    /// Runs the program in the kernel on an Ethernet frame of 14 bytes or more, as if it had come in on queue 0, and
-    /// leaves there what it made of it. A steered frame goes nowhere, but is charged. Of `repeat` runs the mean time
-    /// is given; a run after the first sees what the one before left.
+    /// Runs the program in the kernel on an Ethernet frame of 14 bytes or more, as if it had come in on queue
+    /// 0, and leaves the result in `frame`. A steered frame is not delivered, but it is charged. Returns the
+    /// mean time of `repeat` runs; each run but the first starts with the result of the run before.
     ///
     /// # Errors
     /// If the kernel refuses (no rights, a frame too long).
@@ -316,7 +316,7 @@ fn not_loaded(error: EbpfError) -> LinkError {
     LinkError::Os { what: what.into(), error }
 }
 
-/// What the kernel answered, at the bottom of an error of the loader.
+/// The kernel's error at the bottom of an error of the loader.
 fn io_error(error: EbpfError) -> io::Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(now) = cause {

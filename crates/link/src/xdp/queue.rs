@@ -99,7 +99,7 @@ impl Queue {
         Ok((Outlet { socket, ring, completion }, fill))
     }
 
-    /// What becomes readable when packets come in, the most urgent stream first.
+    /// The descriptors that become readable when packets come in, the most urgent stream first.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.inlets.iter().map(|inlet| inlet.socket.as_fd()).collect()
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::mapping::Mapping;
 
-/// Where the parts of a ring lie in its memory, in bytes from its start.
+/// Offsets of the parts of a ring in its memory, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offsets {
     pub(super) producer: usize,
@@ -33,7 +33,7 @@ struct Ring<T> {
 
 impl<T: Copy> Ring<T> {
     /// # Panics
-    /// If the parts do not lie inside the memory: a bug of the caller, who computes both.
+    /// If the parts are not inside the memory: a bug of the caller, who computes both.
     fn new(memory: Mapping, offsets: Offsets, size: u32) -> Self {
         assert!(size.is_power_of_two(), "a ring of {size} entries");
         let ends = [offsets.producer, offsets.consumer, offsets.flags].map(|at| at + size_of::<u32>());
@@ -51,7 +51,8 @@ impl<T: Copy> Ring<T> {
 
     fn entry(&self, index: u32) -> NonNull<T> {
         let at = self.offsets.entries + (index & (self.size - 1)) as usize * size_of::<T>();
-        // SAFETY: the masked index is below `size`, and `new` checked that so many entries lie inside the mapping.
+        // SAFETY: the masked index is below `size`, and `new` checked that so many entries are inside the
+        // mapping.
         unsafe { self.memory.base().add(at).cast() }
     }
 
@@ -91,13 +92,14 @@ impl<T: Copy> Producer<T> {
                 return false;
             }
         }
-        // SAFETY: less than a ring lies between `filled` and what the consumer has taken, so this entry is ours.
+        // SAFETY: there is less than a ring between `filled` and the entries that the consumer has taken, so
+        // this entry is ours.
         unsafe { self.ring.entry(self.filled).write(entry) };
         self.filled = self.filled.wrapping_add(1);
         true
     }
 
-    /// Makes what was pushed visible; gives how many.
+    /// Makes the pushed entries visible; returns how many.
     pub(super) fn publish(&mut self) -> u32 {
         let count = self.filled.wrapping_sub(self.published);
         if count > 0 {

@@ -1,7 +1,7 @@
 //! An AF_XDP socket: its options, rings, binding, kick and counters, as thin and checked calls.
 //!
-//! What belongs to which: the memory and the fill and completion rings belong to the first socket of a (device,
-//! queue); further sockets there are bound to that one and bring only a ring of their own (`queue.rs`).
+//! The memory and the fill and completion rings belong to the first socket of a (device, queue); further
+//! sockets there are bound to that one and have only a ring of their own (`queue.rs`).
 
 use std::ffi::c_int;
 use std::io;
@@ -31,9 +31,9 @@ pub(super) enum Kick {
     Lost,
     /// The completion ring is full.
     NoCompletions,
-    /// The device is down or has no carrier: what is queued stays queued.
+    /// The device is down or has no carrier: queued packets stay queued.
     Down,
-    /// The device is gone; this socket will never send again.
+    /// The device is gone; this socket will not send again.
     Gone,
 }
 
@@ -106,7 +106,7 @@ impl Socket {
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Makes the frames of `memory` the ones that this socket receives into and sends from.
+    /// Registers the frames of `memory`, into which this socket receives and from which it sends.
     pub(super) fn register(&self, memory: &XdpMemory) -> Result<(), LinkError> {
         let bytes = memory.frames() as u64 * memory.frame_bytes() as u64;
         let registration = libc::xdp_umem_reg {
@@ -138,7 +138,7 @@ impl Socket {
         })
     }
 
-    /// Sets how many bytes of packets may be in the kernel at once. The default is what a UDP socket gets.
+    /// Sets how many bytes of packets may be in the kernel at once. The default is that of a UDP socket.
     pub(super) fn set_send_buffer(&self, bytes: usize) -> Result<(), LinkError> {
         let fd = self.fd.as_fd();
         rustix::net::sockopt::set_socket_send_buffer_size_force(fd, bytes)
@@ -207,14 +207,14 @@ impl Socket {
         }
     }
 
-    /// Whether the kernel passes packets without a copy of its own.
+    /// Whether the kernel passes packets without a copy.
     pub(super) fn is_zero_copy(&self) -> Result<bool, LinkError> {
         let options: libc::xdp_options =
             self.get(libc::XDP_OPTIONS).map_err(os("asking an AF_XDP socket for its mode"))?;
         Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// What the kernel has dropped at this socket.
+    /// The kernel's drop counters of this socket.
     pub(super) fn statistics(&self) -> io::Result<libc::xdp_statistics> {
         self.get(libc::XDP_STATISTICS)
     }

@@ -14,7 +14,7 @@ pub struct Tag {
     pub received_ns: u64,
     /// Number of the packet in its stream on this queue; wraps around.
     pub stream_count: u32,
-    /// Number of the packet in its path; wraps around. It means nothing without a path.
+    /// Number of the packet in its path; wraps around. It has no meaning without a path.
     pub path_count: u32,
     /// Account of its path, or [`Tag::NO_PATH`].
     pub path: u32,

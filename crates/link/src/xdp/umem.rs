@@ -17,11 +17,11 @@ use super::mapping::Mapping;
 use crate::LinkError;
 use crate::pool::Pool;
 
-/// What the kernel leaves free in front of a received packet (`XDP_PACKET_HEADROOM`); more than longer headers need
-/// when the packet goes on over another protocol.
+/// Bytes that the kernel leaves free in front of a received packet (`XDP_PACKET_HEADROOM`): more than longer
+/// headers need when the packet is forwarded over another protocol.
 const HEADROOM_BYTES: usize = 256;
-/// Where the first byte behind our headers lies in a frame that we fill; a multiple of the cache line. A packet that
-/// fits behind it also fits a frame that it is received into.
+/// Offset of the first byte behind our headers in a frame that we fill; a multiple of the cache line. A
+/// packet that fits behind it also fits into a frame for receiving.
 pub(super) const PAYLOAD_OFFSET: usize = 320;
 const _: () = assert!(PAYLOAD_OFFSET >= HEADROOM_BYTES + HEADER_BYTES_MAX);
 /// Sizes that the kernel takes for frames on pages of 4 KiB.

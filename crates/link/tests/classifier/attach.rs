@@ -1,4 +1,5 @@
-//! Attaching, on devices of a network namespace that each test makes for a thread of its own and that goes with it.
+//! Attaching, on devices of a network namespace that each test makes for a thread of its own and that ends
+//! with the thread.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

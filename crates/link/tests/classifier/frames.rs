@@ -48,7 +48,7 @@ impl Udp {
         Self { ends, ports: (PEER_SIGNALLING, SIGNALLING), payload }
     }
 
-    /// Where the payload begins in the frame.
+    /// Offset of the payload in the frame.
     pub fn offset(&self) -> usize {
         if self.ends.local.is_ipv4() { 14 + 20 + 8 } else { 14 + 40 + 8 }
     }

@@ -36,7 +36,7 @@ fn original(random: &mut Random, ends: Ends) -> Vec<u8> {
     }
 }
 
-/// Up to four changes: a bit, a byte, a word of edge values, the length.
+/// Makes up to four changes: a bit, a byte, a word of edge values, the length.
 fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
     for _ in 0..random.below(5) {
         // The program reads the headers: most changes go there.

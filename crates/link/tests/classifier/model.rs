@@ -57,7 +57,7 @@ fn to_our_address(frame: &[u8], options: &ClassifierOptions) -> Option<(usize, u
 
 type Ours = Result<(bool, usize, usize), Reason>;
 
-/// Whether it is signalling, and where its payload lies.
+/// Whether it is signalling, and the offset of its payload.
 fn to_our_port(frame: &[u8], udp: usize, room: usize, options: &ClassifierOptions) -> Option<Ours> {
     frame.get(udp..udp + 8)?;
     let (from, to, bytes) = (be16(frame, udp)?, be16(frame, udp + 2)?, be16(frame, udp + 4)? as usize);

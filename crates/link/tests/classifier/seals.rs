@@ -125,7 +125,7 @@ fn what_only_looks_like_it_is_a_strangers() {
     }
     // None of them has taken its number.
     bench.expect_steer(&sealed(ends, 9, 200), Stream::Signalling);
-    // What is not in the envelope is the tag's to judge.
+    // The tag protects the bytes outside the envelope.
     bench.expect_drop(&changed(100), Reason::Replayed);
 }
 
@@ -145,21 +145,22 @@ fn numbers_are_known_64_back() {
     assert!(is_in(1_000));
     assert!(!is_in(1_000 - 64) && is_in(1_000 - 63) && !is_in(1_000 - 63));
     assert!(is_in(999) && !is_in(999) && is_in(990));
-    // Ahead by less than 64: what was seen stays known, what was not may still come.
+    // Ahead by less than 64: seen numbers stay known, the others may still come.
     assert!(is_in(1_010) && !is_in(1_000) && !is_in(990) && is_in(1_001) && is_in(1_009));
     assert!(!is_in(1_010 - 64) && is_in(1_010 - 62) && !is_in(1_010));
-    // By 64 and more: nothing that is in reach was seen.
+    // Ahead by 64 and more: no number within reach was seen.
     assert!(is_in(1_074) && is_in(1_011) && !is_in(1_010));
     assert!(is_in(5_000) && is_in(4_999) && is_in(4_937) && !is_in(4_936) && !is_in(1_074));
 }
 
-/// And keeps its buffer: what was released would show that those before it were lost, and give strangers room.
+/// The packet keeps its buffer: releasing it would show that those before it were lost, and give room to
+/// unknown senders.
 fn is_let_in(bench: &mut Bench, frame: &[u8]) {
     let fate = bench.run_and_hold(frame);
     assert!(matches!(fate, Fate::Steered(Stream::Signalling, _)), "{fate:?}");
 }
 
-/// Another life of the neighbour is another key, whose numbers begin anew.
+/// Another life of the neighbour has another key, and its numbers begin anew.
 #[test]
 fn another_life_has_numbers_of_its_own() {
     if !privileged() {

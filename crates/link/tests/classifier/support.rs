@@ -1,4 +1,4 @@
-//! A loaded program with sockets behind every stream, and what it does to a frame.
+//! A loaded program with sockets for every stream, and its effect on a frame.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -42,7 +42,7 @@ pub fn filter() -> Filter {
     }
 }
 
-/// What became of a frame.
+/// What the program did with a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     Passed,
@@ -96,7 +96,7 @@ impl Bench {
         fate
     }
 
-    /// The same, and what is steered keeps its buffer.
+    /// The same, but a steered packet keeps its buffer.
     pub fn run_and_hold(&mut self, frame: &[u8]) -> Fate {
         let drops = self.program.drops();
         let free = self.free();

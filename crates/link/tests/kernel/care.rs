@@ -1,4 +1,4 @@
-//! What is set up on a device is put back, also after a crash.
+//! Settings of a device are restored, also after a crash.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -142,7 +142,7 @@ fn what_a_killed_process_leaves_is_found_and_put_back() {
         pair.within(|| leftover.repair()).expect("to put back");
         assert_eq!(pair.photograph(), before);
         assert!(pair.within(leftovers).expect("records").is_empty());
-        // The next host on the device does it by itself.
+        // The next host on the device restores them.
         let mut child = hanging(&pair);
         child.kill().expect("to kill it");
         child.wait().expect("its end");
@@ -237,8 +237,8 @@ fn behind_the_shaper_ours_go_first_and_runs_are_cut() {
     ours.send_to(&[1; 100], (ADDRESSES[1], 9_000)).expect("a packet");
     let mut buffer = [0; 2_048];
     let ahead = (0..101).position(|_| receiver.recv(&mut buffer).expect("a packet") == 100);
-    // What the bucket let through at once, the unit that it holds, and what left while we sent; in one queue it would be
-    // all hundred.
+    // The burst that the bucket let through at once, the unit that it holds, and packets that left while we
+    // sent; in one queue it would be all hundred.
     assert!(ahead.is_some_and(|ahead| ahead < 50), "{ahead:?} packets of the kernel's went first");
     pair.within(|| drop(care));
     assert_eq!(pair.photograph(), before);

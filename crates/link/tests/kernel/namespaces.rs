@@ -20,7 +20,7 @@ pub struct Pair {
 /// In its environment a test program is a host that sets something up and then hangs until it is killed.
 const CHILD: &str = "PUNCTUAL_TEST_CHILD";
 
-/// For tests that are such hosts: sets `work` up and hangs, where this program was started for it.
+/// For tests that are such hosts: runs `work` and waits, if this program was started for it.
 pub fn hang_with<T>(work: impl FnOnce() -> T) {
     if std::env::var_os(CHILD).is_none() {
         return;
@@ -38,7 +38,7 @@ impl Pair {
         pair
     }
 
-    /// Lays the cable; what the kernel does by itself to new devices is done, or is not, when this returns.
+    /// Connects the cable; when this returns, the kernel has finished its own initialisation of new devices.
     pub fn join(&self) {
         self.left(&format!(
             "ip link add va numrxqueues 2 numtxqueues 2 type veth peer name vb numrxqueues 1 numtxqueues 1 netns {}",
@@ -73,7 +73,7 @@ impl Pair {
         self.right.run(line)
     }
 
-    /// A process in the left one that runs the test `name`, which is one that calls [`hang_with`].
+    /// A process in the left namespace that runs the test `name`, which calls [`hang_with`].
     pub fn hanging(&self, name: &str) -> Child {
         let own = std::env::current_exe().expect("this program");
         let line = self.left.line(&format!("{} --exact {name} --nocapture", own.display()));
@@ -110,8 +110,8 @@ impl Pair {
     }
 }
 
-/// What is set, without what the kernel does by itself: it makes sure of its own addresses for a second or two, and
-/// counts what it sends past an htb without classes.
+/// The settings, without the kernel's own changes: for a second or two it checks its own addresses, and it
+/// counts packets that it sends past an htb without classes.
 fn settings(said: &str) -> String {
     const COUNT: &str = "direct_packets_stat";
     let mut counted = false;

@@ -38,7 +38,7 @@ fn talk_both_ways(family: Family) {
     }
     let (hosts, cable) = pair(1_520);
     for validate in ["on", "off"] {
-        // Off: the kernel takes nothing for checked and adds up every packet itself.
+        // Off: the kernel trusts no checksum offload and verifies every packet itself.
         hosts[1].run(&format!("ethtool -K {} rx {validate}", cable.device()));
         let options = XdpOptions { addresses: None, ..cable.xdp(family, 0) };
         let memory = XdpMemory::new(options.frames_needed(), 2_048).expect("memory");

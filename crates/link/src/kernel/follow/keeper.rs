@@ -22,7 +22,8 @@ use crate::{Link, LinkError, Spins};
 
 /// How often to request neighbours that the kernel itself does not need, and to check everything again.
 const REFRESH: Duration = Duration::from_secs(10);
-/// How often it is tried to open a link whose device is there, and to find a neighbour that has not answered.
+/// Interval between attempts to open a link whose device is there, and to find a neighbour that has not
+/// answered.
 const RETRY: Duration = Duration::from_millis(250);
 
 /// Makes drivers for one link.
@@ -144,7 +145,7 @@ impl Drop for Keeper {
         self.stop.store(true, Ordering::Release);
         self.bell.ring();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // A panic there has been printed; what it held was put back as it unwound.
+        // A panic there has been printed; unwinding has restored the devices.
         let _ = thread.map(JoinHandle::join);
     }
 }
@@ -166,7 +167,7 @@ fn wait(watcher: &Watcher, bell: &Bell, at_most: Duration) {
     bell.clear();
 }
 
-/// Where a link's driver is at present.
+/// The current place of a link's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The link has the driver.
@@ -268,7 +269,7 @@ impl Kept {
         self.care = None;
     }
 
-    /// Whether nothing is left to do.
+    /// Does the pending work; returns whether none is left.
     fn go_on(&mut self) -> bool {
         if let Some((driver, why)) = self.mailbox.collect() {
             drop(driver);

@@ -19,10 +19,10 @@ use crate::{
 
 type Driver = Box<dyn Link>;
 
-/// A link whose driver is closed while its device is gone, and opened anew when it is back.
+/// A link whose driver is closed while its device is gone, and opened again when it is back.
 pub struct FollowedLink {
     driver: Option<Driver>,
-    /// Gone, but the mailbox was not free.
+    /// A driver to return, for which the mailbox was not free.
     leaving: Option<(Driver, Option<String>)>,
     mailbox: Arc<Mailbox>,
     /// Readable with the mailbox's bell, and with every driver but the first: the engine queries the
@@ -32,7 +32,7 @@ pub struct FollowedLink {
     first: bool,
     filters: HashMap<PathKey, Filter>,
     neighbour: Option<SealKey>,
-    /// Buffer for what is sent without a driver.
+    /// Buffer for packets that are sent without a driver.
     void: Vec<u8>,
     /// Wire bytes that the driver has and has not completed.
     outstanding_bytes: u64,
@@ -44,7 +44,7 @@ pub struct FollowedLink {
     drops: StreamDrops,
     packet_bytes_max: usize,
     spins: Spins,
-    /// What was known about the device when the mailbox was free last.
+    /// The condition of the device when the mailbox was last free.
     condition: RefCell<Condition>,
     watched: Option<Watched>,
     /// The last link to go stops it.
@@ -83,7 +83,7 @@ impl FollowedLink {
         })
     }
 
-    /// Keeps an account of what the link sends over its device from now on.
+    /// From now on counts in an account what the link sends over its device.
     pub fn watch(&mut self, watched: Watched) {
         self.watched = Some(watched);
     }
@@ -105,7 +105,7 @@ impl FollowedLink {
         self.condition.borrow()
     }
 
-    /// What the keeper has left. Costs one check of a flag if that is nothing.
+    /// Takes what the keeper has left. Costs one check of a flag if there is nothing.
     fn look(&mut self) {
         if let Some((driver, why)) = self.leaving.take() {
             self.leaving = self.mailbox.give_back(driver, why).err();
@@ -117,7 +117,7 @@ impl FollowedLink {
         }
     }
 
-    /// Works without a driver from now on. What the driver had not completed is lost.
+    /// Works without a driver from now on. Packets that the driver had not completed are lost.
     fn lose(&mut self, why: Option<String>) {
         let Some(driver) = self.driver.take() else { return };
         self.statistics += driver.statistics();
@@ -143,7 +143,8 @@ impl FollowedLink {
         }
     }
 
-    /// What an operation on the driver gave; a driver that cannot go on is given back.
+    /// Handles the result of an operation on the driver; a driver that cannot continue is returned to the
+    /// keeper.
     fn outcome<R>(&mut self, result: Result<R, LinkError>, otherwise: R) -> Result<R, LinkError> {
         match result {
             Err(LinkError::Os { what, error }) => {

@@ -46,7 +46,7 @@ pub(super) enum Parcel {
     Install(Driver),
 }
 
-/// See the module. The link only ever tries the locks; the keeper holds them for a move.
+/// See the module. The link only tries the locks; the keeper holds them only while it moves a value.
 pub(super) struct Mailbox {
     waiting: AtomicBool,
     parcel: Mutex<Option<Parcel>>,
@@ -76,14 +76,14 @@ impl Mailbox {
         })
     }
 
-    /// Keeper: leaves a parcel in place of one that was not taken.
+    /// For the keeper: leaves a parcel in place of one that was not taken.
     pub fn send(&self, parcel: Parcel) {
         *locked(&self.parcel) = Some(parcel);
         self.waiting.store(true, Ordering::Release);
         self.link.ring();
     }
 
-    /// Link: takes what is there, if the mailbox is free.
+    /// For the link: takes the parcel, if the mailbox is free.
     pub fn take(&self) -> Option<Parcel> {
         if !self.waiting.load(Ordering::Acquire) {
             return None;
@@ -114,7 +114,7 @@ impl Mailbox {
         Some(self.shaper_done.swap(0, Ordering::Acquire)).filter(|rate_bps| *rate_bps > 0)
     }
 
-    /// Keeper: what kernel traffic is to be held to; `None`: what it was from the start.
+    /// For the keeper: the requested rate limit of kernel traffic; `None`: the initial one.
     pub fn shaper_wanted(&self) -> Option<u64> {
         Some(self.shaper_wanted.load(Ordering::Acquire)).filter(|rate_bps| *rate_bps > 0)
     }
@@ -135,17 +135,17 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Keeper: what the link has given back.
+    /// For the keeper: the driver that the link has returned.
     pub fn collect(&self) -> Option<(Driver, Option<String>)> {
         locked(&self.returned).take()
     }
 
-    /// Link: a copy of what is known about the device, if the mailbox is free.
+    /// For the link: a copy of the device's condition, if the mailbox is free.
     pub fn glance(&self) -> Option<Condition> {
         try_locked(&self.condition).map(|condition| condition.clone())
     }
 
-    /// Keeper: what is known about the device.
+    /// For the keeper: the device's condition.
     pub fn condition(&self) -> MutexGuard<'_, Condition> {
         locked(&self.condition)
     }
@@ -186,7 +186,7 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// What is wrong, if anything is.
+    /// The problem, if any.
     pub fn trouble(&self) -> Option<String> {
         let Self { device, .. } = self;
         let closed = self.closed.clone();
