@@ -45,12 +45,13 @@ pub enum DaemonError {
     Failed(std::io::Error),
 }
 
-/// Runs a host until `stop` is readable; calls `ready` once programs can connect. The calling thread and all others of
-/// the host keep only the capabilities that the configuration needs, and the system calls in their lists, for good. Where the
-/// processor is to have a heap of its own ([`HostConfig::use_own_heap`], as `punctuald` does), it is the process' only such host.
+/// Runs a host until `stop` is readable; calls `ready` once programs can connect. The calling thread and all
+/// others of the host permanently keep only the capabilities that the configuration requires, and the system
+/// calls in their lists. If the processor is to have a heap of its own ([`HostConfig::use_own_heap`], as in
+/// `punctuald`), the process can have only one such host.
 ///
 /// # Errors
-/// See [`DaemonError`]; nothing is left behind then.
+/// See [`DaemonError`]; everything is undone then.
 pub fn run(config: &HostConfig, stop: BorrowedFd<'_>, ready: impl FnOnce()) -> Result<(), DaemonError> {
     let config = &confined(config)?;
     let socket = ApiSocket::bind(&config.daemon)?;

@@ -64,7 +64,7 @@ fn main() -> ExitCode {
 /// Help as it is; a mistake as one line.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A reader that has gone is no error.
+        // A closed pipe is no error.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }

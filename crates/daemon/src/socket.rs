@@ -97,7 +97,7 @@ fn bind_at(path: &Path, mode: u32) -> io::Result<(OwnedFd, bool)> {
     Ok((socket, refuses_descriptors))
 }
 
-/// Removes the file of a daemon that is gone.
+/// Removes the file of a daemon that has ended.
 fn remove_stale(path: &Path) -> Result<(), SocketError> {
     let system = |cause| SocketError::System { path: path.into(), cause };
     let Ok(about) = fs::symlink_metadata(path) else { return Ok(()) };

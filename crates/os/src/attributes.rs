@@ -7,7 +7,8 @@ use punctual_analysis::Nanos;
 /// The calling thread.
 pub const SELF: u32 = 0;
 
-/// How a thread is scheduled; what it creates is scheduled as usual (`RESET_ON_FORK`) unless it is itself.
+/// How a thread is scheduled. Threads that it creates have default scheduling (`RESET_ON_FORK`) unless this
+/// is the default itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attributes {
     /// `SCHED_FIFO`, 1 to 99.
@@ -15,7 +16,8 @@ pub enum Attributes {
         /// The priority.
         priority: u8,
     },
-    /// `SCHED_DEADLINE`; what others do not need of the CPU's share may be used too (`RECLAIM`).
+    /// `SCHED_DEADLINE`; the thread may also use the part of the CPU's share that others do not need
+    /// (`RECLAIM`).
     Deadline {
         /// CPU time in each period.
         runtime: Nanos,
@@ -95,7 +97,8 @@ pub fn attributes(thread: u32) -> io::Result<Attributes> {
     if done == 0 { Ok(Attributes::of_raw(&raw)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Puts a thread back to what it was. Without `CAP_SYS_NICE` it keeps that what it creates is scheduled as usual.
+/// Restores a thread's former scheduling. Without `CAP_SYS_NICE` the threads that it creates keep default
+/// scheduling.
 ///
 /// # Errors
 /// See [`set_attributes`].

@@ -34,7 +34,7 @@ pub enum ToolError {
     },
 }
 
-/// Runs a command line, words separated by blanks, and returns what it printed.
+/// Runs a command line, words separated by blanks, and returns its output.
 ///
 /// # Errors
 /// If it is missing, fails or cannot be run.

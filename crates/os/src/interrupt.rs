@@ -1,5 +1,5 @@
-//! Ctrl-C: the first one ends the run in order, so that every namespace and daemon is cleaned up; a second one
-//! ends the program at once (what it leaves behind is removed by the next run).
+//! Ctrl-C: the first one ends the run in order, so that every namespace and daemon is cleaned up; a second
+//! one ends the program at once (the next run then cleans up).
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ use signal_hook::flag;
 #[error("interrupted: everything that the run had set up is removed")]
 pub struct Interrupted;
 
-/// What a program that ended on SIGINT is expected to exit with.
+/// The conventional exit status of a program that ended on SIGINT.
 const EXIT_STATUS: i32 = 130;
 
 fn requested() -> &'static Arc<AtomicBool> {
@@ -37,7 +37,7 @@ pub fn install() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the run should go on.
+/// Checks whether the run should continue.
 ///
 /// # Errors
 /// [`Interrupted`] once a signal has come.

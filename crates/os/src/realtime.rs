@@ -23,7 +23,7 @@ pub const RUNTIME_MAX: Ppm = Ppm(950_000);
 /// The periods that the kernel takes (`sched_deadline_period_{min,max}_us`).
 pub const PERIODS: [Nanos; 2] = [Nanos::from_micros(100), Nanos::from_millis(4_194)];
 
-/// Runtime in each `period` of a processor whose admission has given `utilisation` away, interference included.
+/// Runtime in each `period` of a processor whose admission has granted `utilisation`, interference included.
 pub fn runtime(utilisation: Ppm, period: Nanos) -> Nanos {
     let share = utilisation.0.saturating_add(RUNTIME_MARGIN.0).clamp(RUNTIME_MIN.0, RUNTIME_MAX.0);
     Nanos((u128::from(period.0) * u128::from(share) / 1_000_000) as u64)
@@ -56,7 +56,7 @@ fn deadline_fix(error: &io::Error) -> &'static str {
     }
 }
 
-/// The nice value of a thread whose answers applications wait for, whatever hogs there are.
+/// The nice value of a thread whose answers applications wait for, even beside hogs.
 const NICE_FIRST: i32 = -20;
 
 /// Raises the calling thread, an ordinary one, above other ordinary threads if the processor has a real-time
@@ -114,7 +114,7 @@ pub enum SchedulingClass {
     BestEffortHost,
 }
 
-/// What the processor thread needs of the host.
+/// The system settings that the processor thread requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealTime {
     /// Scheduling class of the thread.
@@ -131,7 +131,7 @@ impl RealTime {
         Self { class: SchedulingClass::BestEffortHost, cpu: None, lock_memory: false };
 }
 
-/// What the host refused, with the fix.
+/// A setting that the host refused, with the fix.
 #[derive(Debug, Error)]
 pub enum RealTimeError {
     /// The priority does not exist.
@@ -228,7 +228,7 @@ pub fn apply(wanted: &RealTime) -> Result<(), RealTimeError> {
     }
     match wanted.class {
         SchedulingClass::Fifo { priority } => set_fifo(priority),
-        // Admission has given nothing away yet; the processor follows it from here.
+        // Admission has granted nothing yet; the processor follows it from here on.
         SchedulingClass::Deadline { period } => set_runtime(runtime(Ppm(0), period), period),
         SchedulingClass::BestEffortHost => {
             TimerSlack::LEAST.set();
@@ -302,7 +302,7 @@ impl TimerSlack {
 
     /// Reads the slack of the calling thread.
     pub fn read() -> Self {
-        // SAFETY: PR_GET_TIMERSLACK takes nothing and touches no memory. It cannot fail.
+        // SAFETY: PR_GET_TIMERSLACK has no arguments and does not access memory. It cannot fail.
         let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
         Self(libc::c_ulong::from(slack.unsigned_abs()))
     }
@@ -322,7 +322,7 @@ pub fn enter_fifo(priority: u8, cpu: Option<u32>) -> Result<(), RealTimeError> {
     apply(&RealTime { class: SchedulingClass::Fifo { priority }, cpu, lock_memory: false })
 }
 
-/// Whether this process may enter real-time classes at all; tried on a thread of its own.
+/// Whether this process may enter real-time classes; tried on a thread of its own.
 pub fn available() -> bool {
     std::thread::spawn(|| enter_fifo(1, None).is_ok()).join().unwrap_or(false)
 }

@@ -58,7 +58,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter that watches nothing yet.
+    /// A waiter without watched descriptors.
     ///
     /// # Errors
     /// If the process has too many descriptors.

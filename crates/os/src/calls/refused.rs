@@ -27,7 +27,7 @@ pub fn refused() -> u64 {
     REFUSED.load(Ordering::Relaxed)
 }
 
-/// Makes the calling thread one of `kind`, and lets this process survive what is refused to it.
+/// Makes the calling thread one of `kind`, and makes this process survive calls that are refused to it.
 pub(super) fn prepare(kind: ThreadKind) -> io::Result<()> {
     static HANDLED: OnceLock<Result<(), i32>> = OnceLock::new();
     HANDLED.get_or_init(handle).map_err(io::Error::from_raw_os_error)?;
@@ -45,7 +45,7 @@ fn handle() -> Result<(), i32> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)) }
 }
 
-/// Blocks what has a handler, or may get one, on the calling thread.
+/// Blocks signals that have a handler, or may get one, on the calling thread.
 pub(super) fn leave_signals_to_others() -> io::Result<()> {
     // Signals of a thread's own mistakes, which the kernel sends to that thread only.
     const OWN: [libc::c_int; 6] =
@@ -123,7 +123,7 @@ fn tell(kind: Option<ThreadKind>, number: u64) {
         "punctual: refused system call {number} of a {kind} thread, which its list does not have: report it, with \
          the version of libc; forbidden_calls = \"allow\" in [daemon] lets it pass"
     );
-    // SAFETY: the bytes are there. A standard error that takes nothing is no reason to fail.
+    // SAFETY: the bytes are there. A failed write to standard error is ignored.
     unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len) };
 }
 

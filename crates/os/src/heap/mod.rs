@@ -45,11 +45,12 @@ const EXPECTED_WAIT_MAX: Duration = Duration::from_millis(100);
 pub struct Sizes {
     /// For blocks of less than [`LARGE_BYTES`].
     pub small: usize,
-    /// For all others, which are given back to the kernel by themselves.
+    /// For large blocks, whose pools the keeper gives back to the kernel.
     pub large: usize,
 }
 
-/// Blocks from here on, in bytes, have pools of their own: those of great channels, which come and go.
+/// Minimum length of a large block, in bytes. Large blocks have pools of their own: they belong to large
+/// channels, which are opened and closed.
 pub const LARGE_BYTES: usize = 32 << 10;
 
 /// The global allocator of a program whose processor has a heap of its own.
@@ -80,7 +81,7 @@ struct Heap {
     /// The address ranges of the pools, for every thread that frees a block: a [`Range`] each. Only the
     /// thread of the heap writes them.
     ranges: [AtomicUsize; POOLS_MAX],
-    /// How many of them may be in use: the first so many.
+    /// How many of them may be in use, from the first on.
     used: AtomicUsize,
     /// Blocks of pools that other threads have freed.
     returned: Stack,
@@ -111,7 +112,7 @@ impl Heap {
             Kind::Small => 0,
             Kind::Large => {
                 let expected = self.expected.load(Ordering::Relaxed);
-                // What lies between blocks, and before them.
+                // The gaps between and before blocks.
                 self.large_reserve.load(Ordering::Relaxed) + expected + expected / 16
             }
         }
@@ -137,7 +138,8 @@ fn refused(what: &str) -> io::Error {
     io::Error::other(what.to_owned())
 }
 
-/// The right of one thread to the heap. Dropped last of all that the thread has, by itself or when it has ended.
+/// The right of one thread to the heap. Drop it after everything else of the thread, on the thread itself or
+/// when it has ended.
 #[derive(Debug)]
 pub struct Lease {
     has_begun: bool,
@@ -172,7 +174,7 @@ impl Lease {
         if std::mem::replace(&mut self.has_begun, true) {
             return Err(refused("a thread has this heap already"));
         }
-        // SAFETY: there is one lease, and no thread has it yet; nothing in there allocates.
+        // SAFETY: there is one lease, and no thread has it yet; the callee does not allocate.
         unsafe { HEAP.pools().begin(&HEAP, sizes)? };
         HEAP.large_reserve.store(sizes.large, Ordering::Relaxed);
         HAS_LEASE.set(true);
@@ -182,7 +184,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Clear the flag of the thread that had the lease, which may be gone.
+        // Clear the flag of the thread that had the lease, which may have ended.
         HAS_LEASE.set(false);
         HEAP.queue.close();
         HEAP.is_leased.store(false, Ordering::Release);
@@ -215,7 +217,7 @@ pub fn waits() -> u64 {
     HEAP.waits.load(Ordering::Relaxed)
 }
 
-/// Gives back to the C library what the thread of the heap has freed.
+/// Gives blocks that the thread of the heap has freed back to the C library.
 fn free_foreign() {
     for block in HEAP.foreign.take() {
         // SAFETY: it came from `System`, which takes it from `malloc` or `posix_memalign`, and was freed once.
@@ -223,7 +225,8 @@ fn free_foreign() {
     }
 }
 
-/// What a block of a pool carries while it waits to be put away: what links it, and its layout in one number.
+/// The content of a pool's block while it waits to be freed: the link to the next one, and its layout in one
+/// number.
 #[repr(C)]
 struct PendingFree {
     link: Link,
@@ -261,7 +264,7 @@ fn has_lease() -> bool {
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if has_lease() {
-            // SAFETY: this thread has the lease, and nothing in there allocates by this allocator.
+            // SAFETY: this thread has the lease, and the callee does not use this allocator.
             let block = unsafe { HEAP.pools().allocate(&HEAP, layout) };
             return block.map_or(ptr::null_mut(), NonNull::as_ptr);
         }

@@ -36,7 +36,7 @@ pub(super) struct Pool {
     used_blocks: usize,
 }
 
-/// What a block of this layout is counted as, in bytes.
+/// The number of bytes for which a block of this layout is counted.
 const fn taken(layout: Layout) -> usize {
     let bytes = if layout.size() < BLOCK_BYTES_MIN { BLOCK_BYTES_MIN } else { layout.size() };
     let padding = layout.align().saturating_sub(BLOCK_HEADER_BYTES);
@@ -102,7 +102,7 @@ impl Owned {
         self.pool().bytes
     }
 
-    /// What is left, whether in one piece or not.
+    /// Free bytes, contiguous or not.
     pub fn free_bytes(&self) -> usize {
         let pool = self.pool();
         pool.bytes.saturating_sub(size_of::<Pool>() + pool.used_bytes)
@@ -129,7 +129,7 @@ impl Owned {
     /// `block` was allocated here with this layout and is given back once.
     pub unsafe fn deallocate(&mut self, block: NonNull<u8>, layout: Layout) {
         let pool = self.pool_mut();
-        // What was allocated has a layout that can be linked.
+        // The layout was valid at the allocation, so it can be linked.
         let align = linked(layout).map_or(BLOCK_BYTES_MIN, |layout| layout.align());
         // SAFETY: as the caller promises.
         unsafe { pool.blocks.deallocate(block, align) };
@@ -153,7 +153,7 @@ impl Owned {
     }
 }
 
-/// Where a pool lies: its address, and in the bits below a page how many units it has. 0: nowhere.
+/// The address range of a pool: its address, and in the bits below a page its number of units. 0: no pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range(pub usize);
 

@@ -4,7 +4,7 @@
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What is in the first bytes of a piece that waits.
+/// The first bytes of a waiting piece.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Link(*mut Link);
