@@ -22,7 +22,7 @@ pub fn any(driver: Driver) -> Option<PossibleValue> {
     })
 }
 
-/// Those that hosts can be joined by, with what they are.
+/// The drivers that can join hosts, with their descriptions.
 pub fn joining_hosts(driver: Driver) -> Option<PossibleValue> {
     let medium = driver.medium();
     let sentence = medium.chars().take(1).flat_map(char::to_uppercase).chain(medium.chars().skip(1));

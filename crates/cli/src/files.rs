@@ -7,7 +7,7 @@ use crate::verbs;
 /// The answer of `punctual analyze`, as JSON.
 ///
 /// # Errors
-/// What is wrong with the text, in one line.
+/// The mistake in the text, in one line.
 pub fn analyze(text: &str) -> anyhow::Result<String> {
     verbs::analyze::of_text(text)
 }

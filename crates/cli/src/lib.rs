@@ -1,4 +1,4 @@
-//! `punctual`: the command line. One verb a file in `verbs`; what they share is in `output` and `values`.
+//! `punctual`: the command line. Each verb has a file in `verbs`; shared code is in `output` and `values`.
 //!
 //! To add a verb: a module in `verbs`, a variant of [`Verb`], a line in [`Verb::run`].
 //! Exit codes (stable): 0 done, 1 refused or failed, 2 wrong usage, 3 inconclusive. A verb that fails prints

@@ -1,4 +1,4 @@
-//! What is known of a link's rate, for people and programs: configured, measured, seen, and what follows from that.
+//! A link's rate, as text and as JSON: configured, measured, seen, and the conclusions.
 
 use punctual::{Instant, MeasuredRate, RateStatus};
 use serde::Serialize;
@@ -8,9 +8,9 @@ use serde::Serialize;
 pub struct LinkRate {
     /// The link's name.
     pub link: String,
-    /// It finds its rate out by itself.
+    /// The link measures its rate itself.
     pub auto: bool,
-    /// What admission uses, the error apart; of a link that finds it out by itself the measured one.
+    /// The rate that admission uses, without its error; of a link that measures it itself the measured one.
     pub rate_configured_bps: u64,
     /// Its error, likewise.
     pub rate_configured_error_ppm: u32,
@@ -20,9 +20,9 @@ pub struct LinkRate {
     pub error_bps: Option<u64>,
     /// The host could not fill the link: it drains so much at least.
     pub at_least: Option<bool>,
-    /// What is promised across the link rests on more than it drains.
+    /// The promises across the link require more than it drains.
     pub is_beyond: bool,
-    /// The line for the configuration, where one is needed or would be of use.
+    /// The line for the configuration, if one is needed or useful.
     pub fix: Option<String>,
 }
 
@@ -90,7 +90,7 @@ pub fn text(rate: &LinkRate) -> String {
     format!("link {}: {in_use}; {measured}{beyond}{fix}", rate.link)
 }
 
-/// A line of `status`: what the rate is and how that is known, `now` on the daemon's clock.
+/// A line of `status`: the rate and its source, `now` on the daemon's clock.
 pub fn line(rate: &RateStatus, now: Instant) -> String {
     let ago =
         |measured: MeasuredRate| format!("{measured}, {} s ago", now.since(measured.at).0 / 1_000_000_000);

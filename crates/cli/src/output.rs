@@ -51,7 +51,7 @@ impl std::error::Error for Usage {}
 /// on the command line, whose help the line names.
 pub fn usage(error: &clap::Error, verb: Option<&str>) -> ExitCode {
     if !error.use_stderr() {
-        // A reader that has gone is no error.
+        // A closed pipe is no error.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
@@ -91,7 +91,7 @@ pub fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
     tell(&format!("punctual: {line}"));
     if wants_json && !PRINTED.load(Ordering::Relaxed) {
         let error = serde_json::json!({ "error": punctual::failure(line, code) });
-        // A reader that has gone is no error.
+        // A closed pipe is no error.
         let _ = writeln!(io::stdout().lock(), "{error:#}");
     }
     ExitCode::from(code)
@@ -105,7 +105,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Prints `value` as JSON, or what `text` makes of it. A reader that has gone is no error.
+    /// Prints `value` as JSON, or the text that `text` makes from it. A closed pipe is no error.
     ///
     /// # Errors
     /// If standard output cannot be written.

@@ -187,8 +187,9 @@ mod tests {
 
     #[test]
     fn a_high_profile_with_a_matrix_and_cropping_is_read() {
-        // Profile 100 with one scaling list of zero deltas; order count of type 1 with two references; interlaced; cropped;
-        // an aspect ratio of its own, no overscan, colours, locations; 1001 units at 60000.
+        // Profile 100 with one scaling list of zero deltas; order count of type 1 with two references;
+        // interlaced; cropped; an explicit aspect ratio, no overscan, colours, locations; 1001 units at
+        // 60000.
         let head = "01100100 00000000 00011110 1 010 1 1 0 1";
         let lists = format!("1 {} 0000000", "1".repeat(16));
         let order = "1 010 0 1 1 011 1 1";

@@ -46,7 +46,7 @@ impl Stages {
         Self { seen, thread }
     }
 
-    /// Those that were seen so far.
+    /// The stages that were seen so far.
     pub fn so_far(&self) -> Vec<StageSeen> {
         lock(&self.seen).clone()
     }

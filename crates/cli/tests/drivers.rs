@@ -9,7 +9,7 @@ use sources::{code, crates, sources};
 /// Where drivers are: the table with a file or a folder for each, and what carries packets.
 const DRIVERS: [&str; 2] = ["host/src/config/drivers/", "link/src/"];
 
-/// Files that name a driver all the same, and why.
+/// Files that may name a driver nevertheless, with the reason.
 const NAMED: &[(&str, &str)] = &[
     ("cli/src/verbs/bench.rs", "an example of a command line"),
     ("experiments/src/experiments/mod.rs", "streams are compared with kernel sockets, over the same"),

@@ -82,7 +82,7 @@ fn a_receiver_says_that_it_listens_and_outlives_senders_that_fail_before_their_f
     let network = Network::start();
     let mut receiver = network.b.start_verb(&["recv", "cam"]);
     receiver.await_said("listening: senders open cam@b\n", 1);
-    // One that finds its first message too long, and one that is killed before it has any.
+    // A sender whose first message is too long, and one that is killed before its first message.
     let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
     sender.write(&[&[b'x'; 100_000][..], b"\n"].concat());
     sender.end().complains(1, "after 0 messages: a message of ");

@@ -157,7 +157,7 @@ fn admit_answers_yes_or_no_with_an_offer_that_holds() {
     let explained = [&["admit", "cam@b", "--explain", "--deadline", "5ms"], &video[..]].concat();
     let text = String::from_utf8(network.a.verb(&explained).stdout).expect("text");
     assert!(text.contains("What it could offer is made of") && text.contains("sink CPU"), "{text}");
-    // A dry run holds nothing.
+    // A dry run reserves nothing.
     assert_eq!(network.a.json(&["channels"]), json!([]));
 }
 
@@ -379,7 +379,7 @@ fn every_host_verb_shows_an_example() {
     }
 }
 
-/// Text of a receiver elsewhere is no order to the terminal, nor a line of its own.
+/// Text of a remote receiver contains no order to the terminal, and no line break.
 #[test]
 fn a_hostile_refusal_is_one_line_of_text() {
     let network = Network::start();

@@ -41,7 +41,7 @@ const VERBS: [(&str, Run); 13] = [
 /// What takes up to a minute and needs root.
 const SLOW: [(&str, Run); 2] = [("demo-whole", demo_whole), ("profile-whole", profile_whole)];
 
-/// A soft contract that leaves nothing to defaults.
+/// A soft contract with all options set.
 const WISHES: [&str; 9] = [
     "--jitter",
     "2ms",
@@ -279,7 +279,7 @@ fn sim(_: &Network) -> Found {
         shape(&[&["sim"], which, &rest[..]].concat())
     };
     let (campaign, case) = (place("shape-campaign.json"), place("shape-case.toml"));
-    // A campaign goes on where its file ends.
+    // A campaign continues where its file ends.
     let _ = std::fs::remove_file(&campaign);
     std::fs::write(&case, "[[case]]\nseed = 1\nlesson = \"x\"\nsize = \"small\"\ntraffic_ms = 100\n")
         .expect("a file");

@@ -45,10 +45,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "experiments",
         ],
     ),
-    // Beside `crates`: they test, nothing depends on them.
+    // Outside of `crates`: they test, and no crate depends on them.
     ("fuzz", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim", "cli"]),
     ("models", &["trial", "analysis", "proto"]),
-    // It reads sources, and runs what is built from them.
+    // It reads sources, and runs programs that are built from them.
     ("mutants", &[]),
 ];
 
@@ -87,8 +87,9 @@ const PURE_MAY_LINK: &[&str] = &[
     "zerocopy",
 ];
 
-/// Linked with `std` all the same: smoltcp 0.14.0 computes CUBIC with methods of `f64` that `core` lacks, and hands the feature
-/// on to `managed`. It takes its time as an argument (docs/adr/0052), and `punctual-tcp` itself is `no_std`.
+/// Linked with `std` nevertheless: smoltcp 0.14.0 computes CUBIC with methods of `f64` that `core` lacks, and
+/// passes the feature on to `managed`. It takes its time as an argument (docs/adr/0052), and `punctual-tcp`
+/// itself is `no_std`.
 const MAY_HAVE_STD: &[&str] = &["managed", "smoltcp"];
 
 /// Folders that may contain unsafe code; each block has its `SAFETY` reason, which clippy requires.

@@ -1,5 +1,5 @@
-//! Modules depend one way: those of `proto` and `experiments` in the order of docs/ARCHITECTURE.md, in every other crate
-//! without circles across folders but for those that the document gives a reason for.
+//! Modules depend one way: those of `proto` and `experiments` in the order of docs/ARCHITECTURE.md, in every
+//! other crate without circles across folders except those for which the document gives a reason.
 
 mod sources;
 
@@ -49,7 +49,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What a module uses of its crate: module of the crate's root -> such modules.
+/// The uses of a module within its crate: module of the crate's root -> such modules.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
 fn word(text: &str) -> &str {

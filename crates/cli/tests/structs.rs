@@ -12,7 +12,7 @@ use sources::{crates, without_tests};
 /// A struct with more fields has several concerns.
 const FIELDS_MAX: usize = 15;
 
-/// Structs that have no state of their own and are no values either, with the reason: crate, struct, why.
+/// Structs that neither have state nor are values, with the reason: crate, struct, why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("proto", "Layout", "the header as it stands on the wire, read in place"),
     ("engine", "EngineConfig", "configuration; its links are boxed drivers, which nothing compares"),
@@ -29,7 +29,7 @@ struct Found {
     is_value: bool,
 }
 
-/// The name in `line`, where a struct begins there, and what follows it.
+/// The name in `line`, if a struct begins there, and the text behind it.
 fn begins(line: &str) -> Option<(&str, &str)> {
     let line = line.strip_prefix("pub").map_or(line, |rest| match rest.strip_prefix('(') {
         Some(scope) => scope.split_once(')').map_or(rest, |(_, rest)| rest),
@@ -103,7 +103,7 @@ fn what_has_state_has_few_fields_and_keeps_them_to_itself() {
     assert!(wrong.is_empty(), "group what belongs together, and let methods show what others need:\n{wrong}");
 }
 
-/// One that is not needed any more, or never was, hides the next.
+/// An exception that is not needed would hide a later mistake.
 #[test]
 fn every_exception_is_needed() {
     for (of, name, why) in EXCEPTIONS {

@@ -45,7 +45,7 @@ fn number(path: &str) -> Option<i64> {
     read(path)?.parse().ok()
 }
 
-/// Tries it on a thread of its own, which ends at once.
+/// Tries the class on a thread of its own, which ends at once.
 pub(super) fn try_real_time(wanted: RealTime) -> Result<(), String> {
     match thread::spawn(move || apply(&wanted).map_err(|error| error.to_string())).join() {
         Ok(result) => result,

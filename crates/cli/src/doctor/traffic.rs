@@ -50,7 +50,7 @@ fn judge(
     known: Option<&DaemonLink>,
 ) -> Option<Finding> {
     let ok = |what: &str| Some(Finding::ok(CHECK, format!("{name}: {what}")));
-    // More than may be is a finding of its own.
+    // Exceeding the permitted traffic is a finding of its own.
     let is_kept = known.is_none_or(|known| !known.has_foreign_traffic());
     let sent = known.and_then(|known| known.foreign_bps);
     let sent = sent.map(|bps| format!("; others send {}", rate_text(bps))).unwrap_or_default();
@@ -68,7 +68,7 @@ fn judge(
     }
 }
 
-/// Checks, while no daemon runs, that nothing is sent over a device that is to be Punctual's alone.
+/// Checks, while no daemon runs, that no program sends over a device that is configured for Punctual alone.
 fn alone(name: &str, driver: &dyn LinkDriver) -> Finding {
     let heard = driver.way_out().and_then(|device| foreign_bps(device.index).map(|bps| (device.name, bps)));
     match heard {

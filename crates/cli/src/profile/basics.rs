@@ -17,7 +17,7 @@ use super::{Extent, PRIORITY};
 const COPY_BYTES: usize = 4_096;
 /// A word of the paper's machine.
 const WORD_BYTES: usize = 4;
-/// Larger than any cache of a core: what a copy costs if nothing is warm.
+/// Larger than any cache of a core: measures a copy with cold caches.
 const COLD_BYTES: usize = 64 << 20;
 
 /// See the module; in ns.
@@ -38,7 +38,7 @@ pub(crate) struct Basics {
 }
 
 impl Basics {
-    /// ns for each word of four bytes, as HARTS has it.
+    /// ns for each word of four bytes, the unit of HARTS.
     pub fn per_word(series: &[u64]) -> f64 {
         Summary::of(series).median_ns as f64 / (COPY_BYTES / WORD_BYTES) as f64
     }

@@ -1,4 +1,4 @@
-//! The configured links whose neighbour answers: at which rate they drain, and how much piles up in the adapter.
+//! Measures the configured links whose neighbour answers: their drain rate, and the backlog in the adapter.
 
 use anyhow::Context;
 use punctual::{Endsystem, Instant, Nanos};
@@ -12,10 +12,10 @@ use super::{Extent, Request};
 /// A running neighbour sends a HELLO within this time.
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(3);
 const POLL: Nanos = Nanos::from_millis(20);
-/// What is handed over and not completed stays below this: more would measure the kernel's queue.
+/// Limit of the packets that are handed over and not completed: more would measure the kernel's queue.
 const WINDOW_PACKETS: u64 = 64;
 
-/// Single packets whose completion is timed, and the rest between two of them.
+/// Single packets whose completion is timed.
 const COMPLETIONS: usize = 500;
 const REST: Nanos = Nanos::from_micros(200);
 
@@ -24,7 +24,7 @@ const REST: Nanos = Nanos::from_micros(200);
 pub struct MeasuredLink {
     /// Its name.
     pub name: String,
-    /// What it runs on.
+    /// Its driver.
     pub driver: Driver,
     /// As configured, in bit/s.
     pub rate_configured: u64,
@@ -163,7 +163,7 @@ fn completions(
     Ok(at(500).zip(at(990)).map(|(half, most)| [half, most]))
 }
 
-/// Waits for what the drain has left under way; whether the link is idle then.
+/// Waits until the packets of the drain are completed; returns whether the link is idle then.
 fn settle(link: &mut dyn Link, until: Instant) -> anyhow::Result<bool> {
     let quiet = Nanos::from_millis(20);
     let mut idle_since = now();

@@ -1,8 +1,9 @@
 //! `punctual profile`: the execution profile of this machine (ADR 0013, CLIPS 6, HARTS table 1).
 //!
-//! [`run`] measures, one thing at a time, everything first with an idle CPU and then under [`Hogs`]; the dearer of the
-//! two counts. What admission reads goes to a file ([`Profile`]); what the papers measured is beside it in the
-//! [`Report`]. The rule of the value used is [`Summary::block_ns`]'s, plus the margin of the host that reads it.
+//! [`run`] measures one cost after the other, all of them first with an idle CPU and then under [`Hogs`]; the
+//! higher of the two counts. The costs that admission uses go to a file ([`Profile`]); the measurements of
+//! the papers are beside them in the [`Report`]. [`Summary::block_ns`] defines the value used, plus the
+//! margin of the host that reads it.
 
 mod api;
 mod basics;
@@ -43,11 +44,11 @@ pub struct Request {
     /// The driver that the profile's costs are measured on; else that of the configuration, else
     /// [`Driver::default`].
     pub driver: Option<Driver>,
-    /// Where the profile goes.
+    /// Path of the profile.
     pub output: PathBuf,
     /// A quick profile may replace a full one there.
     pub force: bool,
-    /// Where the plot goes.
+    /// Path of the plot.
     pub plot: PathBuf,
     /// Reports the progress on stderr.
     pub progress: bool,
@@ -81,11 +82,11 @@ impl Extent {
     }
 }
 
-/// What follows the date of a quick profile in its file.
+/// Text after the date of a quick profile in its file.
 const QUICK: &str = ", quick";
 
-/// Nothing is measured that could not be written. A full profile costs a minute of an idle machine: a quick one does not
-/// replace it unasked.
+/// Checks before the measurement that the result can be written. A full profile costs a minute of an idle
+/// machine: a quick one does not replace it by default.
 fn check_output(request: &Request) -> anyhow::Result<()> {
     let output = &request.output;
     anyhow::ensure!(
@@ -164,7 +165,7 @@ fn driver(request: &Request, links: &[MeasuredLink]) -> Driver {
     request.driver.or(configured).unwrap_or_default()
 }
 
-/// The dearer of idle and loaded, cost by cost.
+/// The higher of the idle and the loaded value, cost by cost.
 fn profile(request: &Request, driver: Driver, paths: &[paths::Measured], wakes: &[wake::Wakes]) -> Profile {
     let of_driver = paths.iter().filter(|one| one.driver == driver);
     let measured = format!("{}{}", request.date, if request.quick { QUICK } else { "" });

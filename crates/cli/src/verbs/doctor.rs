@@ -10,7 +10,7 @@ use crate::doctor::{Finding, Report, State, configuration, leftovers, system};
 use crate::host::Host;
 use crate::output::{Outcome, Output};
 
-/// Where the configuration is unless configured otherwise.
+/// Default path of the configuration.
 const CONFIG_DEFAULT: &str = "/etc/punctual.toml";
 
 /// Check whether this host and its configuration can give guarantees. Each finding comes with its fix.

@@ -65,7 +65,7 @@ struct Received {
     lost: u64,
     /// Messages that surely came after their deadline, by the clocks of the hosts on the way.
     late: u64,
-    /// Messages whose deadline lay within the clocks' error of when they came.
+    /// Messages whose deadline was within the clocks' error of their arrival.
     perhaps_late: u64,
     /// Messages of unknown timeliness: the clocks were not known.
     unmeasured: u64,
@@ -88,7 +88,7 @@ struct Received {
 }
 
 impl Received {
-    /// Nothing yet.
+    /// The initial state, without messages.
     fn by(receiver: &Receiver) -> anyhow::Result<Self> {
         let request = receiver.request().cloned();
         let request = request.ok_or_else(|| anyhow::anyhow!("a channel without a sender"))?;
@@ -114,7 +114,7 @@ impl Received {
 }
 
 impl Received {
-    /// Counts a promised message by when it came.
+    /// Counts a guaranteed message by its arrival time.
     fn judge(&mut self, info: &MessageInfo, slack_ns: i64) {
         match info.timeliness {
             Timeliness::InTime => {}
@@ -129,7 +129,7 @@ impl Received {
         }
     }
 
-    /// Nothing came, since something ended the sender, its host or the way: another one may do better.
+    /// No message came, because the sender, its host or the way ended: another sender may succeed.
     fn is_of_a_failed_sender(&self) -> bool {
         let failed = matches!(
             self.ended,
@@ -221,7 +221,8 @@ impl Recv {
             tell(&format!("listening: senders open {}@{}", self.name, endsystem.host()));
         }
         let receiver = listener.accept()?;
-        // Gives the name back without waiting: even of a daemon that stops now, what has come is read.
+        // Gives the name back without waiting: messages that have arrived are read even if the daemon stops
+        // now.
         drop(listener);
         if self.co_schedule {
             let priority = receiver.co_schedule()?;
@@ -232,7 +233,7 @@ impl Recv {
         Ok(receiver)
     }
 
-    /// Writes what comes, until that is all that was wanted.
+    /// Writes the messages, until the requested number has come.
     fn take(&self, receiver: &mut Receiver, received: &mut Received, output: Output) -> anyhow::Result<()> {
         let mut stdout = io::stdout().lock();
         while self.count.is_none_or(|count| received.messages < count) {

@@ -75,19 +75,19 @@ struct LostHere {
     why: Option<LostWhy>,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Default, Serialize)]
 struct Arrived {
     /// Messages that the receiver was given.
     delivered: Option<u64>,
-    /// Messages that it was not given, those that policing dropped apart.
+    /// Messages that it did not get, without those that policing dropped.
     lost: Option<u64>,
     /// The place at which most of those were lost, and how many, as far as the hosts on the way have
     /// reported.
     lost_at: Option<LostHere>,
     /// Messages that it was surely given after their deadline, by the clocks of the hosts on the way.
     late: Option<u64>,
-    /// Messages whose deadline lay within the clocks' error of when it was given them.
+    /// Messages whose deadline was within the clocks' error of their delivery.
     perhaps_late: Option<u64>,
     /// Messages of unknown timeliness: the clocks were not known.
     unmeasured: Option<u64>,
@@ -101,7 +101,7 @@ struct Arrived {
 }
 
 impl Arrived {
-    /// What came of those that arrived.
+    /// The timeliness of the messages that arrived.
     fn in_time(&self) -> String {
         let Self { late, perhaps_late, unmeasured, latency_max_ns, .. } = self;
         format!(
@@ -267,7 +267,7 @@ impl Sent {
             None => missing,
         };
         self.arrived.lost = Some(lost);
-        // What was demoted may be under way still; a soft contract bears misses.
+        // Demoted messages may still be in transit; a soft contract tolerates misses.
         let may_miss = contract.guarantee() == Guarantee::Soft || contract.policing == Policing::Demote;
         match reason {
             Some(CloseReason::Local | CloseReason::Peer) if lost == 0 || may_miss => Ok(()),

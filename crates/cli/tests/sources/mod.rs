@@ -1,4 +1,4 @@
-//! What the tests that read the sources share.
+//! Shared code of the tests that read the sources.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 

@@ -1,4 +1,4 @@
-//! The file of `punctual plan`: hosts, flows, and what they cost there.
+//! The file of `punctual plan`: hosts, flows, and their costs on these hosts.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -291,7 +291,7 @@ fn order(hosts: &mut [Host], before: FlowName, own: FlowName) -> Result<(), Stri
 mod tests {
     use super::*;
 
-    /// A host whose links carry longer packets than it makes passes those on, one in a unit as any other.
+    /// A host that forwards longer packets than its own forwards them one per unit, like any others.
     #[test]
     fn a_plan_reckons_with_the_units_of_the_host() {
         let folder = std::env::temp_dir().join(format!("punctual-plan-units-{}", std::process::id()));

@@ -63,7 +63,7 @@ fn describe(printed: &Printed<'_>) -> String {
 /// The seeds of this run of the program.
 struct Piece {
     began: Instant,
-    /// So many.
+    /// The number of seeds.
     seeds: u64,
     /// Those before them.
     before: u64,

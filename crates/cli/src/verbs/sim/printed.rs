@@ -1,4 +1,4 @@
-//! What was found, as it is printed.
+//! The printed form of the results.
 
 use punctual::counted;
 use punctual_sim::Report;
@@ -65,7 +65,7 @@ pub fn sums(report: &Report) -> Vec<String> {
     lines
 }
 
-/// What was in memory in the course of a long run.
+/// The resident memory over a long run.
 fn resident(memory: &[Reading]) -> Option<String> {
     let readings: Vec<String> = memory.iter().map(|reading| (reading.bytes / 1_024).to_string()).collect();
     let last = memory.last()?;

@@ -15,8 +15,8 @@ const SHOWN_LIVE: Duration = Duration::from_millis(200);
 /// In a log.
 const SHOWN_LOGGED: Duration = Duration::from_secs(60);
 
-/// A line that is printed again from time to time: over the one before on a terminal, below it in a log, and not at all
-/// beside JSON.
+/// A line that is printed again from time to time: over the former one on a terminal, below it in a log, and
+/// not with JSON.
 pub struct Ticker {
     every: Option<Duration>,
     is_terminal: bool,
@@ -46,7 +46,7 @@ impl Ticker {
         }
     }
 
-    /// Nothing more is printed.
+    /// Ends the output.
     pub fn end(&self) {
         if self.every.is_some() && self.is_terminal {
             eprintln!();
