@@ -29,7 +29,7 @@ fn cpu_ticks(program: &Program) -> u64 {
 #[test]
 fn a_thousand_clients_connect_at_once_and_are_all_served() {
     let folder = folder("crowd");
-    // Here and, inherited, in the daemons: where no more than the usual 1,024 are allowed, a thousand do not fit.
+    // Here and, inherited, in the daemons: with the usual limit of 1,024 a thousand do not fit.
     let descriptors = Resource::Nofile;
     let maximum = getrlimit(descriptors).maximum;
     setrlimit(descriptors, Rlimit { current: maximum, maximum }).expect("what is allowed");
@@ -98,7 +98,8 @@ fn a_daemon_without_descriptors_rests_and_recovers() {
         },
         limited,
     );
-    // What it cannot accept waits in the kernel; connecting succeeds, greeting does not: only the sockets are made here.
+    // Connections that it cannot accept wait in the kernel: connecting succeeds, but the hello gets no
+    // answer. So only the sockets are made here.
     let address = rustix::net::SocketAddrUnix::new(&hosts.a.socket).expect("an address");
     let (family, kind) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET);
     let sockets: Vec<_> = (0..100)
@@ -177,7 +178,7 @@ fn a_full_disk_is_one_line_with_its_cause() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// A running daemon writes nothing but its log. What has no room there is lost, and nothing else.
+/// A running daemon writes nothing but its log. Lines without room there are lost, with no other effect.
 #[test]
 fn a_disk_that_fills_up_costs_lines_of_the_log() {
     let folder = folder("log");
@@ -235,7 +236,7 @@ fn three(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str) -> 
     ];
     hosts.map(|(host, name, link)| {
         let (socket, processor) = (folder.join(format!("{name}.sock")), "profile_measure = false");
-        // A neighbour is dead after five.
+        // A neighbour is considered down after five.
         let (daemon, hello, signalling) = ("", "500ms", "");
         let text = Text { name, socket: &socket, processor, daemon, hello, signalling, link: &link };
         Program::start(folder, text, |line| network.inside(host, line))
@@ -298,7 +299,7 @@ fn goes_down(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str)
             over.0.send(&[5; 2_000]).expect("the channel stands");
             over.1.recv_timeout(&mut [0; 2_000], Duration::from_millis(20)).is_ok()
         });
-        // For long: what was reserved is free again.
+        // For a long time: the reservations are free again.
         network.switch(cables[0], down, "down");
         both_are_told(&mut over, &mut beside);
         eventually("nothing is reserved for it", || {
@@ -314,7 +315,7 @@ fn goes_down(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str)
     }
 }
 
-/// Its neighbour works on meanwhile, and a client of its own sends.
+/// Meanwhile its neighbour continues to work, and a client of its own sends.
 #[test]
 fn a_stopped_daemon_goes_on_where_it_was() {
     let folder = folder("stopped");

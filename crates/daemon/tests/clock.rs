@@ -1,5 +1,5 @@
-//! The wall clock of the machine is stepped, and nothing notices. Alone in its program: every test that runs meanwhile would
-//! see the steps too.
+//! The wall clock of the machine is stepped, with no effect on channels. It is the only test of its program:
+//! every test that runs meanwhile would see the steps too.
 
 mod common;
 
@@ -8,7 +8,8 @@ use common::hosts::{Hosts, Wanted};
 use common::program::folder;
 use punctual::MessageInfo;
 
-/// Less than any step; more than what the hosts are wrong by about each other's clocks, which here are one.
+/// Less than any step, and more than the hosts' error about each other's clocks, which are the same clock
+/// here.
 const NOTICED_NS: i128 = 100_000_000;
 
 /// From its logical arrival, as the source's host sees it, to its deadline, as the receiver's does.

@@ -76,7 +76,7 @@ fn the_receiving_thread_runs_at_the_priority_of_its_channel_until_it_closes() {
     assert_eq!(std::thread::spawn(mine).join().expect("no panic"), Attributes::ORDINARY, "reset on fork");
     assert_eq!(at_b_too.co_schedule().expect("co-scheduled"), 21);
     assert_eq!(mine(), Attributes::Fifo { priority: 21 });
-    // What it serves no longer counts no longer, whichever end closes.
+    // A channel that the thread serves no longer does not count, whichever end closes it.
     fast.close().expect("closed");
     eventually("the slower channel's priority is left", || mine() == Attributes::Fifo { priority: 11 });
     at_b.close().expect("closed");
@@ -200,7 +200,7 @@ fn messages_alternate_with_their_receiver_in_order() {
         assert_eq!((info.number, buffer[0]), (u64::from(number), number));
     }
     assert!(matches!(receiver.try_recv(&mut buffer), Err(RecvError::WouldBlock)));
-    // What waits for its turn when the channel ends can still be read.
+    // Messages that wait for their turn when the channel ends can still be read.
     for number in 3..6_u8 {
         channel.send(&[number]).expect("sent");
     }

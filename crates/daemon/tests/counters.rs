@@ -143,7 +143,7 @@ fn attack(file: &OwnedFd) {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let again = rustix::fs::open(path, OFlags::RDWR, Mode::empty());
     for file in [Some(file), again.as_ref().ok()].into_iter().flatten() {
-        // SAFETY: fresh mappings of whole files; nothing borrows from them.
+        // SAFETY: fresh mappings of whole files, which are not borrowed.
         unsafe {
             let none = std::ptr::null_mut();
             assert_eq!(mmap(none, length, writable, MapFlags::SHARED, file, 0), Err(Errno::PERM));

@@ -48,7 +48,7 @@ fn many_connections_are_taken_in_a_turn() {
         eventually("they are gone", || clients() == before);
         status.api.clients - before
     };
-    // As many as 1 ms allows: where the machine takes that away, in the next round.
+    // As many as 1 ms permits: if the machine takes that time away, in the next round.
     let (mut seen, mut rounds) = (0, 0);
     while seen < 8 && rounds < 50 {
         seen = seen.max(taken_in_a_turn());
@@ -104,7 +104,7 @@ fn open(to: &str, token: u64) -> Packet {
     Packet::new(&Call { id: token, request: open }, Vec::new()).expect("short")
 }
 
-/// The next channel that wants consent, and who wants it.
+/// The next channel that waits for consent, and its user.
 fn incoming(raw: &Raw) -> (ChannelId, UserId) {
     loop {
         if let FromDaemon::Push(Push::Incoming { channel, user, .. }) = raw.receive().expect("news").0 {

@@ -41,12 +41,12 @@ fn start(network: &Network, folder: &Path, end: usize, keys: &str) -> Program {
     text(folder, end, keys, |text| Program::start_as(folder, text, "", line))
 }
 
-/// Where a host writes its log.
+/// Path of a host's log.
 fn log_of(folder: &Path, end: usize) -> PathBuf {
     folder.join(["a.log", "b.log"][end])
 }
 
-/// Two hosts whose daemons run in the real-time class: nothing else degrades them.
+/// Two hosts whose daemons run in the real-time class: they are not degraded for that reason.
 fn hosts(tag: &str) -> Option<Network> {
     let network = Network::new(tag, 2)?;
     network.join(CABLE);

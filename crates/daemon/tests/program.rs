@@ -12,8 +12,8 @@ use common::{PATIENCE, stream};
 use punctual::{CloseReason, Ending, Guarantee, RecvError};
 use rustix::process::Signal;
 
-/// Does `work` with the configuration of a host that measures its profile. Its neighbour notices after ten seconds that it
-/// is dead: until then programs may do what they can do before.
+/// Runs `work` with the configuration of a host that measures its profile. Its neighbour considers it down
+/// only after ten seconds: until then the programs there are not affected.
 fn with_text<R>(folder: &Path, name: &str, cable: u16, work: impl FnOnce(Text<'_>) -> R) -> R {
     hosts::with_text(folder, name, cable, |text| work(Text { processor: "", hello: "2s", ..text }))
 }
@@ -86,7 +86,7 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     assert!(String::from_utf8_lossy(&checked.stdout).starts_with("ok: host a, 1 link,"));
     assert!(checked.stderr.is_empty(), "{checked:?}");
 
-    // What works and guarantees nothing is a warning, and no failure.
+    // A host that works without guarantees causes a warning, and no failure.
     let degraded = folder.join("degraded.toml");
     let link = "[[link]]\nname = \"m\"\nneighbour = \"c\"\ndriver = \"udp\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.2\"\nrate = \"1Gbit/s\"\n";
     let text = std::fs::read_to_string(&good).expect("read");

@@ -1,5 +1,6 @@
-//! A link that finds out by itself what it drains, over a wire of 20 Mbit/s between network namespaces that the test makes
-//! (needs root): nothing is admitted before, what fits after, and a plain socket of the test finds the same rate.
+//! A link that measures its own drain rate, over a wire of 20 Mbit/s between network namespaces that the test
+//! makes (needs root): no channel is admitted before, fitting channels are admitted after, and a plain socket
+//! of the test finds the same rate.
 
 mod common;
 
@@ -47,14 +48,15 @@ fn cause(refused: Result<punctual::Channel, OpenError>) -> RefuseCause {
     }
 }
 
-/// The truth lies within the stated error.
+/// The true rate is within the stated error.
 fn is_the_wire(found: MeasuredRate) {
     let error = found.rate.0 / 1_000_000 * u64::from(found.error.0);
     assert!(found.rate.0.abs_diff(DRAINS_BPS) <= error, "{found:?}");
     assert!(found.error.0 <= 250_000 && !found.at_least, "{found:?}");
 }
 
-/// What a plain socket gets through in half a second, after the bucket is empty; bits of the wire a second.
+/// The rate that a plain socket reaches in half a second, after the bucket is empty, in bits of the wire a
+/// second.
 fn by_hand(network: &Network) -> u64 {
     let bind = |end: usize| network.within(end, || UdpSocket::bind((CABLE.address(end).as_str(), 9_100)));
     let (sender, receiver) = (bind(0).expect("a port"), bind(1).expect("a port"));
@@ -99,7 +101,8 @@ fn a_link_finds_its_rate_out_by_itself() {
     let hand = by_hand(&network);
     println!("auto found {found}, by hand {:.1} Mbit/s", hand as f64 / 1e6);
     is_the_wire(found);
-    // The wire by hand is what the bucket lets through, too, so far as this machine lets it be seen.
+    // The rate that the plain socket measured is also that of the bucket, within the accuracy of this
+    // machine.
     assert!(hand.abs_diff(DRAINS_BPS) < DRAINS_BPS / 5, "{hand}");
     assert!(rate.rate.less(rate.error) <= found.surely() && found.surely().0 <= DRAINS_BPS, "{rate:?}");
     // 30 Mbit/s is less than was tried, and more than the wire drains; 6 Mbit/s fits.
@@ -122,7 +125,7 @@ fn a_link_finds_its_rate_out_by_itself() {
     assert!(unknown.contains("to-b"), "{unknown}");
 }
 
-/// AF_XDP passes the qdiscs of its own host by: the wire is between the hosts, a bridge with a bucket.
+/// AF_XDP bypasses the qdiscs of its own host: the wire is between the hosts, a bridge with a bucket.
 #[test]
 fn a_link_over_xdp_does_so_too() {
     const TO_B: Cable = Cable { number: 1, hosts: [1, 2] };

@@ -1,5 +1,5 @@
-//! What a program can do with the rings and descriptors that it has, and with those that it has not: it gets nothing of
-//! others, and harms itself at most. Two daemons as processes, so that what they hold can be counted.
+//! What a program can do with its own rings and descriptors, and with those of others: it gets no data of
+//! others, and harms only itself. Two daemons as processes, so that their resources can be counted.
 
 mod common;
 
@@ -35,7 +35,7 @@ impl Own {
         }
     }
 
-    /// What the client writes of it, sealed as it must be.
+    /// The client's own file of the ring, sealed as required.
     fn attach(&self, raw: &Raw) -> Region {
         let region = Region::take(&self.descriptors[1], self.shape.file_bytes()).expect("its own ring");
         assert_eq!(raw.ask(Request::Attached { channel: self.channel }).0, Ok(Answer::Done));
@@ -47,7 +47,7 @@ fn inode(file: impl AsFd) -> u64 {
     rustix::fs::fstat(file).expect("a file").st_ino
 }
 
-/// A flow of the client's own, whose ring has so many slots of 100 B.
+/// A flow of the client, whose ring has this many slots of 100 B.
 fn flow(slots: u32) -> Request {
     let ring = RingShape::new(slots, 100).expect("a shape");
     Request::OpenBestEffort { to: "bulk@b".parse().expect("an address"), ring }

@@ -1,7 +1,8 @@
 //! Round trips of blocking programs through two daemons, in alternating slices of one run: with and without filters of
 //! system calls, of root (whose bells the processor rings) and of another user (whose ringer does).
 //!
-//! In short it holds that all of them work; `PUNCTUAL_ROUND_TRIPS` in the environment, the number for each, makes figures of it.
+//! A short run checks that all of them work; `PUNCTUAL_ROUND_TRIPS` in the environment, the number for each,
+//! makes it a measurement.
 
 mod common;
 
@@ -22,7 +23,8 @@ const SLICE: usize = 100;
 const PACE: Duration = Duration::from_millis(1);
 const NOBODY: u32 = 65_534;
 
-/// The worlds by their names, in pairs that are compared: what becomes of forbidden calls, and whose programs they are.
+/// The worlds by their names, in pairs that are compared: the setting of forbidden calls, and the user of the
+/// programs.
 const WORLDS: [(&str, &str, u32); 4] = [
     ("root", "refuse", 0),
     ("root again", "refuse", 0),
@@ -115,14 +117,14 @@ impl World {
     }
 }
 
-/// The value below which `share` of them lie.
+/// The value below which the fraction `share` of them is.
 fn quantile(ns: &[u64], share: f64) -> f64 {
     let mut sorted = ns.to_vec();
     sorted.sort_unstable();
     sorted[((sorted.len() - 1) as f64 * share) as usize] as f64 / 1_000.0
 }
 
-/// Median over the slices of what a slice of `one` took of the same of `other`; the first and last quarter beside it.
+/// Median over the slices of the ratio of `one` to `other`, with the first and last quartile.
 fn ratio(one: &[u64], other: &[u64]) -> [f64; 3] {
     let pairs = one.chunks(SLICE).zip(other.chunks(SLICE));
     let mut ratios: Vec<f64> = pairs.map(|(one, other)| quantile(one, 0.5) / quantile(other, 0.5)).collect();

@@ -1,5 +1,6 @@
-//! Ordinary senders over three daemons in network namespaces, `b` - `a` - `c`: who sends as soon as `open` returns loses
-//! nothing, and who keeps exactly the contract's rate waits no longer than with headroom. Needs root.
+//! Ordinary senders over three daemons in network namespaces, `b` - `a` - `c`: a sender that sends as soon as
+//! `open` returns loses no message, and a sender that keeps exactly the contract's rate waits no longer than
+//! with headroom. Needs root.
 
 mod common;
 
@@ -51,7 +52,7 @@ fn start(network: &Network, [to_b, to_c]: [Cable; 2], folder: &Path, host: usize
     Program::start(folder, text, |line| network.inside(host, line))
 }
 
-/// What became of one channel.
+/// The results of one channel.
 struct Outcome {
     open: Duration,
     /// Time from the return of `open` to that of `accept`, and to the first check of the ring.

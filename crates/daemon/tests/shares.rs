@@ -77,7 +77,7 @@ fn descriptors_are_within_a_quota_that_is_no_less_than_what_is_held() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// What a program that does not read is to be sent counts, too, with the descriptors of its rings.
+/// Packets that wait for a program that does not read count, too, with the descriptors of its rings.
 #[test]
 fn descriptors_on_their_way_to_who_does_not_read_count() {
     let folder = folder("shares-unread");
@@ -206,7 +206,7 @@ fn who_has_rings_made_without_end_pays_for_the_time_of_the_service() {
         "{rings} rings of 32 MiB, the service ran for {ticks} hundredths, root waited for {longest:?} at most"
     );
     assert!(rings >= 2);
-    // A second at once, what the last one overdrew, and root's own.
+    // A second at once, the overdraft of the last one, and root's own.
     assert!(ticks <= 250, "{ticks} hundredths of a second");
     hosts.are_undisturbed();
     std::fs::remove_dir_all(folder).expect("removed");
@@ -266,7 +266,7 @@ fn flows_of_ann(root: &Raw) -> u64 {
     status.users.iter().find(|held| held.user == UserId(ANN)).map_or(0, |held| held.channels)
 }
 
-/// What came that is no news of others.
+/// The next incoming channel; skips other pushes.
 fn incoming(raw: &Raw) -> ChannelId {
     loop {
         if let FromDaemon::Push(Push::Incoming { channel, .. }) = raw.receive().expect("news").0 {

@@ -132,11 +132,12 @@ fn who_asks_without_end_gets_its_share_and_others_are_served() {
         let other = as_user(ANN + 1, || Raw::greeted(&path).ask(Request::Status).0);
         assert!(matches!(other, Some(Ok(Answer::Status(_)))), "another user is served");
         stop.store(true, Ordering::SeqCst);
-        // It waits for its turn: the end of the daemon ends that, if nothing else.
+        // It waits for its turn, which ends with the daemon at the latest.
         hosts.a.signal(Signal::KILL);
         greedy.join().expect("no panic");
     });
-    // 100 ms at once and a ten-thousandth from then on, 5 us at least for each, and what the last one overdrew.
+    // 100 ms at once and a ten-thousandth from then on, at least 5 us for each, and the overdraft of the last
+    // one.
     let share_ns = 100_000_000 + begun.elapsed().as_nanos() as u64 / 10_000;
     let answers = answers.load(Ordering::SeqCst);
     assert!(answers <= share_ns / 5_000 + 1, "{answers} answers");
@@ -226,8 +227,8 @@ fn subordinate_users_share_the_quotas_of_their_account() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// What a program cannot hand over cannot be closed here: the last close of a pipe that its other holders keep busy, or of a
-/// file of theirs, waits for them.
+/// The daemon never has to close a descriptor of a program, because programs cannot send any: the last close
+/// of a pipe that its other holders keep busy, or of a file on their file system, waits for them.
 #[test]
 fn descriptors_of_programs_reach_no_daemon() {
     let folder = folder("descriptors");
@@ -250,7 +251,7 @@ fn descriptors_of_programs_reach_no_daemon() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// What a program declares takes no time of a processor that does not run its handlers.
+/// The declaration of a program takes no time of a processor that does not run its handlers.
 #[test]
 fn a_program_cannot_declare_time_of_the_processor() {
     let folder = folder("declared");

@@ -1,4 +1,4 @@
-//! What a daemon holds.
+//! The resources that a daemon holds.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -16,7 +16,7 @@ pub struct Holdings {
     pub clients: u32,
     /// What quotas count of all users together: clients, listeners, ends of channels, bytes of rings, descriptors.
     pub quotas: [u64; 5],
-    /// Counts that are wrong, and what waits for an answer.
+    /// Counters that are wrong, and requests that wait for an answer.
     pub lost: String,
 }
 

@@ -12,7 +12,7 @@ use super::witness::{enter_fifo, sleep_until};
 /// Above any processor.
 const PRIORITY: u8 = 90;
 
-/// Ends where the test drops it.
+/// Ends when the test drops it.
 pub struct Hog {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

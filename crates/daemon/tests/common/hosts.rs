@@ -44,11 +44,11 @@ pub fn with_text<R>(folder: &Path, name: &str, cable: u16, work: impl FnOnce(Tex
     })
 }
 
-/// What a test wants otherwise.
+/// Settings that a test changes.
 pub struct Wanted<'a> {
     /// More keys of `[daemon]` of `a`.
     pub daemon: &'a str,
-    /// Between HELLOs. A neighbour that is silent for five times as long is taken for dead.
+    /// Interval of HELLOs. A neighbour is considered down after five times as long without one.
     pub hello: &'a str,
     /// Deadline of the channel.
     pub deadline_ms: u64,
@@ -93,7 +93,7 @@ impl Hosts {
         &self.b.socket
     }
 
-    /// Packets that b has sent: greetings of its neighbour, where nothing else happens.
+    /// Packets that b has sent: only HELLOs to its neighbour if there is no other traffic.
     pub fn sent_by_b(&self) -> u64 {
         self.connections[1].status().expect("status").engine.links[0].packets_out
     }

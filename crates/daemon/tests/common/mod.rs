@@ -145,7 +145,8 @@ pub fn contract(bytes: u32, rate: u64, deadline_ms: u64) -> Contract {
     Contract::new(bytes, rate, 4, Nanos::from_millis(deadline_ms)).expect("a contract")
 }
 
-/// An open channel from `a` to `b`, two daemons of their own, that has carried ten of its longest messages unaltered.
+/// Opens a channel from `a` to `b`, two separate daemons, and checks that it carries ten of its longest
+/// messages unaltered.
 pub fn stream(a: &Endsystem, b: &Endsystem, bytes: u32) -> (Channel, Receiver) {
     meet([a, b]);
     let rate = Rate::per_second(100).expect("a rate");

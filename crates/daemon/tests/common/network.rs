@@ -8,7 +8,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::eventually;
 
-/// Runs a command line; returns what it printed.
+/// Runs a command line; returns its output.
 ///
 /// # Errors
 /// Its error output.
@@ -48,7 +48,7 @@ impl Cable {
     }
 }
 
-/// Hosts that are namespaces of their own, gone where the test drops them.
+/// Hosts in namespaces of their own, removed when the test drops them.
 pub struct Network(Vec<String>);
 
 impl Network {
@@ -114,7 +114,7 @@ impl Network {
         self.run(cable.hosts[end], &format!("ip link set {} {state}", cable.device(end)));
     }
 
-    /// What a user sees of a device, its neighbours left out.
+    /// The state of a device that a user can see, without its neighbours.
     pub fn photograph(&self, cable: Cable, end: usize) -> String {
         let device = cable.device(end);
         let look = format!("sh -c 'ip -details link show {device}; tc qdisc show dev {device}'");

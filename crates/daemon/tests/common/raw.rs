@@ -49,7 +49,7 @@ impl Raw {
         socket::send(&self.0, packet, SendFlags::DONTWAIT).is_ok()
     }
 
-    /// What a program reads that takes an error for what it is; `None` at the end of the connection.
+    /// Receives once, without treating an error as the end; `None` at the end of the connection.
     pub fn receive_once(&self) -> std::io::Result<Option<Packet>> {
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         let (bytes, _) = rustix::net::recv(&self.0, &mut buffer[..], RecvFlags::empty())?;

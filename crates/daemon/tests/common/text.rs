@@ -7,7 +7,7 @@ pub fn other(name: &str) -> &'static str {
     if name == "a" { "b" } else { "a" }
 }
 
-/// Between HELLOs, unless a test needs another time: a neighbour is taken for dead when it is silent for five times as long.
+/// Default interval of HELLOs: a neighbour is considered down after five times as long without one.
 pub const HELLO: &str = "250ms";
 
 /// A host's configuration; `processor`, `daemon`, `signalling` and `link` are more lines of these tables.

@@ -17,7 +17,7 @@ const PERIOD: Nanos = Nanos::from_millis(1);
 /// Above everything of ours.
 const PRIORITY: u8 = 98;
 
-/// Puts the calling thread into `SCHED_FIFO`; `false` where it may not.
+/// Moves the calling thread to `SCHED_FIFO`; `false` if it is not permitted.
 pub fn enter_fifo(priority: u8, cpu: Option<u32>) -> bool {
     let class = SchedulingClass::Fifo { priority };
     realtime::apply(&RealTime { class, cpu, lock_memory: false }).is_ok()
@@ -105,7 +105,7 @@ fn watch(stop: &AtomicBool, report: &mpsc::Sender<Hole>) {
     }
 }
 
-/// What a witness saw.
+/// The result of a witness.
 pub struct Testimony {
     /// In order of their beginning.
     holes: Vec<Hole>,
@@ -121,8 +121,8 @@ impl Testimony {
         Self { holes, taken, cpu_time }
     }
 
-    /// Whether a hole lies between `from` and `to`, or had left a backlog that still drained at `from`: its length times
-    /// g / (1 - g), g the guaranteed load.
+    /// Whether a hole is between `from` and `to`, or its backlog still drained at `from`. The backlog drains
+    /// for the hole's length times g / (1 - g), with g the guaranteed load.
     pub fn excuses(&self, from: Instant, to: Instant, load: Ppm) -> bool {
         let per_mille = u64::from(load.0) / (1_000_000 - u64::from(load.0).min(999_999)).div_ceil(1_000);
         self.holes.iter().any(|hole| {

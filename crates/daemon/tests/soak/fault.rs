@@ -1,4 +1,4 @@
-//! What happens while the soak lasts, and when.
+//! The faults of the soak test, and their times.
 
 use punctual::Nanos;
 use punctual_os::now;
@@ -18,13 +18,13 @@ impl Dice {
         (self.0 >> 33) % end
     }
 
-    /// Lets up to so many milliseconds pass: what happens then happens at any moment of what goes on meanwhile.
+    /// Waits up to this many milliseconds: the next fault then comes at an arbitrary moment of the traffic.
     pub fn moment(&mut self, most_ms: u64) {
         sleep_until(now() + Nanos::from_micros(self.below(most_ms * 1_000)));
     }
 }
 
-/// What happens to `b`, its cable, the machine.
+/// A fault of `b`, its cable, or the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     Nothing,
@@ -65,7 +65,7 @@ impl Fault {
             }
             Self::Stop => {
                 on_b.freeze();
-                // Neighbours take it for dead after half a second.
+                // Neighbours consider it down after half a second.
                 dice.moment(1_000);
                 on_b.signal(Signal::CONT);
             }

@@ -91,8 +91,8 @@ fn policed(host: &Endsystem) -> u64 {
     host.status().expect("status").engine.links.iter().map(|link| link.drops.policed).sum()
 }
 
-/// Faults and programs until the time is over and there is enough to compare; what the daemons had in memory after each
-/// cycle, and which faults there were.
+/// Runs faults and programs until the time is over and there is enough to compare; returns the daemons'
+/// memory after each cycle, and which faults there were.
 fn cycles(stage: &Stage, hosts: &mut [Program; 3], seconds: u64, seed: u64) -> (Vec<[u64; 3]>, Vec<Fault>) {
     let mut dice = Dice(seed);
     let [on_a, on_b, on_c] = hosts;

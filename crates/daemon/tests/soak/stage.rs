@@ -14,7 +14,7 @@ pub const NAMES: [&str; 3] = ["a", "b", "c"];
 pub const TO_B: Cable = Cable { number: 0, hosts: [0, 1] };
 pub const TO_C: Cable = Cable { number: 1, hosts: [0, 2] };
 
-/// Where it all happens.
+/// The hosts, cables and disk of a soak test.
 pub struct Stage {
     pub network: Network,
     pub folder: PathBuf,
