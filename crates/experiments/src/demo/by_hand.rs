@@ -13,16 +13,16 @@ use crate::testbed::System;
 /// Figures that differ by less of the larger one are equal.
 const EQUAL_WITHIN: f64 = 0.05;
 
-/// What a system does for its users, in words.
+/// The properties of a system for its users, in words.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Promise {
     /// Which system.
     pub world: System,
     /// The promise to a message that keeps its contract.
     pub message: &'static str,
-    /// Where a sender breaks its contract.
+    /// The effect on others if a sender breaks its contract.
     pub breach: &'static str,
-    /// Where one more channel is wanted.
+    /// The result if one more channel is requested.
     pub admission: &'static str,
 }
 
@@ -77,7 +77,7 @@ pub struct NamedSummary {
     pub name: &'static str,
     /// Whether it has a contract.
     pub guaranteed: bool,
-    /// What became of its messages.
+    /// The results of its messages.
     pub figures: StreamSummary,
 }
 
@@ -164,7 +164,7 @@ fn in_world(world: &Ran, stretch: Stretch, excuses: &Excuses) -> Option<WorldOut
     })
 }
 
-/// What a figure is, and which way is better.
+/// A figure, and whether larger or smaller is better.
 struct Figure {
     name: &'static str,
     unit: &'static str,

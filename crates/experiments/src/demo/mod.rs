@@ -1,5 +1,6 @@
-//! The main job: a film, a control loop and a flood over three hosts, through Punctual, through the kernel, and through
-//! the kernel with strict priority at every hop, the best that a user can do by hand.
+//! The main demonstration: a film, a control loop and a flood over three hosts, through Punctual, through the
+//! kernel, and through the kernel with strict priority at every hop, the best that a user can configure by
+//! hand.
 //!
 //! a - r - b, r forwards, r - b is the bottleneck. The systems take turns on identical networks; half-way a
 //! second video joins that breaks its contract threefold. At last the channel too many, which Punctual has
@@ -34,10 +35,10 @@ use crate::testbed::{
 };
 use crate::witness::Witness;
 
-/// What the caller wants.
+/// The caller's options.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// Where the report goes.
+    /// Folder of the report.
     pub directory: PathBuf,
     /// Whether to show the running figures.
     pub show: bool,
@@ -114,7 +115,7 @@ fn run_all(
             run(tracks, turn, Stretch::of_slice(number))?;
         }
     }
-    // What the last slice has left in the queues is not this stretch's.
+    // Wait until the queues contain no packets of the last slice.
     wait_until(now() + stretch::SETTLE)?;
     let by_hand = System::KernelPriority as usize;
     tracks[by_hand].set_arrivals(scenario::INTRUDER, scenario::FRAMES);

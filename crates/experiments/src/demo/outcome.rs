@@ -1,4 +1,4 @@
-//! Judges a run: what was promised, what was observed, whether every guarantee held.
+//! Judges a run: the promises, the observations, and whether every guarantee held.
 
 use punctual::{ChannelRefusal, Contract, Nanos, Ppm};
 use serde::Serialize;
@@ -16,9 +16,9 @@ use crate::testbed::{Finished, Privilege, System};
 /// Least of min(offered, reserved) that a guaranteed channel must deliver.
 const DELIVERED_RATIO_MIN: f64 = 0.98;
 
-/// What the run was like.
+/// The conditions of the run.
 pub struct Setting {
-    /// What the process was allowed to do.
+    /// The privileges of the process.
     pub privilege: Privilege,
     /// g.
     pub guaranteed_load: Ppm,
@@ -73,7 +73,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What a program exits with.
+    /// The exit status of the program.
     pub const fn exit_status(self) -> i32 {
         match self {
             Self::Held => 0,

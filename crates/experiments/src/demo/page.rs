@@ -1,4 +1,4 @@
-//! The demo's report: what was promised, what was observed, side by side.
+//! The demo's report: promises and observations, side by side.
 
 use std::path::Path;
 
@@ -115,7 +115,7 @@ const fn latency(system: System, figures: &StreamSummary) -> &LatencySummary {
     }
 }
 
-/// All misses, in holes or not; bad where no hole excuses them. Holes do not excuse who promises nothing.
+/// All misses, in holes or not; bad if no hole excuses them. Systems without guarantees need no excuses.
 fn marked(system: System, figures: &StreamSummary) -> String {
     let bad = if system == System::Punctual { figures.unexcused() } else { figures.misses };
     format!("{}{}", if bad == 0 { '+' } else { '!' }, figures.misses)

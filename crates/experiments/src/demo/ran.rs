@@ -17,7 +17,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// What became of each stream within `spans`.
+    /// The results of each stream within `spans`.
     pub fn summaries(&self, spans: &Spans, excuses: &Excuses) -> Vec<StreamSummary> {
         let steady = spans.loaded.after(scenario::WARM_UP);
         let summary = |one: &Finished| {

@@ -1,4 +1,4 @@
-//! The stretches of a run: what is sent in each, and when each system ran it.
+//! The stretches of a run: which streams send in each, and when each system ran it.
 
 use punctual::Nanos;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub enum Stretch {
 }
 
 impl Stretch {
-    /// Those that all systems run.
+    /// The stretches that all systems run.
     pub const COMPARED: [Self; 2] = [Self::ContractsKept, Self::ContractBroken];
 
     /// Which one a system's slice number `number` belongs to.
@@ -62,7 +62,7 @@ pub struct Timetable {
 pub struct Spans {
     /// When its sources ran.
     pub loaded: Windows,
-    /// What was sent in here counts: answers may be sent a little later.
+    /// Messages sent in these windows count: answers may be sent a little later.
     pub judged: Windows,
 }
 

@@ -24,7 +24,7 @@ pub struct LiveTable {
 }
 
 impl LiveTable {
-    /// Prints what is fixed; `show`: whether anything is printed at all.
+    /// Prints the constant part; `show`: whether to print anything.
     pub fn new(show: bool, privilege: Privilege, refused: &Refused) -> Self {
         if show {
             println!("a - r - b: {}", privilege.explain());

@@ -1,4 +1,5 @@
-//! Worlds that make the same round trips in turns, each on two hosts of its own: what the experiments with an echo share.
+//! Worlds that make the same round trips in turns, each on two hosts of its own: shared by the experiments
+//! with an echo.
 
 use punctual::{Contract, Nanos};
 
@@ -33,7 +34,7 @@ impl<'a> Contest<'a> {
         Pair::create(&self.bed, self.conditions)
     }
 
-    /// One that calls through `caller` from a of `pair`.
+    /// Adds a contender that calls through `caller` from a of `pair`.
     pub fn join(&mut self, name: &'static str, class: Class, caller: Box<dyn Caller>, pair: Pair) {
         self.contenders.push(Contender::new(name, class, &pair.place, caller, self.loads));
         self.pairs.push(pair);

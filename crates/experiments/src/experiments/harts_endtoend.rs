@@ -30,12 +30,12 @@ const FRAGMENTS: [u32; 3] = [1_024, 2_048, 4_096];
 /// What an AF_XDP frame of a page holds: 320 B of it are the kernel's, and our header.
 const FRAGMENTS_XDP: [u32; 3] = [1_024, 2_048, 4_096 - 320 - HEADER_BYTES];
 const HEADER_BYTES: u32 = 64;
-/// Sizes of messages, in KB; the one that is checked among them.
+/// Sizes of messages, in KB, including the one that is checked.
 const SIZES_KB: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const CHECKED_KB: u32 = 16;
 /// Minimum fraction of the adapter's own rate; the paper reached 0.44.
 const RATE_MIN: f64 = 0.9;
-/// Between the messages whose latency is measured.
+/// Gap between the messages whose latency is measured.
 const GAP: Nanos = Nanos::from_millis(5);
 const PATIENCE: Nanos = Nanos::from_millis(500);
 /// Pieces that the throughput of the checked point is measured in, the adapter's beside each.
@@ -43,7 +43,7 @@ const ROUNDS: u64 = 8;
 /// Packets that the bare driver holds: enough for every driver here (`harts-adapter`).
 const OWN_DEPTH: usize = 8;
 
-/// What was found at one size of fragments and messages.
+/// The results at one size of fragments and messages.
 struct Found {
     fragment: u32,
     kb: u32,
@@ -52,7 +52,7 @@ struct Found {
     latency: Side,
 }
 
-/// The bare drivers of a link of the same kind, and what they carried beside the checked point.
+/// The bare drivers of a link of the same kind, and their throughput beside the checked point.
 struct Own {
     _pair: Pair,
     source: Box<dyn Link>,

@@ -29,7 +29,7 @@ const RECEIVE_BATCH: usize = 64;
 /// Messages of a block before any counts: another quantum's nodes have displaced the caches.
 const WARM_UP: usize = 3;
 
-/// What was found at one quantum.
+/// The results at one quantum.
 #[derive(Default)]
 struct Swept {
     quantum: u32,
@@ -51,7 +51,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     judged(witness, |excuses| judge(&swept, excuses))
 }
 
-/// All quanta in turns; the longest once more at the end: A/A.
+/// All quanta in turns; the longest again at the end: A/A.
 fn sweep(source: &mut dyn Link, sink: &mut dyn Link, conditions: &Conditions) -> anyhow::Result<Vec<Swept>> {
     let quanta = QUANTA.into_iter().chain([LONGEST]);
     let mut swept: Vec<Swept> = quanta.map(|quantum| Swept { quantum, ..Swept::default() }).collect();

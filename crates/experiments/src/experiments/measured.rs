@@ -18,7 +18,7 @@ const PLOT_SIZE: (u32, u32) = (860, 460);
 /// What an experiment measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Measured {
-    /// What was varied.
+    /// The varied quantity.
     pub x: &'static str,
     /// One for each thing measured.
     pub points: Vec<Value>,
@@ -50,7 +50,7 @@ pub struct Measured {
     pub doubts: Vec<String>,
 }
 
-/// A row of what the paper measured beside what we did.
+/// A row with the paper's measurement beside ours.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
     /// What.
@@ -80,30 +80,30 @@ pub struct Report {
     pub paper: &'static str,
     /// Whether it was shortened.
     pub quick: bool,
-    /// What it ran on; none where it was simulated.
+    /// The test bed; `None` for a simulation.
     #[serde(flatten)]
     pub ground: Option<Ground>,
     /// Platform holes.
     pub holes: HoleSummary,
-    /// What it found.
+    /// Its results.
     #[serde(flatten)]
     pub measured: Measured,
-    /// Where the plot is.
+    /// Path of the plot.
     pub plot: PathBuf,
 }
 
 /// What hosts ran on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ground {
-    /// Whether processors ran in the real-time class; without it nothing is guaranteed.
+    /// Whether processors ran in the real-time class; otherwise nothing is guaranteed.
     pub real_time: bool,
     /// What carried Punctual's links: `udp`, `xdp`, `memory`, `null-device`, or `none`.
     pub driver: &'static str,
-    /// The other machine, where there was one.
+    /// The other machine, if there was one.
     pub peer: Option<String>,
 }
 
-/// What `judge` finds, with the holes that excuse what was measured until now.
+/// The result of `judge`, with the holes that excuse the samples so far.
 pub(super) fn judged(
     witness: Option<Witness>,
     judge: impl FnOnce(&Excuses) -> anyhow::Result<Measured>,
@@ -111,7 +111,7 @@ pub(super) fn judged(
     judged_under(Ppm(0), witness, judge)
 }
 
-/// The same where the guaranteed load `load` drains beside what a hole left undone.
+/// The same if the guaranteed load `load` drains beside the backlog of a hole.
 pub(super) fn judged_under(
     load: Ppm,
     witness: Option<Witness>,
@@ -162,7 +162,7 @@ impl Measured {
         figures
     }
 
-    /// Adds a row of what the paper measured beside what we did.
+    /// Adds a row with the paper's measurement beside ours.
     pub fn compare(
         &mut self,
         what: impl Into<String>,
@@ -247,7 +247,7 @@ fn shown(value: &Value) -> String {
 }
 
 impl Report {
-    /// 0 where everything held, 1 where something did not, 3 where the run proves nothing.
+    /// 0 if every check held, 1 if one failed, 3 if the run proves nothing.
     pub fn exit_status(&self) -> i32 {
         let proves_nothing =
             self.is_degraded() || self.holes.inconclusive || !self.measured.doubts.is_empty();

@@ -44,12 +44,13 @@ pub use list::EXPERIMENTS;
 use measured::{Compared, judged, judged_under};
 pub use measured::{Ground, Measured, Report};
 
-/// What finds out. It fails where the test bed fails, a stream breaks or the run is interrupted.
+/// How an experiment runs. It fails if the test bed fails, a stream breaks or the run is interrupted.
 #[derive(Clone, Copy)]
 enum Run {
     /// Something on hosts.
     Measured(fn(&Conditions) -> anyhow::Result<Measured>),
-    /// Something in virtual time: no test bed, no privilege, no driver; what it takes is CPU time, which holes do not touch.
+    /// A simulation in virtual time: it needs no test bed, privilege or driver; its costs are CPU time, which
+    /// holes do not affect.
     Simulated(fn(&Wanted) -> anyhow::Result<Measured>),
 }
 
@@ -131,7 +132,7 @@ pub fn find(name: &str) -> anyhow::Result<&'static Experiment> {
 }
 
 impl Experiment {
-    /// One that runs over two machines, too, and over any driver.
+    /// An experiment that also runs over two machines, and over any driver.
     const fn new(name: &'static str, paper: &'static str, about: &'static str, run: Run) -> Self {
         Self { name, paper, about, peer: true, alone: "", carrier: Carrier::Asked, run }
     }
@@ -156,7 +157,7 @@ impl Experiment {
         Self { carrier, ..self }
     }
 
-    /// Why it cannot be run over two machines, or with that driver, with the fix; `None` where it can.
+    /// Why it cannot be run over two machines, or with that driver, with the fix; `None` if it can.
     pub fn objection(&self, has_peer: bool, driver: Option<Driver>) -> Option<String> {
         let Self { name, alone, carrier, .. } = self;
         if has_peer && !self.peer {
@@ -202,8 +203,8 @@ impl Experiment {
     }
 }
 
-/// Runs it on a test bed: what it found, and on what; or the exit status of another process (inside a user namespace) that
-/// did.
+/// Runs it on a test bed: returns its results and the test bed, or the exit status of another process (inside
+/// a user namespace) that ran it.
 fn on_hosts(
     wanted: &Wanted,
     carrier: Carrier,

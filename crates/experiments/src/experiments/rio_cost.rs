@@ -56,7 +56,7 @@ const DEFAULT: usize = 0;
 const AGAIN: usize = 1;
 const SCHEDULED: usize = 2;
 const LOW: usize = 3;
-/// Those with kernel threads, and what is above their histograms.
+/// The worlds with kernel threads, and the titles of their histograms.
 const THREADED: [(usize, &str); 2] = [(4, "real-time NAPI threads"), (5, "low-priority NAPI threads")];
 /// Beyond this all round trips are in the last bar.
 const LAST_BAR_US: f64 = 400.0;
@@ -89,7 +89,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     })
 }
 
-/// Lets a world join, where it can be: with the kernel threads of its devices, which go before its hosts.
+/// Adds a world, if it is possible: with the kernel threads of its devices, which are dropped before its
+/// hosts.
 fn join(
     contest: &mut Contest<'_>,
     number: usize,

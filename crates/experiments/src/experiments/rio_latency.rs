@@ -18,7 +18,7 @@ use crate::testbed::{Bed, Block, Contender, LinkSpec, Wait};
 
 /// Of RIO's link it is the order of magnitude; it keeps both emulated hosts busy.
 const LINK: BitRate = BitRate(400_000_000);
-/// In front of the link: longer than what a socket may queue, so that nothing is lost.
+/// Queue in front of the link: longer than a socket's queue, so that no packet is lost.
 const QUEUE: Nanos = Nanos::from_millis(20);
 /// Message size of the round trip.
 pub const BYTES: u32 = 64;
@@ -34,10 +34,11 @@ const HOGS: usize = 4;
 const BAR_MS: f64 = 0.1;
 const LAST_BAR_MS: f64 = 8.0;
 
-/// Mbit/s of bulk under each load in each world; none where there is no bulk.
+/// Mbit/s of bulk under each load in each world; `None` without bulk.
 type BulkRates = Vec<Vec<Option<f64>>>;
 
-/// What a round trip is promised; twice as often as it is made, so that a late call is not held for an early one.
+/// The contract of a round trip; its rate is twice the rate of the calls, so that a late call does not make
+/// the next one early.
 ///
 /// # Panics
 /// Never: the figures are constants within range.

@@ -28,7 +28,7 @@ const PACED_DEADLINE: Nanos = Nanos::from_millis(10);
 enum World {
     /// Kernel sockets.
     Kernel,
-    /// The same once more: how far two that are equal differ.
+    /// The same again: the difference between two equal worlds.
     Again,
     /// The drivers alone: the floor of whatever is built on them.
     Bare,
@@ -36,7 +36,7 @@ enum World {
     Leading,
     /// The engine wakes the client.
     Woken,
-    /// Engines in processes of their own.
+    /// Engines in separate processes.
     Daemon,
 }
 
@@ -46,7 +46,7 @@ const SPINNING: [(&str, World); 3] = [
     ("kernel, spinning again", World::Again),
     ("bare driver, spinning", World::Bare),
 ];
-/// Those whose client blocks.
+/// Worlds with a blocking client.
 const BLOCKING: [(&str, World); 6] = [
     ("kernel, blocking", World::Kernel),
     ("kernel, blocking again", World::Again),
@@ -55,7 +55,8 @@ const BLOCKING: [(&str, World); 6] = [
     ("daemon, blocking", World::Daemon),
     ("bare driver, blocking", World::Bare),
 ];
-/// Between the calls of those who block. Longer than the span in which an engine answers one channel's doorbell once.
+/// Time between the calls of blocking clients. Longer than the interval in which an engine handles one
+/// channel's doorbell once.
 const PACE: Nanos = Nanos::from_micros(200);
 const DIRECT: &str = "embedded, spinning";
 
@@ -84,7 +85,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let (count, length) = conditions.rounds((5, 600), (20, 2_000));
     for round in 0..count {
         conditions.progress(format_args!("round {} of {count}", round + 1));
-        // Those who block are called at a pace, so that every wait is a sleep; those who spin at once again.
+        // Blocking clients are called at a pace, so that every wait is a sleep; spinning clients call again
+        // at once.
         worlds.spinning.contest.turn(&block(length, Nanos::ZERO, BYTES))?;
         worlds.blocking.contest.turn(&block(length, PACE, BYTES))?;
         let promise = promise(INTERVAL, DEADLINE);
@@ -113,9 +115,9 @@ fn options(spin: bool, world: usize, conditions: &Conditions) -> Options {
     Options { processor: super::FAST_COSTS.into(), link, ..ports }
 }
 
-/// Worlds that are called in turns, with what they measured.
+/// Worlds that are called in turns, with their measurements.
 struct Group<'a> {
-    /// What the contenders are, in their order.
+    /// The kinds of the contenders, in their order.
     worlds: Vec<World>,
     contest: Contest<'a>,
 }
@@ -193,7 +195,7 @@ fn judge(worlds: &Worlds<'_>, conditions: &Conditions, excuses: &Excuses) -> Mea
     measured
 }
 
-/// Where the microseconds go, by what each world has more than the one before.
+/// The composition of the round trip, from the difference of each world to the one before.
 fn account(measured: &mut Measured, worlds: &Worlds<'_>, excuses: &Excuses) {
     let p50 = |side: &Side| side.figures(excuses).clean.p50_us;
     let of = |group: &Group<'_>, world| group.find(world).map(|one| p50(&one.sides[0]));

@@ -20,7 +20,7 @@ use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place};
 /// A configured rate faster than the machine, so that no packet waits for the pace.
 const TOLD: BitRate = BitRate(100_000_000_000);
 const BYTES: usize = 64;
-/// What the baseline's system calls carry: `sendmmsg` takes 32 (the driver's batch).
+/// Packets per system call of the baseline: `sendmmsg` takes 32 (the driver's batch).
 const BATCH: usize = 32;
 const RATIO_MIN: f64 = 1.5;
 const OURS: &str = "Punctual";
@@ -28,7 +28,7 @@ const KERNEL: &str = "kernel";
 const PATIENCE: Nanos = Nanos::from_millis(50);
 const WARM_UP: Nanos = Nanos::from_millis(100);
 
-/// What the ends of a world have counted.
+/// The counters at the ends of a world.
 #[derive(Default)]
 struct Counts {
     sent: AtomicU64,
@@ -126,13 +126,13 @@ fn told_lost_at(endsystem: &Endsystem) -> anyhow::Result<u64> {
     Ok(edge + queues + driver)
 }
 
-/// What a turn found.
+/// The results of a turn.
 struct Turn {
     /// Sent, received.
     counted: [u64; 2],
     seconds: f64,
     cpu_s: f64,
-    /// Sent, received; the time before and after what is measured included.
+    /// Sent and received, including the time before and after the measurement.
     total: [u64; 2],
 }
 

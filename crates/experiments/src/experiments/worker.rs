@@ -1,4 +1,4 @@
-//! This program once more, for what needs a process of its own: memory that is its own, or valgrind around it.
+//! Runs this program again for work that needs a process of its own: for separate memory, or under valgrind.
 
 use std::process::{Command, Stdio};
 
@@ -14,16 +14,16 @@ use super::instructions;
 /// Holds the [`Work`] of a worker, as JSON.
 const VARIABLE: &str = "PUNCTUAL_BENCH_WORK";
 
-/// What a worker is to do.
+/// The work of a worker.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Work {
-    /// Measure a network; prints what it found.
+    /// Measure a network; prints the result.
     Network(Size),
     /// Pass messages from node to node.
     Messages {
         /// How handlers are ordered.
         policy: RunPolicy,
-        /// So many.
+        /// Number of messages.
         messages: u32,
     },
 }

@@ -33,10 +33,10 @@ impl<R: Send + 'static> Background<R> {
 }
 
 impl<R> Background<R> {
-    /// Stops it and gives what it found.
+    /// Stops it and returns its result.
     ///
     /// # Errors
-    /// What it met.
+    /// The error of the work.
     pub fn end(mut self) -> anyhow::Result<R> {
         self.stopped()
     }

@@ -19,11 +19,11 @@ const BYTES_MAX: usize = 2_048;
 
 /// A client that makes requests, on one thread.
 pub trait Ask {
-    /// Sends `message`, whose first eight bytes number it, and waits for the same number to come back; `false` where
-    /// it does not within [`PATIENCE`].
+    /// Sends `message`, whose first eight bytes number it, and waits for the same number to come back;
+    /// `false` if it does not within [`PATIENCE`].
     ///
     /// # Errors
-    /// If the way is broken for good.
+    /// If the way is permanently broken.
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool>;
 
     /// Waits until it is time for the next one.
@@ -58,7 +58,7 @@ pub struct Plan {
     pub interval: Nanos,
 }
 
-/// What a block of calls found.
+/// The results of a block of calls.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
     /// The answered ones.
@@ -171,7 +171,8 @@ fn awaited(
     Ok(false)
 }
 
-/// Over two guaranteed channels of an engine in this process, whose work the calling thread does while it waits.
+/// A caller over two guaranteed channels of an engine in this process, whose work the calling thread does
+/// while it waits.
 pub struct LeadingCaller {
     requests: Channel,
     /// None while it is led.

@@ -19,7 +19,7 @@ const BUSY_POLL: Nanos = Nanos::from_micros(50);
 pub struct Datagrams {
     socket: UdpSocket,
     wait: Wait,
-    /// What the socket's own timeout is set to: setting it costs a system call.
+    /// The current value of the socket's own timeout: setting it costs a system call.
     timeout: Option<Nanos>,
 }
 
@@ -102,7 +102,7 @@ pub struct Received {
     from: Option<SocketAddrAny>,
 }
 
-/// What passes by itself is nothing received.
+/// Treats temporary errors as "nothing received".
 fn passing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

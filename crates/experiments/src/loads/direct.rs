@@ -50,7 +50,7 @@ pub fn run(
             return;
         }
         begun = at;
-        // One that finds no room ends the loop; the runner sees that.
+        // A message that finds no room ends the loop; the runner detects that.
         let _ = reply.send(&mut requests, &message);
     })?;
     let (mut last, mut since) = (0, now());

@@ -10,7 +10,7 @@ use punctual_os::interrupt;
 use super::{Background, Class, Content, Inlet, Place, Sending};
 use crate::measure::{Live, ReceiveLog, Received, Stamp};
 
-/// How long a waiting sink stays deaf to a request to stop.
+/// Maximum delay until a waiting sink notices a request to stop.
 const DEAF: Nanos = Nanos::from_millis(100);
 
 /// A stream's receiving end.

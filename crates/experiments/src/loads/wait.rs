@@ -14,7 +14,7 @@ pub enum Wait {
     SpinThenBlock,
     /// Sockets: polls for [`SPIN`], then sleeps.
     Spin,
-    /// Servers of channels: no thread at all, the processor calls the handler.
+    /// Servers of channels: without a thread, because the processor calls the handler.
     Direct,
     /// Clients of channels: does the engine's work until the message is there.
     Lead,

@@ -9,7 +9,7 @@ use super::latency::LatencySummary;
 use super::{Latencies, Sent, Stamp};
 use crate::excuse::Excuses;
 
-/// Figures so far. What is final comes from the logs ([`super::stream`]), not from here.
+/// Figures so far. Final figures come from the logs ([`super::stream`]), not from here.
 #[derive(Debug, Default)]
 pub struct Live {
     deadline: Option<Nanos>,
@@ -48,7 +48,7 @@ impl Live {
         Self { deadline, ..Self::default() }
     }
 
-    /// The same for a system that promises nothing and sends at once: its latencies count from sending.
+    /// The same for a system without promises that sends at once: its latencies count from sending.
     #[must_use]
     pub fn from_sending(self) -> Self {
         Self { from_sending: true, ..self }

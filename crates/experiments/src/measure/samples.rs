@@ -16,7 +16,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Whether a platform hole lies in it.
+    /// Whether it contains a platform hole.
     pub fn is_excused(&self, excuses: &Excuses) -> bool {
         excuses.covers(self.begun, self.begun + self.span)
     }

@@ -10,7 +10,7 @@ use super::plot::{FONT, GRID, INK, PALETTE, Scale, drawing, short};
 /// One bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// Where it begins and ends.
+    /// Its begin and end.
     pub span: (f64, f64),
     /// How high it is.
     pub height: f64,
@@ -39,7 +39,7 @@ pub struct Bars {
 const FLOOR: f64 = 0.5;
 
 impl Bars {
-    /// How many of `values` lie in each span of `width`; whatever is beyond `most` in a last one.
+    /// How many of `values` are in each span of `width`; values beyond `most` are in a last one.
     pub fn histogram(
         title: &str,
         x: &str,

@@ -8,9 +8,9 @@ use serde::Serialize;
 pub struct Check {
     /// What.
     pub name: String,
-    /// What was found.
+    /// The result.
     pub value: f64,
-    /// What was allowed.
+    /// The limit.
     pub limit: f64,
     /// Whether it held.
     pub ok: bool,
@@ -38,8 +38,9 @@ impl Check {
     pub fn at_least(name: impl Into<String>, value: f64, limit: f64) -> Self {
         Self { ok: value >= limit, ..Self::at_most(name, value, limit) }
     }
-    /// A ratio of two sides may be `limit` and the half-width of two equal ones at most. Where that is beyond
-    /// [`HALF_WIDTH_MAX`], it holds or fails only by more than the half-width, and is inconclusive between.
+    /// The ratio of two sides may be at most `limit` plus the half-width of two equal ones. If the half-width
+    /// exceeds [`HALF_WIDTH_MAX`], the check holds or fails only by more than the half-width, and is
+    /// inconclusive between.
     pub fn ratio_at_most(name: impl Into<String>, ratio: f64, limit: f64, half_width: f64) -> Self {
         if half_width <= HALF_WIDTH_MAX {
             return Self::at_most(name, ratio, limit + half_width);

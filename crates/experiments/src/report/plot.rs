@@ -34,7 +34,7 @@ pub enum Scale {
 /// One axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// Its label, with the unit.
     pub label: String,
     /// Its division.
     pub scale: Scale,
@@ -58,7 +58,7 @@ pub struct Series {
     pub name: String,
     /// Which colour; series that belong together share it.
     pub colour: usize,
-    /// Dashed: the baseline, or what was expected.
+    /// Dashed: the baseline, or the expected values.
     pub dashed: bool,
     /// Dots at the points: measurements that were made one by one.
     pub dots: bool,
@@ -76,7 +76,7 @@ impl Series {
     pub fn dashed(self, dashed: bool) -> Self {
         Self { dashed, ..self }
     }
-    /// The same, of what was not measured point by point.
+    /// The same without dots, for curves that were not measured point by point.
     pub fn without_dots(self) -> Self {
         Self { dots: false, ..self }
     }
@@ -106,7 +106,7 @@ pub struct Plot {
     pub series: Vec<Series>,
     /// Bounds.
     pub marks: Vec<Mark>,
-    /// Where the curves leave room for the legend.
+    /// The corner in which the curves leave room for the legend.
     pub legend: Legend,
 }
 

@@ -34,11 +34,12 @@ pub struct Options {
     pub cpus: Vec<u32>,
     /// Further lines for `[processor]`.
     pub processor: String,
-    /// Whether processors measure what their work costs as they start; else they go by what is assumed or given.
+    /// Whether processors measure the costs of their work as they start; otherwise they use assumed or given
+    /// costs.
     pub measure: bool,
-    /// The ends of the only link, where it is no test bed's.
+    /// The ends of the only link, if it does not belong to a test bed.
     pub ends: Option<[End; 2]>,
-    /// Whether the processors run in the real-time class. Where not, nothing is guaranteed.
+    /// Whether the processors run in the real-time class. Otherwise nothing is guaranteed.
     pub real_time: bool,
     /// Further lines for `[node]`.
     pub node: String,

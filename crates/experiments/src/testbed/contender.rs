@@ -8,7 +8,7 @@ use crate::loads::call::{Calls, Plan};
 use crate::loads::{Bulk, Caller, Class};
 use crate::measure::{Side, Windows};
 
-/// Bulk runs so long before a block begins.
+/// Bulk runs this long before a block begins.
 const SETTLE: Nanos = Nanos::from_millis(60);
 /// What bulk leaves behind drains before the next block.
 const DRAIN: Nanos = Nanos::from_millis(60);
@@ -36,7 +36,7 @@ pub struct Contender {
     caller: Box<dyn Caller>,
     /// Bulk and the sink that counts it.
     bulk: Option<(Bulk, RoleId)>,
-    /// What it measured, by load.
+    /// Its measurements, by load.
     pub sides: Vec<Side>,
     /// Calls without an answer, by load.
     pub lost: Vec<u64>,

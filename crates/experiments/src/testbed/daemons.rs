@@ -32,7 +32,7 @@ pub struct Daemons {
 
 struct Running {
     host: &'static str,
-    /// Gone before the process is stopped: its connection would only see an error.
+    /// Dropped before the process is stopped: its connection would only get an error.
     endsystem: Option<Endsystem>,
     process: Child,
     socket: PathBuf,
@@ -155,7 +155,7 @@ impl Running {
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = kill_process(pid, signal);
         }
     }
@@ -174,7 +174,7 @@ impl Running {
     }
 }
 
-/// One `punctuald` of its own.
+/// One `punctuald` process.
 pub struct Daemon {
     running: Running,
     _scratch: Scratch,

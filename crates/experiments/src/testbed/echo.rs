@@ -10,7 +10,7 @@ use super::roles::{DEAF, await_channel};
 use crate::loads::Wait;
 use crate::loads::datagram::Datagrams;
 
-/// One that answers.
+/// A server that answers.
 pub trait Server: Send {
     /// Prepares to serve; `false` if it is stopped before.
     ///
@@ -27,7 +27,7 @@ pub trait Server: Send {
     /// If its way is broken.
     fn answer(&mut self) -> anyhow::Result<bool>;
 
-    /// Whether its handler took too long for the processor, and has a thread of its own since.
+    /// Whether its handler took too long for the processor, and runs on a thread of its own since.
     fn is_demoted(&self) -> bool {
         false
     }
@@ -82,9 +82,9 @@ pub struct ChannelServer {
     wait: Wait,
 }
 
-/// What a channel server has got.
+/// The connections of a channel server so far.
 enum Way {
-    /// The way back, and nothing else yet.
+    /// Only the channel for the answers.
     Back(Option<Box<Channel>>),
     /// Both; this thread answers.
     Both(Box<(Receiver, Channel)>),
@@ -92,15 +92,15 @@ enum Way {
     Direct { handler: Handler, is_demoted: bool },
 }
 
-/// What the handler of [`Wait::Direct`] declares: it copies a small message.
+/// Declared time of the handler of [`Wait::Direct`]: it copies a small message.
 const HANDLER_TIME: Nanos = Nanos::from_micros(2);
-/// The same on a CPU that was halted just before: cold caches, and what the kernel catches up with.
+/// The same on a CPU that was halted just before: cold caches, and delayed work of the kernel.
 const WOKEN_HANDLER_TIME: Nanos = Nanos::from_micros(10);
 /// Divisor of the message interval: the share of the processor that may be granted for the handler.
 const HANDLER_SHARE: u64 = 10;
 
-/// What the handler of [`Wait::Direct`] declares for messages that come so often: seldom enough, each finds the
-/// processor asleep.
+/// Declared time of the handler of [`Wait::Direct`] for messages with this interval: if it is long, each
+/// message finds the processor asleep.
 pub fn handler_time(contract: &Contract) -> Nanos {
     WOKEN_HANDLER_TIME.min(contract.rate_max.interval() / HANDLER_SHARE).max(HANDLER_TIME)
 }
@@ -134,7 +134,7 @@ impl Server for ChannelServer {
     fn answer(&mut self) -> anyhow::Result<bool> {
         if let Way::Direct { handler, is_demoted } = &mut self.way {
             sleep_until(now() + DEAF);
-            // One whose channel has ended is put down too.
+            // A handler whose channel has ended is parked too.
             *is_demoted |= !handler.is_direct() && handler.state().is_ok();
             return Ok(true);
         }

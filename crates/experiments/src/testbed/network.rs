@@ -11,7 +11,7 @@ use punctual_analysis::{BitRate, Nanos};
 use punctual_os::command::ToolError;
 use punctual_os::namespaces::{self, Namespace};
 
-/// What a frame has beside the packet, as the kernel counts it.
+/// Bytes of a frame in addition to the packet, as the kernel counts it.
 pub(super) const ETHERNET_BYTES: u64 = 14;
 /// Default length of the longest IP packet.
 const MTU: u32 = 1500;
@@ -21,13 +21,13 @@ pub const WIRE_EXTRA_BYTES: u64 = 24;
 /// and enough to make up for a late timer; small enough to leave the rate as it is.
 const SHAPER_BURST_FRAMES: u64 = 4;
 
-/// What a link is made of.
+/// The parts of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// A bridge with a shaper on both egress ports.
     Shaped,
-    /// The same shaper without a bridge: what comes in at one port leaves at the other. A frame is the sender's until it is
-    /// on the wire, so completions come at its pace.
+    /// The same shaper without a bridge: packets that come in at one port leave at the other. A frame belongs
+    /// to the sender until it is on the wire, so completions come at its pace.
     Paced,
     /// Without a bridge and without a shaper: packets that come in at one port leave at the other, as fast as
     /// the machine copies.
@@ -41,11 +41,11 @@ pub enum Wire {
 pub struct LinkSpec {
     /// Rate in both directions, on the wire.
     pub rate: BitRate,
-    /// How long the queue in front of it is: what a full one delays a packet.
+    /// Length of the queue in front of it: the delay of a packet by a full queue.
     pub queue: Nanos,
     /// Longest IP packet.
     pub mtu: u32,
-    /// What keeps the rate.
+    /// The parts that keep the rate.
     pub wire: Wire,
 }
 
@@ -112,7 +112,7 @@ impl Host {
     }
 }
 
-/// A network that is up; gone when dropped.
+/// A running network; removed when dropped.
 #[derive(Debug)]
 pub struct Network {
     /// In the order of the line.
@@ -125,7 +125,7 @@ impl Network {
     /// Sets it up; every host but the ends forwards.
     ///
     /// # Errors
-    /// If a namespace, device, address or shaper is refused; what was made until then is removed again.
+    /// If a namespace, device, address or shaper is refused; everything made until then is removed again.
     pub fn create(spec: &NetworkSpec) -> Result<Self, ToolError> {
         namespaces::remove_stale()?;
         let number = namespaces::next_number();
@@ -147,7 +147,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Where the emulated wires are: link `i` has the ports `l<i>` and `r<i>` there.
+    /// The namespace of the emulated wires: link `i` has the ports `l<i>` and `r<i>` there.
     pub const fn wire(&self) -> &Namespace {
         &self.wire
     }
@@ -284,7 +284,7 @@ fn shaper(device: &str, link: &LinkSpec) -> String {
     )
 }
 
-/// What a shaper of `link` lets through at once after idling, in bytes.
+/// Bytes that a shaper of `link` lets through at once after idling.
 pub(super) fn shaper_burst(link: &LinkSpec) -> u64 {
     SHAPER_BURST_FRAMES * (u64::from(link.mtu) + ETHERNET_BYTES + WIRE_EXTRA_BYTES)
 }
@@ -365,7 +365,7 @@ mod tests {
         if !privileged() {
             return;
         }
-        // Above the largest pid that Linux gives out: certainly dead. Others who do the same have another name.
+        // Above the largest pid that Linux assigns: certainly not running. Concurrent runs use another name.
         let name = format!("punctual-{}-0-{}", 1 << 23, std::process::id());
         punctual_os::command::run(&format!("ip netns add {name}")).expect("a namespace");
         namespaces::remove_stale().expect("a sweep");

@@ -26,12 +26,12 @@ pub enum Hosting {
 pub enum Through {
     /// A UDP socket on this port.
     Kernel {
-        /// Where it is bound.
+        /// Its port.
         port: u16,
     },
     /// A TCP connection to this port.
     Stream {
-        /// Where it listens.
+        /// Its port.
         port: u16,
     },
     /// A name at an engine that was started before.
@@ -60,7 +60,7 @@ pub enum Order {
     Echo(Echo),
     /// Take messages and count them.
     Sink(Sink),
-    /// What a sink has taken until now, or how an echo server fares.
+    /// Report the counters of a sink, or the state of an echo server.
     Counted {
         /// Which.
         role: RoleId,
@@ -104,13 +104,13 @@ pub struct Sink {
     pub bytes_max: u32,
 }
 
-/// What came of an order.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
     /// It is done.
     Done,
-    /// What a sink has taken, and how a server fares.
+    /// The counters of a sink, and the state of a server.
     Counted {
         /// Messages.
         messages: u64,
@@ -118,7 +118,7 @@ pub enum Answer {
         bytes: u64,
         /// CPU time of its thread in ns.
         cpu_ns: u64,
-        /// Whether it is an echo server whose handler took too long, and is a thread's affair since.
+        /// Whether it is an echo server whose handler took too long, and runs on a thread since.
         demoted: bool,
     },
     /// It failed.

@@ -36,15 +36,15 @@ const FIRST_PORT: u16 = 7_200;
 /// Ports of one pair between machines, where all pairs share the hosts.
 const PORTS: u16 = 16;
 
-/// An htb just below the link: what a shaper needs to keep the queue to itself.
+/// Rate of an htb just below the link, so that the queue stays in the shaper.
 const HTB_RATE_PERCENT: u64 = 97;
 
-/// What is between the two.
+/// The connection between the two.
 #[derive(Clone, Copy, Debug)]
 pub struct Bed {
     /// The link; between machines only its rate counts, and that is the real one's.
     pub link: LinkSpec,
-    /// Whether each emulated host has a CPU of its own.
+    /// Whether each emulated host has its own CPU.
     pub pinned: bool,
 }
 
@@ -56,11 +56,11 @@ enum Far {
     There(Remote),
 }
 
-/// Two hosts. Fields drop in this order: what runs before where it runs.
+/// Two hosts. Fields drop in this order: threads and processes before their namespaces.
 pub struct Pair {
     far: Far,
     near: Roles,
-    /// Where a's threads run.
+    /// The place of a's threads.
     pub place: Place,
     /// Where b is reached.
     pub address: Ipv4Addr,
@@ -70,7 +70,7 @@ pub struct Pair {
     key: String,
     next: RoleId,
     next_port: u16,
-    /// Servers whose handlers are the processor's affair.
+    /// Servers whose handlers run on the processor.
     direct: Vec<RoleId>,
     /// Handlers that were demoted, of loops that are over.
     demoted: u64,
@@ -144,17 +144,17 @@ impl Pair {
         Ok(Self { ends: Some(ends), ..pair })
     }
 
-    /// The namespaces, where there are any.
+    /// The namespaces, if there are any.
     pub const fn network(&self) -> Option<&Network> {
         self.network.as_ref()
     }
 
-    /// The hosts' CPUs; none where they are machines, or there are not enough.
+    /// The hosts' CPUs; empty if they are machines, or there are not enough CPUs.
     pub fn cpus(&self) -> &[u32] {
         &self.cpus
     }
 
-    /// b's CPU, where it is on this machine and has one of its own.
+    /// b's CPU, if it is on this machine and has its own.
     pub fn far_cpu(&self) -> Option<u32> {
         self.cpus.get(1).copied()
     }
@@ -233,10 +233,10 @@ impl Pair {
         self.near.engine(engine)?.endsystem()
     }
 
-    /// b's, where it is on this machine.
+    /// b's endsystem, if it is on this machine.
     ///
     /// # Errors
-    /// If there is none, or it is on another.
+    /// If there is none, or it is on another machine.
     pub fn far_endsystem(&self, engine: RoleId) -> anyhow::Result<&Endsystem> {
         match &self.far {
             Far::Here(roles) => roles.engine(engine)?.endsystem(),
@@ -287,8 +287,8 @@ impl Pair {
         })
     }
 
-    /// Has b answer over an engine as role number `role`: the channel of the requests, and that of the answers, which
-    /// `listener` awaits.
+    /// Makes b answer over an engine as role number `role`: opens the channel of the requests, and the
+    /// channel of the answers, for which `listener` waits.
     fn open_echo(
         &mut self,
         role: RoleId,

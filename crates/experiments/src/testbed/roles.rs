@@ -19,7 +19,7 @@ use crate::loads::stream::StreamInlet;
 use crate::loads::{Background, Class, Inlet};
 use crate::testbed::daemons::Daemon;
 
-/// How long a waiting role stays deaf to a request to stop.
+/// Maximum delay until a waiting role notices a request to stop.
 pub const DEAF: Nanos = Nanos::from_millis(50);
 /// How long engines may take until they receive each other's HELLOs.
 pub const READY_WITHIN: Nanos = Nanos::from_secs(10);
@@ -29,7 +29,7 @@ const POLL: Nanos = Nanos::from_millis(5);
 pub enum Engine {
     /// In this process.
     Embedded(Endsystem),
-    /// In a process of its own.
+    /// In a separate process.
     Daemon(Daemon),
 }
 
@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// How programs reach it.
+    /// The endsystem by which programs use it.
     ///
     /// # Errors
     /// If the daemon is gone.
@@ -72,7 +72,7 @@ impl Engine {
 /// fails.
 ///
 /// # Errors
-/// If it does not until `until`, or is gone.
+/// If it does not before `until`, or is gone.
 pub fn see_neighbours(
     endsystem: &Endsystem,
     until: Instant,
@@ -117,7 +117,7 @@ impl Roles {
         Self { place, running: BTreeMap::new(), engines: BTreeMap::new() }
     }
 
-    /// Where it is.
+    /// Its place.
     pub const fn place(&self) -> &Place {
         &self.place
     }
@@ -242,7 +242,7 @@ impl Drop for Roles {
     }
 }
 
-/// Where a sink's messages come from.
+/// The source of a sink's messages.
 enum Source {
     Inlet(Box<dyn Inlet>),
     /// A channel that is not there yet.

@@ -51,7 +51,7 @@ pub(super) fn best_effort(
     })
 }
 
-/// Smallest datagrams to the data port, by a driver of its own.
+/// Smallest datagrams to the data port, by a separate driver.
 pub(super) fn stray(mut link: Box<dyn Link>, place: &Place) -> anyhow::Result<Flooding> {
     start(place, move |stop| {
         let mut sent = 0;

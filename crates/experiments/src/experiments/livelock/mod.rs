@@ -33,7 +33,8 @@ use punctual_host::config::Driver;
 /// The configured rate of the hosts' link: no more than a's processor, which shares its CPU with the
 /// stranger's machine, can fill with smallest packets.
 const RATE: BitRate = BitRate(100_000_000);
-/// The pace may be so many packets ahead: a flood at the full rate in spite of wake-ups that are late by (P - 1) U, 200 us.
+/// How many packets ahead the pace may be: this permits a flood at the full rate in spite of wake-ups that
+/// are late by (P - 1) U, 200 us.
 const PIPELINE: &str = "pipeline_depth = 8\n";
 /// The driver's part of the receiving CPU, which runs before the processor.
 const INTERFERENCE: &str = "interference_burst = \"500us\"\ninterference_share = \"50%\"\n";
@@ -43,13 +44,13 @@ const DEADLINE_MS: u64 = 10;
 const LEAD: Nanos = Nanos::from_millis(50);
 const DRAIN: Nanos = Nanos::from_millis(300);
 
-/// What a flood was.
+/// The sent and delivered packets of a flood.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Pressure {
     /// Packets a second that the flooding program handed over.
     #[serde(rename = "flood_per_s")]
     sent_per_s: f64,
-    /// Those that the segment handed to b's device.
+    /// The packets that the segment handed to b's device.
     handed_per_s: f64,
     /// What receiving took of b's CPU before anything is classified or in a socket.
     receive_cpu: f64,
@@ -144,7 +145,7 @@ impl World {
             Flood::None => None,
             Flood::BestEffort => {
                 let far = self.pair.far_endsystem(self.engine)?;
-                // Bound and never read: what has no room is dropped where it is classified.
+                // It is bound and never read: packets without room are dropped where they are classified.
                 let sink = far.bind_best_effort("flood", FLOOD_BYTES)?;
                 let channel = self.pair.endsystem(self.engine)?.best_effort("flood@b", FLOOD_BYTES)?;
                 Some(flood::best_effort(channel, sink, &self.pair.place)?)
@@ -188,7 +189,7 @@ impl World {
     }
 }
 
-/// What one driver's world has logged.
+/// The log of one driver's world.
 struct Finished {
     driver: Driver,
     turns: Vec<Turn>,

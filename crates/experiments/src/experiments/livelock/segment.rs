@@ -19,7 +19,7 @@ use crate::testbed::receive::{ReceiveClass, ReceiveThreads};
 use crate::testbed::{Options, Pair, Place, adapter};
 use punctual_host::config::Driver;
 
-/// What the segment carries to b, in smallest frames 1,190,000 a second.
+/// The rate of the segment to b, in smallest frames 1,190,000 a second.
 const RATE: BitRate = BitRate(800_000_000);
 /// The device of the stranger.
 const DEVICE: &str = "out";
@@ -94,7 +94,7 @@ impl Segment {
     }
 }
 
-/// What goes out to b: everything of a's first, then the flood.
+/// The queues towards b: first all packets of a, then the flood.
 fn queues(link: BitRate) -> String {
     let class = |handle: &str, rate: u64, prio: &str| {
         format!(

@@ -1,4 +1,4 @@
-//! What must hold of the flows' rates, and what is shown of them.
+//! The requirements for the flows' rates, and the figures of the report.
 
 use punctual::counted;
 use serde_json::json;
@@ -105,7 +105,7 @@ fn least_left(ours: &World, rates: impl Fn(&Phase) -> Rates) -> f64 {
     left.fold(f64::INFINITY, f64::min)
 }
 
-/// Our links give what is configured less the error of its measurement.
+/// Our links have the configured rate less the error of its measurement.
 fn distance_from_cap(capped: &World, rates: impl Fn(&Phase) -> Rates) -> f64 {
     let given = wire_share(rates(&capped.phases[0])[0], capped.pair.link().rate) / RATE_LESS_ERROR;
     (given / CAP - 1.0).abs()

@@ -1,4 +1,4 @@
-//! What the flows of a world got in one phase: over all of it, and outside platform holes.
+//! The rates of a world's flows in one phase: over all of it, and outside platform holes.
 
 use punctual::Instant;
 
@@ -11,7 +11,7 @@ pub(super) type Look = (Instant, Vec<u64>);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phase {
     pub looks: Vec<Look>,
-    /// Bytes that our link has sent meanwhile, every header counted; none where it is the kernel's.
+    /// Bytes that our link has sent meanwhile, including every header; `None` for the kernel's.
     pub wire_bytes: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_hole_takes_its_slots_out_of_the_rate() {
-        // 1,000 B in each of ten slots of 10 ms, but nothing in the fourth, in which a hole lies.
+        // 1,000 B in each of ten slots of 10 ms, but none in the fourth, which contains a hole.
         let bytes = |slot: u64| 1_000 * (slot - u64::from(slot >= 4));
         let look = |slot: u64| (Instant((100 + 10 * slot) * MS), vec![bytes(slot)]);
         let phase = Phase { looks: (0..=10).map(look).collect(), wire_bytes: Some(18_000) };

@@ -60,7 +60,7 @@ pub fn sessions(listener: &TcpListener, is_over: impl Fn() -> bool) -> anyhow::R
             }
         };
         for (stream, _) in &open {
-            // One that has just hung up needs no more.
+            // A client that has just disconnected needs no shutdown.
             let _ = stream.shutdown(Shutdown::Both);
         }
         ended
