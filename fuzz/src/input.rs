@@ -1,6 +1,6 @@
 //! Reads operations from a fuzzer's bytes. Every read of the end of the input is `None`: there a sequence ends.
 
-/// What is left of the bytes.
+/// The remaining bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a>(&'a [u8]);
 

@@ -35,7 +35,7 @@ pub struct Packet {
 /// Epoch and session.
 pub type Life = (u64, u32);
 
-/// What a packet is for.
+/// The kinds of packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
     /// Liveness.
@@ -55,7 +55,7 @@ pub struct Hello {
     pub nonce: u64,
     /// The sender's clock.
     pub sent: u64,
-    /// Nonce and time of what is answered.
+    /// Nonce and time of the answered HELLO.
     pub echo: Option<(u64, u64)>,
     /// Tolerance of the clock, in ppm.
     pub tolerance: u32,
@@ -63,7 +63,7 @@ pub struct Hello {
     pub departure: u64,
     /// What its packets take to the neighbour's driver at most, in ns.
     pub travel_max: u64,
-    /// What came in over the link so far, in bytes.
+    /// Bytes that came in over the link so far.
     pub received_bytes: u64,
 }
 
@@ -86,7 +86,7 @@ pub fn sign(packet: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Behind the envelope: from, to, peer's life, received, body.
+/// The content behind the envelope: from, to, peer's life, received, body.
 type Content = (u32, u32, Option<Life>, (u64, u32), Body);
 
 /// Parses a datagram without checking its tag.
@@ -154,7 +154,7 @@ impl Insider {
         }
     }
 
-    /// What it answers to a datagram of the node, if anything.
+    /// Its answer to a datagram of the node, if any.
     pub fn hear(&mut self, datagram: &[u8], now: u64) -> Option<Vec<u8>> {
         let packet = read(datagram)?;
         self.version = packet.version;

@@ -17,7 +17,7 @@ impl Random {
         self.0.next()
     }
 
-    /// A number below `bound`; 0 where that is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub const fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize
     }

@@ -17,7 +17,8 @@ fn texts(texts: impl IntoIterator<Item = String>) -> Vec<Vec<u8>> {
     texts.into_iter().map(String::into_bytes).collect()
 }
 
-/// A configuration, and the example's sections with every key in force, each behind what it needs.
+/// A configuration, and the example's sections with every key enabled, each behind the sections that it
+/// requires.
 pub fn config() -> Vec<Vec<u8>> {
     let base = LOOPBACK.to_string();
     let sections = EXAMPLE.split("\n[").skip(1).map(|section| {
@@ -66,10 +67,10 @@ pub fn topology() -> Vec<Vec<u8>> {
     texts([short, small.to_string(), json.to_string()])
 }
 
-/// A profile as it is written.
+/// A profile in its file format.
 ///
 /// # Panics
-/// Where it cannot be written.
+/// If it cannot be written.
 pub fn profile() -> Vec<Vec<u8>> {
     let costs = Costs {
         send_message_ns: 900,

@@ -1,5 +1,5 @@
-//! Memory that two ends of a ring share: ours, so that a ring costs no mapping, and the address sanitizer sees where a
-//! region ends. (`punctual_ipc::shm` is the real one.)
+//! Memory that two ends of a ring share: on the heap, so that a ring costs no mapping, and the address
+//! sanitizer detects the end of a region. (`punctual_ipc::shm` is the real one.)
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,7 +17,8 @@ use crate::wake::descriptor;
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 
 thread_local! {
-    /// What lies behind the descriptors of this thread's regions. A number that is used again gets new memory.
+    /// The memory of the descriptors of this thread's regions. A descriptor number that is reused gets new
+    /// memory.
     static FILES: RefCell<HashMap<RawFd, Arc<[AtomicU64]>>> = RefCell::default();
 }
 

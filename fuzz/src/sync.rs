@@ -1,4 +1,4 @@
-//! Where the rings' atomics come from here.
+//! The atomics that the rings use here.
 
 pub use std::sync::{Arc, atomic};
 

@@ -36,7 +36,7 @@ impl Doorbell {
     /// Two descriptors.
     ///
     /// # Errors
-    /// Where they run out.
+    /// If they run out.
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         Ok((descriptor()?, descriptor()?))
     }
@@ -69,10 +69,10 @@ pub enum RingPath {
 pub struct Bell(OwnedFd);
 
 impl Bell {
-    /// A bell and its rope.
+    /// A bell and its handle.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn pair(_: &RingPath) -> io::Result<(Self, BellHandle)> {
         Ok((Self(descriptor()?), BellHandle))
     }
@@ -80,14 +80,14 @@ impl Bell {
     pub fn new(descriptor: OwnedFd) -> Self {
         Self(descriptor)
     }
-    /// What goes with a ring.
+    /// The descriptor that is sent with a ring.
     pub fn into_descriptor(self) -> OwnedFd {
         self.0
     }
-    /// The same once more.
+    /// Another handle of it.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }

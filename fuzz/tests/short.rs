@@ -65,7 +65,7 @@ fn conversations_reach_every_state_and_nothing_of_them_is_dropped() {
 /// would not be tested. `punctual-fuzz seeds TARGET` regenerates it.
 #[test]
 fn corpora_speak_what_is_spoken_now() {
-    // Each to a host of its own: a channel that one of them ends is not there for those after it.
+    // Each one on a host of its own: a channel that one input ends would be missing for the following ones.
     let datagrams: Vec<_> =
         corpus_of("datagram").iter().map(|bytes| targets::signalling::reach(bytes)).collect();
     for (number, drops) in datagrams.iter().map(|reached| reached.drops).enumerate() {

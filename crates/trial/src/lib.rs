@@ -1,15 +1,15 @@
-//! Defences of a host that can be taken away for a trial: proof that the attacks of docs/SECURITY.md would do harm without
-//! them.
+//! Defences of a host that can be disabled for a trial, to show that the attacks of docs/SECURITY.md would
+//! succeed without them.
 //!
-//! Without the feature `trials`, which nothing that ships enables, [`holds`] is a constant `true`, and there is no way to
-//! take anything away. With it, daemon and command line leave out what `PUNCTUAL_WITHOUT` in their
+//! Without the feature `trials`, which no release enables, [`holds`] is a constant `true`, and no defence can
+//! be disabled. With it, daemon and command line disable the defences that `PUNCTUAL_WITHOUT` in their
 //! environment names (`make trials`).
 #![no_std]
 #![forbid(unsafe_code)]
 
 macro_rules! defences {
     ($($(#[$doc:meta])* $defence:ident $name:literal,)*) => {
-        /// What holds an attack off.
+        /// A defence against an attack.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Defence { $($(#[$doc])* $defence,)* }
 
@@ -43,17 +43,17 @@ defences! {
     BelowProcessor "below-processor",
     /// Packets of channels carry a cookie.
     Cookies "cookies",
-    /// Signalling that is not sealed has a budget of its own in the driver.
+    /// Signalling without a seal has a budget of its own in the driver.
     Seals "seals",
     /// ICMP messages about a path's MTU are ignored.
     DeviceMtu "device-mtu",
     /// Packets of signalling are authentic.
     Authentication "authentication",
-    /// Each packet number of signalling is taken once in a life.
+    /// Each packet number of signalling is accepted once in a life.
     ReplayWindow "replay-window",
     /// Signalling to a neighbour has turns by host and user.
     SignallingTurns "signalling-turns",
-    /// Where no place is left who has the most gives way.
+    /// If no place is left, the requester with the most places loses one.
     GivingWay "giving-way",
     /// Text that came from elsewhere is made harmless.
     HarmlessText "harmless-text",
@@ -63,15 +63,15 @@ defences! {
     DoorbellAllowance "doorbell-allowance",
     /// A key is in a file of the daemon's user or of root that no other user can read or write.
     PrivateKeys "private-keys",
-    /// A key lies in a regular file, and opening what is none does not wait.
+    /// A key is in a regular file, and opening another kind of file does not block.
     KeyFiles "key-files",
     /// Channels, listeners and requests are their owners'.
     Owners "owners",
     /// Requests of a user have a share of the processor's time.
     RequestShare "request-share",
-    /// What the service does for a user is charged to its share.
+    /// The service's time for a user is charged to the user's share.
     ServiceCharge "service-charge",
-    /// Requests of a user have so many, and so much time, in a turn of the service.
+    /// The number and the time of a user's requests in a turn of the service are limited.
     ServiceTurns "service-turns",
     /// What takes long to send goes to a user once a turn of the service, at its expense; the last news have their time.
     SendingTurns "sending-turns",
@@ -85,7 +85,7 @@ defences! {
     SpareDescriptor "spare-descriptor",
     /// Subordinate users count as their account.
     Subordinates "subordinates",
-    /// What waits for a program that does not read is bounded.
+    /// The backlog of a program that does not read is bounded.
     BoundedUnread "bounded-unread",
     /// The service never waits for a program to read.
     SendsWithoutWaiting "sends-without-waiting",
@@ -95,7 +95,7 @@ defences! {
     KeptFiles "kept-files",
     /// Descriptors in answers count until they are read.
     DescriptorsAloft "descriptors-aloft",
-    /// What a channel's burst takes counts in the user's quota.
+    /// The memory of a channel's burst counts in the user's quota.
     BurstRoom "burst-room",
 }
 
@@ -115,13 +115,13 @@ mod switch {
 
     use super::Defence;
 
-    /// A bit for each that is gone.
+    /// A bit for each disabled defence.
     static GONE: AtomicU64 = AtomicU64::new(0);
 
-    /// Takes away what is named, separated by commas. Before the process does anything else.
+    /// Disables the named defences, separated by commas. Call it before the process does anything else.
     ///
     /// # Panics
-    /// If a name is none.
+    /// If a name is unknown.
     pub fn take_away(names: &str) {
         for name in names.split(',') {
             let defence = Defence::ALL.iter().find(|defence| defence.name() == name);

@@ -20,8 +20,8 @@ use crate::wake::bell_list::{BellList, BellNode};
 use crate::wake::{Alarm, Doorbell, RingPath, Shared, Signal, signal_of};
 use crate::wake_flag::WakeFlag;
 
-/// Every order in which one thread is taken the processor away at most `preemptions` times where it could go on;
-/// none: every order.
+/// Runs every order in which a thread that could continue is pre-empted at most `preemptions` times; `None`:
+/// every order.
 fn every_order(preemptions: Option<usize>, scenario: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = preemptions;
@@ -60,7 +60,8 @@ fn send_all(mut writer: OutboxWriter, count: u8) {
     assert!(writer.wait_sent(u64::from(count) - 1, None).expect("no error"), "closed");
 }
 
-/// The daemon sleeps while there is nothing, the application while there is no room: neither for ever.
+/// The daemon sleeps while there are no messages, the application while there is no room: neither sleeps
+/// without end.
 pub fn outgoing_messages_arrive_and_both_sides_sleep(slots: u32, count: u8, preemptions: Option<usize>) {
     every_order(preemptions, move || {
         let (mut reader, writer, doorbell) = outgoing(slots);
@@ -139,7 +140,7 @@ pub fn incoming_messages_arrive_and_the_reader_sleeps(slots: u32, count: u64, pr
     });
 }
 
-/// What was delivered before the end is read, and the end wakes the reader.
+/// Messages delivered before the end are read, and the end wakes the reader.
 pub fn closing_wakes_the_reader() {
     every_order(Some(3), || {
         let (mut writer, mut reader) = incoming(1);

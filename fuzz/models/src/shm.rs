@@ -109,7 +109,7 @@ impl Region {
     }
 }
 
-/// What the other side writes.
+/// The other side's file.
 #[derive(Debug)]
 pub struct View(Region);
 

@@ -29,7 +29,7 @@ thread_local! {
     static SIGNALS: RefCell<HashMap<RawFd, Rc<Signal>>> = RefCell::default();
 }
 
-/// Up or not, and who waits for it.
+/// Whether it is signalled, and the condition for its waiters.
 #[derive(Debug)]
 pub(crate) struct Signal {
     up: Mutex<bool>,
@@ -69,7 +69,7 @@ impl Signal {
 #[derive(Clone, Debug)]
 pub(crate) struct Shared(pub(crate) Rc<Signal>);
 
-// SAFETY: see the type; what is inside are loom's own primitives.
+// SAFETY: see the type; it contains only loom's own primitives.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}

@@ -1,4 +1,5 @@
-//! The API: what clients send to a daemon, as text and as sequences of requests, and what a daemon sends to clients.
+//! The API: packets from clients to a daemon, as text and as sequences of requests, and packets from a daemon
+//! to clients.
 
 mod bench;
 
@@ -13,7 +14,7 @@ use crate::input::{Input, put_bytes};
 use crate::net::name;
 use crate::targets::node::Wish;
 
-/// What is read, is written and read again as the same.
+/// A parsed value is written and parsed again with the same result.
 fn round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
     let written = serde_json::to_vec(value).expect("it came from JSON");
     let again: T = serde_json::from_slice(&written).expect("what was written is read");
@@ -63,7 +64,7 @@ pub fn service(data: &[u8]) {
     bench.finish();
 }
 
-/// What a script does.
+/// A step of a script.
 enum Step {
     /// A client's request.
     Say(u8, Request),

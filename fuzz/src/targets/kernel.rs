@@ -1,4 +1,4 @@
-//! What the kernel answers by netlink, and the record of a device's former state.
+//! The kernel's answers by netlink, and the record of a device's former state.
 
 use punctual_link::kernel::answers;
 

@@ -16,7 +16,7 @@ use crate::{Error, classifier};
 /// How often the copy is checked at most: each time some mutants are left out.
 const ROUNDS_MAX: usize = 40;
 
-/// Where the copy is and what it is built into.
+/// The folders of the copy and of its build.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// The copy.
@@ -46,11 +46,11 @@ impl Places {
     }
 }
 
-/// Writes the copy with as many of `drawn` as are wanted and build, in their order; gives those, and the numbers of the ones
-/// that do not; some of these may be known.
+/// Writes the copy with the first of `drawn` that build, up to the wanted number, in their order. Returns
+/// those, and the numbers of the ones that do not build; some of these may be known.
 ///
 /// # Errors
-/// Where the copy cannot be written or does not build although all mutants to blame are left out.
+/// If the copy cannot be written, or does not build although all mutants with errors are left out.
 pub fn choose<'m>(
     originals: &Originals,
     places: &Places,

@@ -1,4 +1,4 @@
-//! Mutants of which nothing can be seen, each with the reason: `mutants/equivalent.toml`.
+//! Mutants that no check can detect, each with the reason: `mutants/equivalent.toml`.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use serde::Deserialize;
 use crate::Error;
 use crate::sample::Mutant;
 
-/// A mutant that does what the code does. It is found by its file, function and texts, not by its line.
+/// A mutant that behaves like the original code. It is found by its file, function and texts, not by its
+/// line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Equivalent {
@@ -17,12 +18,12 @@ pub struct Equivalent {
     pub function: String,
     /// The original text, as the report shows it.
     pub original: String,
-    /// What the mutant makes of it, as the report shows it.
+    /// The mutated text, as the report shows it.
     pub mutated: String,
     /// Which of several in one function with the same texts.
     #[serde(default = "first")]
     pub nth: usize,
-    /// Why nothing can be seen of it.
+    /// Why no check can detect it.
     pub reason: String,
     /// The second reader, who has found the reason right. Without a name the entry does not count.
     #[serde(default)]
@@ -43,10 +44,10 @@ pub struct Equivalents {
 }
 
 impl Equivalents {
-    /// Reads the list; a file that is not there is an empty one.
+    /// Reads the list; a missing file is an empty list.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn read(path: &Path) -> Result<Self, Error> {
         if !path.exists() {
             return Ok(Self::default());
@@ -65,7 +66,7 @@ impl Equivalents {
         self.equivalent.iter().find(|entry| entry.is(mutant))
     }
 
-    /// Entries of `sources` that none of `mutants` is: what they spoke of has changed.
+    /// Entries of `sources` that match none of `mutants`: their code has changed.
     pub fn stale<'s>(
         &'s self,
         mutants: &'s [Mutant],

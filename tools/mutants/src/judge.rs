@@ -17,7 +17,7 @@ const SEEDS_AT_ONCE: u64 = 10;
 /// Time limit of a program whose time is not known yet, in CPU seconds.
 const UNKNOWN_CPU_SECONDS: u64 = 3_600;
 
-/// A program, and what it does without a mutant.
+/// A program, and its behaviour without a mutant.
 #[derive(Clone, Debug)]
 pub struct Known {
     program: Program,
@@ -47,7 +47,7 @@ impl Known {
 /// Runs `program` without a mutant: it must hold, and shows which mutants it reaches if the sources have the switch.
 ///
 /// # Errors
-/// Where it fails.
+/// If it fails.
 pub fn learn(program: Program, stage: Outcome, has_switch: bool, scratch: &Path) -> Result<Known, Error> {
     let trace = scratch.with_extension("trace");
     drop(std::fs::remove_file(&trace));

@@ -47,7 +47,7 @@ pub enum Error {
     Equivalent {
         /// The list.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake in it.
         cause: toml::de::Error,
     },
     /// A report that cannot be read.
@@ -55,13 +55,13 @@ pub enum Error {
     Report {
         /// The report.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake in it.
         cause: serde_json::Error,
     },
     /// A report of other sources or of another seed.
     #[error("{path}: is of other sources or another seed: run without --survivors first", path = .0.display())]
     Stale(PathBuf),
-    /// The copy does not build, and no mutant is to blame.
+    /// The copy does not build, and no mutant is the cause.
     #[error("the copy with the mutants does not build: {0}")]
     Build(String),
     /// Tests fail without any mutant.

@@ -29,7 +29,7 @@ pub struct Program {
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Where it runs.
+    /// The working folder.
     pub folder: PathBuf,
 }
 
@@ -40,7 +40,7 @@ impl Program {
     }
 }
 
-/// What a run showed.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// What failed first; none where all went well.
@@ -53,7 +53,7 @@ pub struct Run {
 /// it may write.
 ///
 /// # Errors
-/// Where it cannot be started.
+/// If it cannot be started.
 pub fn run(program: &Program, switch: &str, cpu_seconds: u64, scratch: &Path) -> Result<Run, Error> {
     // The shell limits the program that it becomes.
     const SHELL: &str = "ulimit -t \"$0\" && ulimit -v \"$1\" && ulimit -c 0 && shift && exec \"$@\"";
@@ -95,7 +95,7 @@ enum Seen {
     Ended(Option<String>),
 }
 
-/// Reads what a program prints until it ends or fails; ends it then.
+/// Reads a program's output until it ends or fails; then ends it.
 fn watch(child: &mut Child, until: Instant) -> Seen {
     let (sender, lines) = mpsc::channel();
     let output = child.stdout.take();
@@ -117,7 +117,7 @@ fn watch(child: &mut Child, until: Instant) -> Seen {
         }
     };
     if !matches!(seen, Seen::Ended(_)) {
-        // It may have ended by itself.
+        // It may have ended already.
         drop(child.kill());
     }
     // Its output ends with it.

@@ -1,4 +1,4 @@
-//! What was found: `report.json`, from which a run that was cut off goes on.
+//! The results: `report.json`, from which an interrupted run continues.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::equivalent::Equivalents;
 use crate::operators::Operator;
 use crate::sample::Mutant;
 
-/// What became of a mutant.
+/// The outcome of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -19,9 +19,9 @@ pub enum Outcome {
     CaughtByTests,
     /// The simulator saw it.
     CaughtBySimulator,
-    /// Tests of rules and the simulator did not see it; an answer differs from what was recorded (ADR 49).
+    /// Tests of rules and the simulator did not detect it; an answer differs from the recorded one (ADR 49).
     CaughtByRecordings,
-    /// Nothing saw it.
+    /// No check detected it.
     Survived,
     /// It is in the list of equivalent ones, with a second reader's name.
     Equivalent,
@@ -42,17 +42,17 @@ pub struct Row {
     pub operator: Operator,
     /// The original text.
     pub original: String,
-    /// What the mutant makes of it; empty: nothing.
+    /// The mutated text; empty: nothing.
     pub mutated: String,
     /// Which of several alike in the function.
     pub nth: usize,
     /// Seeds of the simulator that may have run on it.
     pub simulator_seeds: u64,
-    /// Programs that reach it at all.
+    /// Number of programs that reach it.
     pub reached_by: usize,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The test or seed that saw it; or the reason why nothing can.
+    /// The test or seed that detected it; or the reason why none can.
     pub by: Option<String>,
     /// User and system time of all programs that ran on it.
     pub cpu_ms: u64,
@@ -81,7 +81,7 @@ impl Row {
 }
 
 impl Row {
-    /// Where it is and what it does, for people.
+    /// Its place and its change, as text.
     pub fn place(&self) -> String {
         let mutated = if self.mutated.is_empty() { "nothing" } else { &self.mutated };
         let place = format!("{}:{} {}", self.file.display(), self.line, self.function);
@@ -112,12 +112,12 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// What a run is of: results of another are not its own.
+/// The parameters of a run: results of a run with other parameters are not used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The selection of sources.
     pub scope: String,
-    /// What the mutants are drawn with.
+    /// The seed with which the mutants are drawn.
     pub seed: u64,
     /// How many were wanted.
     pub mutants_wanted: usize,
@@ -165,14 +165,14 @@ pub struct Score {
 /// All of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// What it is of.
+    /// Its parameters.
     #[serde(flatten)]
     pub run: Run,
     /// Whether all mutants were checked.
     pub complete: bool,
     /// Mistakes that can be made in the sources.
     pub sites: usize,
-    /// Drawn mutants that are no Rust, and so none at all: their numbers.
+    /// Numbers of the drawn mutants that are not valid Rust, and so do not count.
     pub unbuildable: Vec<u32>,
     /// CPU time of each program without a mutant.
     pub programs_cpu_ms: BTreeMap<String, u64>,
@@ -183,7 +183,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Nothing found yet.
+    /// A report without results.
     pub fn new(run: Run, sites: usize) -> Self {
         Self {
             run,
@@ -199,7 +199,7 @@ impl Report {
     /// The report in `path`, if there is one.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If it is invalid.
     pub fn read(path: &Path) -> Result<Option<Self>, Error> {
         if !path.exists() {
             return Ok(None);
@@ -209,10 +209,10 @@ impl Report {
         report.map(Some).map_err(|cause| Error::Report { path: path.into(), cause })
     }
 
-    /// Writes it, all or nothing.
+    /// Writes it atomically.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let beside = path.with_extension("json.new");
         std::fs::write(&beside, self.json()).map_err(Error::of(&beside))?;
@@ -241,7 +241,7 @@ impl Report {
         self.score = self.sums();
     }
 
-    /// Adds what was found of one mutant.
+    /// Adds the result of one mutant.
     pub fn add(&mut self, row: Row) {
         self.mutants.push(row);
         self.mutants.sort_by_key(|row| row.id);
@@ -281,7 +281,8 @@ impl Score {
         self.equivalent as f64 * 100.0 / self.mutants.max(1) as f64
     }
 
-    /// Between which scores in percent that of all mistakes lies with 95 % confidence (Wilson's interval): a sample is small.
+    /// The interval in percent that contains the score of all mistakes with 95 % confidence (Wilson's
+    /// interval): a sample is small.
     pub fn interval_percent(&self) -> (f64, f64) {
         const Z: f64 = 1.96;
         let seen = (self.mutants - self.equivalent).max(1) as f64;

@@ -28,7 +28,7 @@ pub fn rewrite(text: &str, mutants: &[Numbered<'_>], switch: &str) -> String {
     render(text, 0..text.len(), &sorted, switch)
 }
 
-/// The text of `range` with `mutants`, which lie in it, outer ones first.
+/// The text of `range` with the `mutants` inside of it, outer ones first.
 fn render(text: &str, range: Range<usize>, mutants: &[Numbered<'_>], switch: &str) -> String {
     let (mut written, mut at, mut left) = (String::new(), range.start, mutants);
     while let Some(first) = left.first() {
@@ -59,8 +59,8 @@ fn guarded(mutants: &[Numbered<'_>], original: String, switch: &str) -> String {
     })
 }
 
-/// The mutants that an error at byte `at` of a rewritten text comes from: that of the mutated branch around it, or else
-/// of the smallest place around it.
+/// The mutant that causes an error at byte `at` of a rewritten text: that of the mutated branch around it, or
+/// else of the smallest place around it.
 pub fn blame(rewritten: &str, at: usize, ids: &[u32]) -> Option<u32> {
     let between = |open: char, close: char, id: u32| {
         let start = rewritten.find(&format!("/*{open}{id}*/"))?;

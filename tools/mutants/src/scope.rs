@@ -12,7 +12,7 @@ pub struct Sources {
     pub switch: &'static str,
     /// Files in it that are mutated; none given: all.
     pub only: &'static [&'static str],
-    /// Files in it that are left out: they are the check, not what is checked.
+    /// Files in it that are left out: they belong to the checks, not to the checked code.
     pub without: &'static [&'static str],
 }
 
@@ -30,7 +30,7 @@ pub struct Simulator {
 pub struct Scope {
     /// Its name.
     pub name: &'static str,
-    /// What is mutated.
+    /// The mutated sources.
     pub sources: &'static [Sources],
     /// The crate root that the switch is written into.
     pub switch_in: &'static str,
@@ -51,7 +51,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// What a mutant is that this test program sees.
+    /// The outcome of a mutant that this test program detects.
     pub fn stage_of(&self, test: &Program) -> Outcome {
         match self.recordings.iter().any(|name| test.is_named(name)) {
             true => Outcome::CaughtByRecordings,
@@ -183,7 +183,7 @@ mod tests {
         assert!(Outcome::CaughtBySimulator < Outcome::CaughtByRecordings);
     }
 
-    /// One that was renamed would count as a test of rules.
+    /// A recording that was renamed would count as a test of rules.
     #[test]
     fn recordings_are_test_programs() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

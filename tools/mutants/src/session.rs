@@ -19,10 +19,10 @@ use crate::{Error, classifier};
 /// Percentage of a sample above which too many mutants are equivalent for a meaningful score.
 const EQUIVALENT_PERCENT_MAX: f64 = 10.0;
 
-/// Does what is wanted; whether enough mutants are caught.
+/// Runs the whole procedure; returns whether enough mutants are caught.
 ///
 /// # Errors
-/// Where the copy cannot be written, built or run.
+/// If the copy cannot be written, built or run.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let root = arguments.root.canonicalize().map_err(Error::of(&arguments.root))?;
     std::fs::create_dir_all(&arguments.out).map_err(Error::of(&arguments.out))?;
@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(session.finish(&report))
 }
 
-/// The report to go on with, or a new one.
+/// The report to continue, or a new one.
 fn begin(arguments: &Arguments, path: &Path, digest: String) -> Result<Report, Error> {
     let run = |seed| Run {
         scope: arguments.scope.name.into(),

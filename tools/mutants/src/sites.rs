@@ -1,4 +1,4 @@
-//! Where a mistake can be made in a source text.
+//! The places of a source text where a mistake can be made.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub struct Site {
     pub operator: Operator,
     /// The original text, with each run of white space as one space.
     pub original: String,
-    /// What the mistake makes of it; empty: nothing.
+    /// The mutated text; empty: nothing.
     pub mutated: String,
     /// Which of several in one function with the same texts, from 1.
     pub nth: usize,
@@ -48,14 +48,14 @@ pub struct Site {
 pub struct Found {
     /// In the order of the text.
     pub sites: Vec<Site>,
-    /// Names of modules in files of their own that only tests compile.
+    /// Names of modules in files of their own that are compiled for tests only.
     pub test_modules: Vec<String>,
 }
 
 /// Finds all sites of `text`.
 ///
 /// # Errors
-/// Where it is no Rust.
+/// If it is not valid Rust.
 pub fn find(path: &Path, text: &str) -> Result<Found, Error> {
     let file = syn::parse_file(text).map_err(|cause| Error::Syntax { path: path.into(), cause })?;
     let mut finder = Finder { text, found: Found::default(), place: Vec::new(), seen: HashMap::new() };
@@ -263,7 +263,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         self.place.pop();
     }
 
-    // What a compiler evaluates, and what is no expression.
+    // Expressions that the compiler evaluates, and items that are no expressions.
     fn visit_item_const(&mut self, _: &'ast syn::ItemConst) {}
     fn visit_item_static(&mut self, _: &'ast syn::ItemStatic) {}
     fn visit_impl_item_const(&mut self, _: &'ast syn::ImplItemConst) {}

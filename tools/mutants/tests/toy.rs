@@ -68,7 +68,7 @@ const TOY: Scope = Scope {
 struct Toy(PathBuf);
 
 impl Toy {
-    /// In a folder of its own: tests of one process run side by side.
+    /// In a folder of its own: tests of one process run concurrently.
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("toy-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));

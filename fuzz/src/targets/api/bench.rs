@@ -62,10 +62,10 @@ thread_local! {
 }
 
 type Clock = Rc<RefCell<Instant>>;
-/// Doorbells by the channels whose they are.
+/// Doorbells by their channels.
 type Watched = Rc<RefCell<BTreeMap<ChannelId, Arc<OwnedFd>>>>;
 
-/// An engine whose thread is the caller's.
+/// An engine that runs on the caller's thread.
 struct Engine {
     node: Rc<RefCell<Node<RingMemory>>>,
     config: NodeConfig,
@@ -146,7 +146,7 @@ impl Host for Engine {
     }
 }
 
-/// Nothing is scheduled in virtual time.
+/// Threads have no scheduling class in virtual time.
 struct NoRank;
 
 impl Rank for NoRank {
@@ -345,10 +345,10 @@ impl Bench {
         self.services[client % HOSTS].handle(id, attached);
     }
 
-    /// All clients go; then the daemons hold nothing of theirs.
+    /// All clients disconnect; then the daemons hold none of their resources.
     ///
     /// # Panics
-    /// Where they do.
+    /// If they do.
     pub fn finish(mut self) {
         for client in 0..CLIENTS {
             if let Some(id) = self.clients[client].id.take() {

@@ -1,4 +1,4 @@
-//! What can happen to the hosts, and how it is read from a fuzzer's bytes.
+//! The operations on the hosts, and their encoding in a fuzzer's bytes.
 
 use punctual_proto::api::Port;
 use punctual_proto::{Activation, Contract, Delivery, Horizon, Late, Nanos, Policing, Rate};
@@ -9,7 +9,7 @@ use crate::input::{Input, put_bytes};
 const RUN_MAX: Nanos = Nanos::from_secs(30);
 
 #[allow(missing_docs, reason = "the fields say what they are")]
-/// One of them. Numbers of hosts, channels and packets are taken modulo those that there are.
+/// An operation. Numbers of hosts, channels and packets are taken modulo the existing ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Time passes.
@@ -36,9 +36,9 @@ pub enum Operation {
     Replay { back: u8, port: Port },
     /// It comes again, changed; `signed`: with a right tag.
     Forge { back: u8, port: Port, change: Change, signed: bool },
-    /// A packet out of nothing.
+    /// A packet with arbitrary bytes.
     MakeUp { node: u8, link: u8, port: Port, bytes: Vec<u8> },
-    /// A call that names what may not be there.
+    /// A call with an id that may not exist.
     Stray { node: u8, what: u8, channel: u8 },
 }
 
@@ -47,7 +47,7 @@ pub enum Operation {
 pub struct Change {
     /// Which, modulo the length.
     pub at: u16,
-    /// What it is mixed with.
+    /// The value that is combined with it.
     pub by: u8,
 }
 
