@@ -5,7 +5,7 @@
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// Over all of the bytes.
+    /// Makes an input of all of the bytes.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

@@ -45,7 +45,7 @@ pub struct Packet {
     pub link: LinkId,
     /// Data or signalling.
     pub port: Port,
-    /// From our header on.
+    /// Bytes from our header on.
     pub bytes: Vec<u8>,
 }
 

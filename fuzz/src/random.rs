@@ -7,7 +7,7 @@ use punctual_proto::signalling::SplitMix64;
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// From a seed.
+    /// Makes random numbers from a seed.
     pub const fn new(seed: u64) -> Self {
         Self(SplitMix64::new(seed))
     }

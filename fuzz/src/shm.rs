@@ -22,7 +22,7 @@ thread_local! {
     static FILES: RefCell<HashMap<RawFd, Arc<[AtomicU64]>>> = RefCell::default();
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Clone, Debug)]
 pub struct Region(Arc<[AtomicU64]>);
 
@@ -30,7 +30,7 @@ impl Region {
     /// Makes zeroed memory, and a descriptor that represents it.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn create(len: u64) -> io::Result<(OwnedFd, Self)> {
         let words = (len as usize).div_ceil(WORD_BYTES);
         let memory: Arc<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
@@ -73,31 +73,31 @@ impl Region {
         unsafe { self.0.as_ptr().cast::<u8>().cast_mut().add(offset) }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(WORD_BYTES));
         &self.0[offset / WORD_BYTES]
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
         &self.0[offset / WORD_BYTES..][..count]
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn half(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(size_of::<AtomicU32>()));
         // SAFETY: in bounds and aligned, within words whose content may change.
         unsafe { AtomicU32::from_ptr(self.at(offset, size_of::<AtomicU32>()).cast()) }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         // SAFETY: in bounds; all users of a region are on one thread, and `bytes` is none of it.
         unsafe { self.at(offset, bytes.len()).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         // SAFETY: as for `write`.
         unsafe { self.at(offset, out.len()).copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) }
@@ -123,12 +123,12 @@ impl Region {
     }
 }
 
-/// As the real one, over the same memory.
+/// Same as in `punctual_ipc`, over the same memory.
 #[derive(Clone, Debug)]
 pub struct View(Region);
 
 impl View {
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Errors
     /// As [`Region::map`].
@@ -136,24 +136,24 @@ impl View {
         Region::map(file, len).map(Self)
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn word(&self, offset: usize, order: Ordering) -> u64 {
         self.0.word(offset).load(order)
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn words(&self, offset: usize, out: &mut [u64]) {
         for (index, word) in out.iter_mut().enumerate() {
             *word = self.0.word(offset + index * WORD_BYTES).load(Ordering::Relaxed);
         }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn half(&self, offset: usize, order: Ordering) -> u32 {
         self.0.half(offset).load(order)
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.0.read(offset, out);
     }
@@ -173,7 +173,7 @@ impl View {
 pub struct Offer(Region);
 
 impl Offer {
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Errors
     /// As [`Region::create`].
@@ -182,7 +182,7 @@ impl Offer {
         Ok((file, Self(region)))
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Errors
     /// None here.

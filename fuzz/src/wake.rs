@@ -19,7 +19,7 @@ pub(crate) fn descriptor() -> io::Result<OwnedFd> {
     })
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Clone, Debug)]
 pub struct Alarm;
 
@@ -28,7 +28,7 @@ impl Alarm {
     pub fn ring(&self) {}
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Debug)]
 pub struct Doorbell;
 
@@ -48,7 +48,7 @@ impl Doorbell {
     pub fn ring(&self) {}
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Debug)]
 pub struct BellHandle;
 
@@ -57,14 +57,14 @@ impl BellHandle {
     pub fn ring(&self) {}
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Clone, Copy, Debug)]
 pub enum RingPath {
     /// Rings have no effect.
     Direct,
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Debug)]
 pub struct Bell(OwnedFd);
 

@@ -14,7 +14,7 @@ pub struct LinkRate {
     pub rate_configured_bps: u64,
     /// Its error, likewise.
     pub rate_configured_error_ppm: u32,
-    /// As measured; absent if it was not.
+    /// The measured rate; absent if it was not measured.
     pub rate_measured_bps: Option<u64>,
     /// The most that this may be wrong by.
     pub error_bps: Option<u64>,

@@ -86,7 +86,7 @@ pub fn tell(line: &str) {
     let _ = io::stderr().write_all(format!("{}\n", harmless(line)).as_bytes());
 }
 
-/// One line on standard error, and where JSON is wanted and none was printed, an object on standard output.
+/// Prints one line on standard error, and with JSON also an object on standard output, if none was printed.
 pub fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
     tell(&format!("punctual: {line}"));
     if wants_json && !PRINTED.load(Ordering::Relaxed) {
@@ -97,7 +97,7 @@ pub fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Where and how to print.
+/// The destination and format of the output.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     /// JSON instead of text.

@@ -19,7 +19,7 @@ pub struct StageSeen {
     pub cause_kind: String,
     /// The same for people.
     pub cause_text: String,
-    /// In the second before it was reported first.
+    /// Its lateness in the second before the first report.
     pub late_at_first: Lateness,
     /// It keeps its promise again.
     pub healed: bool,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use sources::{root, sources};
 
-/// Where promises and defences are listed with the tests that hold them.
+/// The documents that list promises and defences with the tests that check them.
 const DOCUMENTS: [&str; 2] = ["docs/GUARANTEES.md", "docs/SECURITY.md"];
 
 /// Names of all functions.

@@ -6,7 +6,7 @@ use punctual_host::config::Driver;
 
 use sources::{code, crates, sources};
 
-/// Where drivers are: the table with a file or a folder for each, and what carries packets.
+/// The folders of drivers: the table with a file or a folder for each, and the code that carries packets.
 const DRIVERS: [&str; 2] = ["host/src/config/drivers/", "link/src/"];
 
 /// Files that may name a driver nevertheless, with the reason.

@@ -148,7 +148,7 @@ fn admit_answers_yes_or_no_with_an_offer_that_holds() {
     let offered = answer["refusal"]["offer"]["deadline"].as_u64().expect("an offer");
     assert!(offered > 5_000_000);
     assert_eq!(ask(&format!("{offered}ns")).done().json()["admitted"], json!(true));
-    // As it is printed, too; and a microsecond less is not to be had.
+    // The printed text agrees; and a deadline shorter by a microsecond is refused.
     let printed = answer["reason"].as_str().and_then(|reason| reason.rsplit("within ").next());
     let printed = printed.expect("a deadline").replace(' ', "");
     assert_eq!(ask(&printed).done().json()["admitted"], json!(true), "{printed}");

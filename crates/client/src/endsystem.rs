@@ -1,4 +1,4 @@
-//! This host as an application sees it: where names are taken and channels opened.
+//! This host as an application uses it: it registers names and opens channels.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -306,8 +306,8 @@ pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     harmless(&line).into_owned()
 }
 
-/// What programs of this project print under the key `error` on standard output where JSON is wanted, beside the line on
-/// standard error: the same line and the exit code.
+/// The value that programs of this project print under the key `error` on standard output if JSON is wanted,
+/// in addition to the line on standard error: the same line and the exit code.
 pub fn failure(line: &str, exit_code: u8) -> serde_json::Value {
     serde_json::json!({ "message": line, "exit_code": exit_code })
 }

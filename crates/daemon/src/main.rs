@@ -74,7 +74,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     failed(&line, 2, std::env::args().any(|argument| argument == "--json"))
 }
 
-/// One line on standard error, and where JSON is wanted, one on standard output.
+/// Prints one line on standard error, and with JSON also one on standard output.
 fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
     // A failed write is ignored, on a full disk as on a closed pipe: there is no other place to report it.
     let _ = writeln!(std::io::stderr(), "punctuald: {line}");

@@ -12,7 +12,7 @@ use punctual::MessageInfo;
 /// here.
 const NOTICED_NS: i128 = 100_000_000;
 
-/// From its logical arrival, as the source's host sees it, to its deadline, as the receiver's does.
+/// Time from the logical arrival, on the source's clock, to the deadline, on the receiver's clock.
 fn allowed_ns(info: &MessageInfo) -> i128 {
     i128::from(info.deadline.0) - i128::from(info.logical_arrival.0)
 }

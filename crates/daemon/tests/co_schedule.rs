@@ -171,7 +171,7 @@ fn only_own_threads_for_own_channels_until_the_client_dies() {
     let done = raw.ask(Request::CoSchedule { channel, thread: this });
     assert_eq!(done, Ok(Answer::CoScheduled { priority: 11 }));
     assert_eq!(mine(), Attributes::Fifo { priority: 11 });
-    // As when its process is killed: the connection ends without a word.
+    // The connection ends without a request, as when its process is killed.
     drop(raw);
     eventually("the thread is as before", || {
         assert!(b.status().is_ok());

@@ -74,7 +74,7 @@ fn who_connects_without_end_pays_for_it_and_is_sent_away() {
     /// Many times what its account allows at once.
     const STORM: usize = 60_000;
     let folder = folder("doors-storm");
-    // As much as requests want: it is connections that are paid for.
+    // A small share of the processor's time: the test checks the charge for connections.
     let wanted = Wanted { daemon: "request_share_per_user_max = \"0.01%\"", ..Wanted::default() };
     let mut hosts = Hosts::start(&folder, 1, &wanted, str::to_owned);
     let path = hosts.a.socket.clone();

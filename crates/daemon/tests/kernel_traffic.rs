@@ -152,7 +152,7 @@ fn the_kernels_packets_go_behind_ours_and_have_the_rest() {
         at(1_000)
     );
     assert_eq!(took.len(), MESSAGES, "none was lost");
-    // Behind the kernel's queue half of them would wait for some 50 ms.
+    // If our packets waited behind the kernel's queue, half of them would wait for some 50 ms.
     assert!(at(500) < Duration::from_millis(5), "{:?}", at(500));
     let [first, others] = ["7076:1", "7076:2"].map(|of| class(&network, of));
     assert!(first.0 as usize >= MESSAGES && first.1 < others.1, "{first:?} {others:?}");

@@ -103,7 +103,7 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     let object: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("one object");
     assert_eq!(object["warnings"].as_array().map(Vec::len), Some(1), "{object}");
 
-    // So is what users may take together and does not fit into the limit of this process.
+    // There is also a warning if the users' quotas together exceed the limit of this process.
     let limited = format!(
         "prlimit --nofile=500 {} --check --config {}",
         env!("CARGO_BIN_EXE_punctuald"),

@@ -19,7 +19,7 @@ use rustix::fs::{Gid, Uid};
 const NUMBER: &str = "PUNCTUAL_ROUND_TRIPS";
 /// Number of round trips in one world before the next world's turn.
 const SLICE: usize = 100;
-/// Between the beginnings of two round trips.
+/// Time between the beginnings of two round trips.
 const PACE: Duration = Duration::from_millis(1);
 const NOBODY: u32 = 65_534;
 
@@ -143,7 +143,7 @@ fn messages_go_round_through_two_daemons_whoever_rings() {
         .map(|(number, (_, forbidden, user))| World::start(&folder, number, forbidden, user))
         .collect();
     for slice in 0..number.div_ceil(SLICE) {
-        // None is always behind the same other.
+        // The order rotates, so that no world always follows the same other one.
         for turn in 0..WORLDS.len() {
             worlds[(turn + slice) % WORLDS.len()].run();
         }

@@ -177,7 +177,7 @@ fn nothing_is_lost_from_the_first_instant_after_open() {
 const RUN_MS: u64 = 2_000;
 const ATTEMPTS: usize = 8;
 
-/// From the stamp in a message to its delivery, of all messages that come.
+/// The times from the stamps in messages to their delivery, for all messages that arrive.
 fn delays(mut receiver: Receiver) -> Vec<Nanos> {
     let (mut delays, mut buffer) = (Vec::new(), [0; 100]);
     while let Ok(info) = receiver.recv_timeout(&mut buffer, Duration::from_millis(300)) {

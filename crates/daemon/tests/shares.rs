@@ -248,7 +248,7 @@ fn a_client_that_dies_with_a_thousand_flows_keeps_nobody_waiting() {
     println!(
         "left at the requests that waited: {first:?}; then {more} until none was, the longest took {longest:?}"
     );
-    // At least one of them in each turn, and 8 ends.
+    // Each turn serves at least one of root's requests, and ends 8 channels.
     let least = 1_000 - 8 * QUEUED as u64;
     assert!(first.iter().all(|left| *left >= least), "{first:?}");
     hosts.are_undisturbed();

@@ -358,7 +358,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    /// Gives away what admission is to decide; whether there was anything.
+    /// Passes on what admission must decide; returns whether there was anything.
     fn have_decided(&mut self) -> bool {
         let decision = self.node.poll_decision();
         let any = decision.is_some() || self.decider.must_retry();

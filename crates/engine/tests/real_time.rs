@@ -14,7 +14,7 @@ use punctual_proto::{Contract, Nanos, Rate};
 
 use support::{TestInbox, TestOutbox, deadline_turn, expect, name, node, open, start, without_deadline};
 
-/// Where the host permits it the thread runs in the class; where not, the start fails. Never anything between.
+/// If the host permits it, the thread runs in the class; if not, the start fails. There is no third result.
 #[test]
 fn a_real_time_class_is_held_or_refused() {
     let class = SchedulingClass::Fifo { priority: 3 };
@@ -82,7 +82,7 @@ impl Drop for Hogs {
     }
 }
 
-/// A channel for which the kernel has no runtime left is refused, and the host goes on as before.
+/// A channel for which the kernel has no runtime left is refused, and the host continues as before.
 #[test]
 fn a_channel_without_runtime_is_refused() {
     let _alone = deadline_turn();

@@ -49,7 +49,7 @@ impl Bench {
             return None;
         }
         let [local, peer] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 2, 0, last)));
-        // The kernel's clock goes on between two runs: nothing comes back while a test lasts.
+        // The kernel's clock advances between two runs: with this rate no token comes back during a test.
         let strangers_rate = strangers.map(|burst_packets| Rate { packets_per_second: 1, burst_packets });
         let mut options = ClassifierOptions {
             strangers_rate,

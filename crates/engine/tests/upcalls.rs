@@ -88,7 +88,7 @@ fn a_body_makes_another_ready_and_may_not_wait_for_its_engine() {
     first.make_ready().expect("an engine");
     told.recv_timeout(PATIENCE).expect("the second is called");
     assert_eq!(waited.get(), Some(&Some(CallError::OnProcessor)));
-    // The body holds its engine: that must not be kept by itself.
+    // The body holds a handle of its own engine: removing it breaks that cycle.
     first.remove().expect("an engine");
 }
 

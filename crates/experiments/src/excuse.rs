@@ -75,7 +75,8 @@ pub struct Excuses {
 }
 
 impl Excuses {
-    /// From the merged holes and g, the guaranteed load in proportion of the tightest resource.
+    /// Makes the excuses from the merged holes and g, the guaranteed load as a proportion of the tightest
+    /// resource.
     pub fn new(holes: &[Hole], guaranteed_load: Ppm) -> Self {
         let mut spans: Vec<Hole> = Vec::with_capacity(holes.len());
         for hole in holes {

@@ -24,7 +24,7 @@ use crate::excuse::{Hole, Testimony, merge};
 const PERIOD: Nanos = Nanos::from_millis(1);
 /// Less than a missed wake-up is ordinary latency of a virtual CPU, never an excuse.
 const HOLE_MIN: Nanos = Nanos::from_millis(1);
-/// Above everything of ours (the daemons' processors run at 50).
+/// Above all other threads of ours (the daemons' processors run at 50).
 const PRIORITY: u8 = 98;
 
 /// Running watchers. Dropping them stops them.

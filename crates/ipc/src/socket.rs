@@ -184,7 +184,7 @@ pub fn receive_bare(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> i
     let mut none = RecvAncillaryBuffer::default();
     let got = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut none, flags) {
-            // As below.
+            // The same errors as below.
             Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
             result => break result?,
         }

@@ -19,7 +19,8 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const NIL: u32 = u32::MAX;
 /// Is notified when frames are released.
 pub(crate) trait Release: Send + Sync {
-    /// The frame that was handed out with `token` is released: dropped, or on its way out. On any thread.
+    /// The frame that was handed out with `token` is released: dropped, or in transmission. Called on any
+    /// thread.
     fn release(&self, token: u64);
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct Receipt {
     pub(crate) token: u64,
 }
 
-/// Where frames come from. Cloning shares it.
+/// A pool of frames. Cloning shares it.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<SharedPool>,

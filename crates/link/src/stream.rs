@@ -66,7 +66,7 @@ pub struct Filter {
     pub path: PathKey,
     /// The cookie of each of its packets; a packet with another one is forged or of another epoch.
     pub cookie: u32,
-    /// Where its packets go; demoted ones go to [`Stream::BestEffort`].
+    /// The stream of its packets; demoted packets go to [`Stream::BestEffort`].
     pub stream: Stream,
     /// Longest packet, from our header on, in bytes.
     pub packet_bytes_max: u32,

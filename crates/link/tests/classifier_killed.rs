@@ -44,7 +44,7 @@ fn attach_and_wait() {
     });
     println!("attached");
     std::io::stdout().flush().expect("the parent reads");
-    // Until the parent closes our input, which it never does.
+    // Wait until the parent closes our input, which it never does.
     let _ = std::io::stdin().read(&mut [0]);
 }
 

@@ -170,7 +170,7 @@ mod tests {
     fn we_are_alive() {
         assert!(alive(std::process::id()));
         assert!(!alive(0));
-        // Above the largest pid that Linux gives out.
+        // Above the largest pid that Linux assigns.
         assert!(!alive(1 << 23));
     }
 }

@@ -17,7 +17,7 @@ macro_rules! defences {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$defence,)*];
 
-            /// As it is called in `PUNCTUAL_WITHOUT`.
+            /// The name in `PUNCTUAL_WITHOUT`.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$defence => $name,)* }
             }
@@ -79,7 +79,7 @@ defences! {
     SlicedEnds "sliced-ends",
     /// Descriptors of a user have a quota.
     DescriptorQuota "descriptor-quota",
-    /// Some listeners are kept for root.
+    /// Some listeners are reserved for root.
     PlacesForRoot "places-for-root",
     /// One descriptor is kept for looking who connects.
     SpareDescriptor "spare-descriptor",

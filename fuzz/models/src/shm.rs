@@ -10,7 +10,7 @@ use loom::cell::UnsafeCell;
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// As the real one's.
+/// Same as in `punctual_ipc`.
 pub const REGION_BYTES_MAX: u64 = 4 << 30;
 const LINE_BYTES: usize = 64;
 

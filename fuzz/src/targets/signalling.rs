@@ -24,9 +24,10 @@ const STEPS_MAX: u32 = 50_000;
 /// The seed of the host: that of the middle host of an honest line, so that its answers to a recording are
 /// the recorded ones.
 const SEED: u64 = 101;
-/// What would let no time pass is what applications do: open a channel, over the first link or (with 0x10) the second,
+/// Operations that would advance the clock by zero encode applications' actions: open a channel, over the
+/// first link or (with 0x10) the second,
 const OPEN: u8 = 0x08;
-/// and close what they have.
+/// and close their channels.
 const CLOSE: u8 = 0x09;
 
 struct Bench {
@@ -121,7 +122,7 @@ impl Bench {
                     let _ = self.node.refuse(incoming.channel, "no", self.now);
                 }
                 Event::Incoming(incoming) => {
-                    // As the service does: what does not fit into a quota is refused.
+                    // Like the service, refuse channels that do not fit into a quota.
                     let bytes = incoming.contract.message_bytes_max;
                     let fits = u64::from(bytes) * u64::from(incoming.inbox_messages) < 4 << 20;
                     let inbox = SimInbox::new(1, incoming.inbox_messages, bytes, &self.delivered);

@@ -53,11 +53,11 @@ pub struct Arguments {
     pub survivors: bool,
     /// Mutants at a time.
     pub jobs: usize,
-    /// In percent.
+    /// Minimum score in percent.
     pub at_least: f64,
     /// The workspace.
     pub root: PathBuf,
-    /// Where everything is written.
+    /// Folder of all output.
     pub out: PathBuf,
     /// The build folder.
     pub build: PathBuf,

@@ -212,7 +212,7 @@ pub fn compile(tree: &Path, mutant: &Mutant) -> Result<bool, Error> {
     fs::write(&file, mutated).map_err(Error::of(&file))?;
     let folder = source.parent().unwrap_or(tree);
     let clang = std::env::var_os("CLANG").unwrap_or_else(|| "clang".into());
-    // As crates/link/build.rs does; a variable that is no longer used is no mistake of the build.
+    // The same flags as in crates/link/build.rs; an unused variable is not an error.
     let status = Command::new(clang)
         .args(["-target", "bpfel", "-mcpu=v3", "-O2", "-g", "-w", "-c", "-I"])
         .arg(folder)

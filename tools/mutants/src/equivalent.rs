@@ -12,7 +12,7 @@ use crate::sample::Mutant;
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Equivalent {
-    /// From the root of the workspace.
+    /// Path from the root of the workspace.
     pub file: String,
     /// The function, as the report names it.
     pub function: String,
@@ -38,7 +38,7 @@ fn first() -> usize {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Equivalents {
-    /// In any order.
+    /// The entries, in any order.
     #[serde(default)]
     equivalent: Vec<Equivalent>,
 }

@@ -32,7 +32,7 @@ pub enum Outcome {
 pub struct Row {
     /// Its number in the order of drawing.
     pub id: u32,
-    /// From the root of the workspace.
+    /// Path from the root of the workspace.
     pub file: PathBuf,
     /// From 1.
     pub line: usize,
@@ -219,7 +219,7 @@ impl Report {
         std::fs::rename(&beside, path).map_err(Error::of(path))
     }
 
-    /// As it is written.
+    /// The report as JSON.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("strings and numbers")
     }

@@ -9,7 +9,7 @@ use crate::sites::{Change, Site};
 pub struct Numbered<'s> {
     /// From 1.
     pub id: u32,
-    /// Where and what.
+    /// The place and the change.
     pub site: &'s Site,
 }
 

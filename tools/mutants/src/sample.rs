@@ -11,9 +11,9 @@ use crate::{Error, classifier, tree};
 pub struct Mutant {
     /// From 1, in the order in which they are drawn.
     pub id: u32,
-    /// From the root of the workspace.
+    /// Path from the root of the workspace.
     pub file: PathBuf,
-    /// Where and what.
+    /// The place and the change.
     pub site: Site,
     /// The path of the switch, seen from there.
     pub switch: &'static str,

@@ -6,7 +6,7 @@ use crate::report::Outcome;
 /// Sources in which mistakes are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sources {
-    /// From the root of the workspace.
+    /// Path from the root of the workspace.
     pub folder: &'static str,
     /// The path of the switch, seen from these sources.
     pub switch: &'static str,

@@ -25,7 +25,7 @@ pub enum Change {
 /// A place and a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// In bytes of the text.
+    /// Byte range in the text.
     pub range: Range<usize>,
     /// From 1.
     pub line: usize,
@@ -46,7 +46,7 @@ pub struct Site {
 /// All sites of a file, and the modules that it declares for tests only.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// In the order of the text.
+    /// The sites, in the order of the text.
     pub sites: Vec<Site>,
     /// Names of modules in files of their own that are compiled for tests only.
     pub test_modules: Vec<String>,

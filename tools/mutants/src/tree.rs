@@ -61,7 +61,7 @@ impl Originals {
     /// Reads the workspace at `root`.
     ///
     /// # Errors
-    /// Where something in it cannot be read.
+    /// If something in it cannot be read.
     pub fn read(root: &Path) -> Result<Self, Error> {
         let mut read = BTreeMap::new();
         for file in files(root)? {

@@ -1,5 +1,5 @@
-//! What programs that were killed left behind: daemons on devices, demos and experiments as network namespaces. Putting
-//! it back, and removing them.
+//! Leftovers of killed programs: settings of devices (daemons), and network namespaces (demos and
+//! experiments). Putting it back, and removing them.
 
 use punctual_link::kernel::{Leftover, leftovers};
 use punctual_os::namespaces::{remove_stale, stale};

@@ -18,7 +18,7 @@ pub use punctual_host::finding::{Finding, State};
 pub struct Report {
     /// Whether there is no problem.
     pub ok: bool,
-    /// In the order of the checks.
+    /// The findings, in the order of the checks.
     pub findings: Vec<Finding>,
 }
 

@@ -25,7 +25,7 @@ const COLD_BYTES: usize = 64 << 20;
 pub(crate) struct Basics {
     /// One switch between two real-time threads on one CPU, a system call included.
     pub context_switch: Vec<u64>,
-    /// From the expiry of a timer to the thread that waits for it.
+    /// Time from the expiry of a timer to the thread that waits for it.
     pub timer_to_thread: Vec<u64>,
     /// One reading of the clock, in picoseconds: it takes some ten nanoseconds.
     pub timer_read_ps: u64,

@@ -26,15 +26,15 @@ pub struct MeasuredLink {
     pub name: String,
     /// Its driver.
     pub driver: Driver,
-    /// As configured, in bit/s.
+    /// The configured rate, in bit/s.
     pub rate_configured: u64,
     /// The measured drain rate, in bit/s; absent if no host answers.
     pub rate_measured: Option<u64>,
     /// Most bytes that were handed over and not yet completed.
     pub backlog_bytes_max: Option<u64>,
-    /// From handing one largest packet to an idle link until the driver reports its completion, beyond its
-    /// time at the drained rate, in ns: the median and the 99th percentile. Delta consists of this and the
-    /// processor's turn.
+    /// Time from handing one largest packet to an idle link until the driver reports its completion, without
+    /// its time at the drained rate, in ns: the median and the 99th percentile. Delta consists of this and
+    /// the processor's turn.
     pub completion_ns: Option<[u64; 2]>,
     /// Why it was not measured.
     pub not_measured: Option<String>,

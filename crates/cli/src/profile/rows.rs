@@ -15,7 +15,7 @@ pub struct Row {
     pub table: &'static str,
     /// What.
     pub what: String,
-    /// In the paper, with its unit.
+    /// The paper's value, with its unit.
     pub paper: String,
     /// Ours: half of the times no more than this, in us.
     pub median_us: f64,

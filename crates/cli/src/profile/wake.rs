@@ -13,10 +13,10 @@ use rustix::io::{read, write};
 
 use super::{Extent, PRIORITY};
 
-/// Between two wake-ups: long enough that the CPU falls idle.
+/// Time between two wake-ups: long enough that the CPU becomes idle.
 const PERIOD: Nanos = Nanos::from_millis(1);
 
-/// In ns, in the order in which they were taken.
+/// Samples in ns, in the order in which they were taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Wakes {
     /// Whether hogs took all the CPU.

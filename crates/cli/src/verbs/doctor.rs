@@ -1,4 +1,4 @@
-//! `punctual doctor`: is this host fit for guarantees, and what to do if it is not.
+//! `punctual doctor`: checks whether this host is fit for guarantees, and prints the fixes.
 
 use std::path::{Path, PathBuf};
 

@@ -212,7 +212,7 @@ fn fix(host: &Host, flows: &[Flow], plan: &plan::Plan, remedy: Remedy) -> String
         Remedy::Deadline(index, deadline) => {
             format!("give \"{}\" a deadline of {deadline} or more", flows[index].name)
         }
-        // As it is written, not as it is policed.
+        // The configured interval, not the policing interval.
         Remedy::Period(index, period) => {
             let written = Nanos(period.0 + period.0.div_ceil(127));
             format!("give \"{}\" a period of {} or more", flows[index].name, rounded(written))

@@ -152,7 +152,7 @@ struct Line {
     bytes: u32,
     /// Left before the deadline; negative: after it.
     slack_ns: i64,
-    /// From the logical arrival to the delivery.
+    /// Time from the logical arrival to the delivery.
     latency_ns: Nanos,
     /// Most that both may be wrong by; `None` if the clocks are not known.
     clock_error_ns: Option<Nanos>,

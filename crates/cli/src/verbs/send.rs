@@ -51,7 +51,7 @@ pub struct Send {
 struct Sent {
     messages: u64,
     bytes: u64,
-    /// In seconds.
+    /// Duration in seconds.
     took_s: f64,
     grant: Option<Grant>,
     /// Hosts on the way that guarantee nothing.

@@ -58,7 +58,7 @@ impl Host {
         }
     }
 
-    /// Where programs reach it.
+    /// The socket to which programs connect.
     pub fn socket(&self) -> &Path {
         &self.socket
     }

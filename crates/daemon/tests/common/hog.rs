@@ -9,7 +9,7 @@ use punctual_os::now;
 
 use super::witness::{enter_fifo, sleep_until};
 
-/// Above any processor.
+/// Above the priority of any processor.
 const PRIORITY: u8 = 90;
 
 /// Ends when the test drops it.

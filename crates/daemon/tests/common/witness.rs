@@ -14,7 +14,7 @@ use punctual_os::realtime::{self, RealTime, SchedulingClass};
 use punctual_proto::{Instant, Ppm};
 
 const PERIOD: Nanos = Nanos::from_millis(1);
-/// Above everything of ours.
+/// Above all other threads of ours.
 const PRIORITY: u8 = 98;
 
 /// Moves the calling thread to `SCHED_FIFO`; `false` if it is not permitted.
@@ -107,14 +107,14 @@ fn watch(stop: &AtomicBool, report: &mpsc::Sender<Hole>) {
 
 /// The result of a witness.
 pub struct Testimony {
-    /// In order of their beginning.
+    /// The holes, in the order of their beginning.
     holes: Vec<Hole>,
     taken: Nanos,
     cpu_time: Nanos,
 }
 
 impl Testimony {
-    /// In so much time of all CPUs.
+    /// Makes the result from holes and the time of all CPUs.
     pub fn new(mut holes: Vec<Hole>, cpu_time: Nanos) -> Self {
         holes.sort_by_key(|hole| hole.start);
         let taken = holes.iter().map(|hole| hole.end.since(hole.start)).sum();

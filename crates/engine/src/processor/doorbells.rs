@@ -145,7 +145,7 @@ impl Doorbells {
         }
     }
 
-    /// What each user has of what all have together.
+    /// Each user's share of the allowance of all users.
     fn share(&self) -> Pace {
         let users = u32::try_from(self.payers.len()).unwrap_or(u32::MAX).max(1);
         Pace { burst: (AT_ONCE / users).max(1), interval: ALL_SPACING * u64::from(users) }

@@ -141,7 +141,7 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
 /// its own thread and restores the thread's scheduling. If this is leaked (`std::mem::forget`), the engine is
 /// blocked: its own thread waits for the processor without limit.
 pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
-    /// Some until the processor has stopped, or broke.
+    /// `None` after the processor has stopped, or panicked.
     baton: Option<HandedProcessor<O, I>>,
     /// Time at which the thread drove last.
     left_at: Instant,

@@ -172,7 +172,7 @@ pub fn over_udp(port: u16, pace: Pacing) -> (Handle, Handle) {
 /// turn ends with the file.
 pub fn deadline_turn() -> File {
     let path = std::env::temp_dir().join("punctual-test-deadline");
-    // Where others made it, opening it to make it may be refused (`fs.protected_regular`).
+    // If another user made it, opening it for creation may be refused (`fs.protected_regular`).
     let file = File::open(&path).or_else(|_| {
         std::fs::OpenOptions::new().create(true).append(true).open(&path)?;
         File::open(&path)

@@ -53,7 +53,7 @@ pub const PROMISES: [Promise; 3] = [
 pub struct StretchOutcome {
     /// Which.
     pub stretch: Stretch,
-    /// In the order of the systems.
+    /// The results, in the order of the systems.
     pub worlds: Vec<WorldOutcome>,
 }
 
@@ -224,7 +224,7 @@ fn better(punctual: f64, by_hand: f64, more_is_better: bool) -> Better {
     }
 }
 
-/// Where priorities by hand are better, in one sentence.
+/// The figures in which priorities by hand are better, in one sentence.
 pub fn where_by_hand_is_better(comparisons: &[Comparison]) -> String {
     let of = |stretch: Stretch| {
         let better = |one: &&Comparison| one.stretch == stretch && one.better == Better::ByHand;

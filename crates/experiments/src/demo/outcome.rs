@@ -35,14 +35,14 @@ pub struct Refused {
     pub wanted: String,
     /// Whether it was refused, as it must be.
     pub refused: bool,
-    /// Where and why.
+    /// The stage that refused, and the reason.
     pub reason: String,
     /// What could be had instead.
     pub offer: Option<String>,
 }
 
 impl Refused {
-    /// As it should be.
+    /// The refusal that the demo expects.
     pub fn new(contract: Contract, refusal: &ChannelRefusal) -> Self {
         Self {
             wanted: describe(&contract),
@@ -115,9 +115,9 @@ impl StreamOutcome {
 /// Everything about a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// In one word.
+    /// The outcome in one word.
     pub verdict: Verdict,
-    /// In one sentence.
+    /// The outcome in one sentence.
     pub summary: String,
     /// How real the test bed was.
     pub privilege: Privilege,

@@ -29,7 +29,7 @@ impl Ran {
         self.finished.iter().map(summary).collect()
     }
 
-    /// From sending a request to having its answer, for requests within `spans`.
+    /// Time from sending a request to receiving its answer, for requests within `spans`.
     pub fn round_trip(&self, spans: &Spans) -> LatencySummary {
         let find = |name: &str| self.finished.iter().find(|one| one.spec.name == name);
         let mut latencies = Latencies::default();

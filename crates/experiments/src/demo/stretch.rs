@@ -57,7 +57,7 @@ pub struct Timetable {
     slices: Vec<(Stretch, Slice)>,
 }
 
-/// Some stretches of a system.
+/// A set of stretches of a system.
 #[derive(Clone, Debug, Default)]
 pub struct Spans {
     /// When its sources ran.

@@ -9,14 +9,14 @@ use crate::testbed::{Bed, Block, Contender, Hosting, Pair, RoleId, Wait};
 
 /// The worlds. Contenders go before their hosts.
 pub struct Contest<'a> {
-    /// In the order of joining.
+    /// The contenders, in the order of joining.
     pub contenders: Vec<Contender>,
     /// Their hosts, in the same order.
     pub pairs: Vec<Pair>,
     bed: Bed,
     /// How many loads there are.
     loads: usize,
-    /// Under which it runs.
+    /// The conditions of the contest.
     pub conditions: &'a Conditions,
 }
 

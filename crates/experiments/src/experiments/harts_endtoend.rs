@@ -162,7 +162,7 @@ impl Way {
         Ok(samples)
     }
 
-    /// As many messages as are taken, for `length`, in laps; the first fifth left out.
+    /// Sends as many messages as are taken, for `length`; returns laps without the first fifth.
     fn throughput(&mut self, length: Nanos) -> anyhow::Result<Vec<Sample>> {
         let Self { channel, receiver, bytes, place, class } = self;
         channel.set_send_timeout(Some(duration(PATIENCE)));

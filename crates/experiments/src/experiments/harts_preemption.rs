@@ -33,7 +33,7 @@ const WARM_UP: usize = 3;
 #[derive(Default)]
 struct Swept {
     quantum: u32,
-    /// From the begin of the unit in which the urgent handler becomes ready until its own begins.
+    /// Time from the begin of the unit in which the urgent handler becomes ready until its own begins.
     access: Side,
     /// Whole processing of a message at its source.
     cost: Side,

@@ -32,7 +32,7 @@ pub struct Measured {
     /// The figure, redrawn.
     #[serde(skip)]
     pub plot: Option<Plot>,
-    /// Below it.
+    /// Rows below the plot.
     #[serde(skip)]
     pub rows: Vec<Row>,
     /// Platform holes.
@@ -55,7 +55,7 @@ pub struct Measured {
 pub struct Compared {
     /// What.
     pub what: String,
-    /// In the paper.
+    /// The paper's value.
     pub paper: String,
     /// Through Punctual.
     pub punctual: String,

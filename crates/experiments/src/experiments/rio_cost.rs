@@ -58,7 +58,7 @@ const SCHEDULED: usize = 2;
 const LOW: usize = 3;
 /// The worlds with kernel threads, and the titles of their histograms.
 const THREADED: [(usize, &str); 2] = [(4, "real-time NAPI threads"), (5, "low-priority NAPI threads")];
-/// Beyond this all round trips are in the last bar.
+/// All longer round trips are in the last bar.
 const LAST_BAR_US: f64 = 400.0;
 
 /// Runs it.

@@ -24,7 +24,7 @@ const QUEUE: Nanos = Nanos::from_millis(20);
 pub const BYTES: u32 = 64;
 /// Message size of bulk.
 pub const BULK_BYTES: u32 = 8_192;
-/// Between round trips.
+/// Time between round trips.
 pub const INTERVAL: Nanos = Nanos::from_micros(400);
 const DEADLINE: Nanos = Nanos::from_millis(10);
 /// Loads in order.

@@ -40,7 +40,7 @@ enum World {
     Daemon,
 }
 
-/// Those with a client that can be called and spins. The bare ones are not everywhere.
+/// Worlds with a spinning client that can be called. The bare drivers do not run under every load.
 const SPINNING: [(&str, World); 3] = [
     ("kernel, spinning", World::Kernel),
     ("kernel, spinning again", World::Again),
@@ -63,7 +63,7 @@ const DIRECT: &str = "embedded, spinning";
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
-    // Over another machine, or kernel sockets, there is no driver to show alone.
+    // With another machine, or kernel sockets, no driver can be shown alone.
     let has_floor = conditions.driver.bypasses_kernel() && conditions.peer.is_none();
     let mut others = 0;
     let mut open = |wait: Wait, worlds: &[(&'static str, World)]| {

@@ -17,12 +17,12 @@ use crate::report::{Check, Plot, Series};
 const CHANNELS_PER_NODE: usize = 100;
 /// Nodes of the networks with a growing number of channels per node.
 const NODES: usize = 5;
-/// At most so much memory a channel and hop.
+/// Maximum memory per channel and hop.
 const BYTES_PER_HOP_MAX: f64 = 1_024.0;
 /// Maximum exponent of the growth beyond n log n, which caches of limited size cause. n^1.5 would leave 0.4,
 /// n^2 0.9.
 const BEYOND_N_LOG_N_MAX: f64 = 0.2;
-/// From each decade to the next, beside n log n: n^1.5 would grow by 2.5, n^2 by 8.
+/// Maximum growth from each decade to the next, beside n log n: n^1.5 would grow by 2.5, n^2 by 8.
 const DECADE_GROWTH_MAX: f64 = 2.0;
 /// Maximum exponent of the work per packet: log n, and caches.
 const PACKET_EXPONENT_MAX: f64 = 0.3;

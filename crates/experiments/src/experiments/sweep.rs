@@ -31,7 +31,7 @@ pub struct Sweep {
     pub link: LinkSpec,
     /// The streams.
     pub streams: Vec<StreamSpec>,
-    /// In ascending load: a channel that was saturated leaves messages behind.
+    /// The points, in ascending load: a channel that was saturated leaves messages behind.
     pub points: Vec<Point>,
     /// One turn of one system at one point: `warm_up` and a whole number of every guaranteed interval.
     pub slice: Nanos,

@@ -24,7 +24,7 @@ pub struct Bulk {
 #[derive(Default)]
 struct Gate {
     open: AtomicBool,
-    /// Between two messages; zero: as fast as they are taken.
+    /// Time between two messages; zero: as fast as they are taken.
     interval_ns: AtomicU64,
 }
 

@@ -50,11 +50,11 @@ impl<A: Ask + Send> Caller for A {
 /// Which calls to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Until when.
+    /// End of the calls.
     pub until: Instant,
     /// Bytes of each message.
     pub bytes: usize,
-    /// From one to the next, which begins at once where an answer takes longer.
+    /// Interval of the calls; if an answer takes longer, the next call begins at once.
     pub interval: Nanos,
 }
 
@@ -91,14 +91,14 @@ fn calls(asking: &mut impl Ask, plan: Plan, first: u64) -> anyhow::Result<Calls>
     Ok(found)
 }
 
-/// Over a UDP socket.
+/// A caller over a UDP socket.
 pub struct SocketCaller {
     datagrams: Datagrams,
     buffer: Box<[u8]>,
 }
 
 impl SocketCaller {
-    /// From a new socket in the calling thread's namespace to `server`.
+    /// Makes a new socket in the calling thread's namespace, connected to `server`.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -127,14 +127,14 @@ impl Ask for SocketCaller {
     }
 }
 
-/// Over two guaranteed channels.
+/// A caller over two guaranteed channels.
 pub struct ChannelCaller {
     requests: Channel,
     answers: Receiver,
 }
 
 impl ChannelCaller {
-    /// Over the two.
+    /// Makes a caller over the two.
     pub fn new(requests: Channel, mut answers: Receiver) -> Self {
         answers.set_recv_timeout(Some(duration(PATIENCE)));
         Self { requests, answers }
@@ -175,12 +175,12 @@ fn awaited(
 /// while it waits.
 pub struct LeadingCaller {
     requests: Channel,
-    /// None while it is led.
+    /// `None` while it leads.
     answers: Option<Receiver>,
 }
 
 impl LeadingCaller {
-    /// Over the two; the answers' listener has declared a time.
+    /// Makes a caller over the two; the answers' listener has declared a time.
     pub fn new(requests: Channel, mut answers: Receiver) -> Self {
         answers.set_recv_timeout(Some(duration(PATIENCE)));
         Self { requests, answers: Some(answers) }

@@ -72,7 +72,7 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// In which class a load's thread runs.
+/// The scheduling class of a load's thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
@@ -83,7 +83,7 @@ pub enum Class {
     Ordinary,
 }
 
-/// Below the daemons' processors, above everything ordinary.
+/// Below the daemons' processors, above all ordinary threads.
 const REAL_TIME_PRIORITY: u8 = 40;
 
 impl Class {

@@ -15,7 +15,7 @@ const DEAF: Nanos = Nanos::from_millis(100);
 
 /// A stream's receiving end.
 pub struct Receiving {
-    /// Where from.
+    /// The source of its messages.
     pub inlet: Box<dyn Inlet>,
     /// Which stream; others' messages count as damaged.
     pub stream: u32,

@@ -12,7 +12,7 @@ use crate::excuse::Excuses;
 
 /// Resamplings of the bootstrap.
 const RESAMPLINGS: usize = 400;
-/// Where its random numbers start: the same run gives the same figures.
+/// Seed of its random numbers: the same run gives the same figures.
 const SEED: u64 = 0x5eed_ab5e;
 /// Share of the resampled ratios that is within the half-width.
 const CONFIDENCE: f64 = 0.95;

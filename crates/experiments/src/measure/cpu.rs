@@ -20,7 +20,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// Until now.
+    /// The CPU time until now.
     pub fn now() -> Self {
         Self { process: process_cpu(), kernel_threads: kernel_threads().collect() }
     }

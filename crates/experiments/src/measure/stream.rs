@@ -75,7 +75,7 @@ pub struct StreamSummary {
     pub misses: u64,
     /// Misses among these that a platform hole excuses.
     pub excused: u64,
-    /// From the logical arrival (guaranteed) or from sending (best effort).
+    /// Latencies from the logical arrival (guaranteed) or from sending (best effort).
     pub latency: LatencySummary,
     /// Latencies from sending. They include the wait of an early message for its logical arrival.
     pub from_sending: LatencySummary,

@@ -23,7 +23,7 @@ pub struct Bar {
 /// One panel.
 #[derive(Clone, Debug)]
 pub struct Bars {
-    /// Above it.
+    /// Title above the panel.
     pub title: String,
     /// Label of the x axis, with the unit; empty if the bars have names.
     pub x: String,
@@ -31,11 +31,11 @@ pub struct Bars {
     pub y: String,
     /// Division of the y axis. On a logarithmic axis the bars begin at [`FLOOR`].
     pub scale: Scale,
-    /// From left to right.
+    /// Bars from left to right.
     pub bars: Vec<Bar>,
 }
 
-/// Below a count of one.
+/// A value below a count of one.
 const FLOOR: f64 = 0.5;
 
 impl Bars {

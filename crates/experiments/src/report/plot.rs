@@ -54,7 +54,7 @@ impl Axis {
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
     /// Which colour; series that belong together share it.
     pub colour: usize,
@@ -62,7 +62,7 @@ pub struct Series {
     pub dashed: bool,
     /// Dots at the points: measurements that were made one by one.
     pub dots: bool,
-    /// In order of x.
+    /// Points in the order of x.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -96,7 +96,7 @@ pub struct Mark {
 /// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// Above it.
+    /// Title above the plot.
     pub title: String,
     /// The x axis.
     pub x: Axis,

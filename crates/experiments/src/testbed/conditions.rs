@@ -21,7 +21,7 @@ pub struct Wanted {
     pub quick: bool,
     /// A shortest possible run: its figures are meaningless. `quick` is set with it.
     pub smoke: bool,
-    /// Where plots and daemon logs go.
+    /// Folder of plots and daemon logs.
     pub directory: PathBuf,
     /// Whether to report the progress on stderr.
     pub progress: bool,

@@ -18,11 +18,11 @@ const DRAIN: Nanos = Nanos::from_millis(60);
 pub struct Block {
     /// How long.
     pub length: Nanos,
-    /// Between calls; zero: the next at once.
+    /// Interval of calls; zero: the next at once.
     pub interval: Nanos,
     /// Bytes of a message.
     pub bytes: usize,
-    /// Between messages of bulk; zero: as fast as they are taken; `None`: no bulk.
+    /// Interval of the messages of bulk; zero: as fast as they are taken; `None`: no bulk.
     pub bulk: Option<Nanos>,
 }
 

@@ -49,7 +49,7 @@ pub fn serve(mut server: Box<dyn Server>, stop: &AtomicBool, is_demoted: &Atomic
     Ok(())
 }
 
-/// Over a UDP socket.
+/// A server over a UDP socket.
 pub struct SocketServer {
     datagrams: Datagrams,
     buffer: Box<[u8]>,
@@ -75,7 +75,7 @@ impl Server for SocketServer {
     }
 }
 
-/// Over two guaranteed channels.
+/// A server over two guaranteed channels.
 pub struct ChannelServer {
     listener: Listener,
     way: Way,

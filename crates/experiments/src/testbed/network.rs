@@ -115,7 +115,7 @@ impl Host {
 /// A running network; removed when dropped.
 #[derive(Debug)]
 pub struct Network {
-    /// In the order of the line.
+    /// The hosts, in the order of the line.
     pub hosts: Vec<Host>,
     /// The emulated wires.
     wire: Namespace,

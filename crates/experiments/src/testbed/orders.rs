@@ -9,11 +9,11 @@ use crate::loads::{Class, Wait};
 /// Names a role that was started, so that it can be queried and ended; the near side numbers them.
 pub type RoleId = u32;
 
-/// Where an engine runs.
+/// The process of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hosting {
-    /// In the program.
+    /// In this program.
     #[default]
     Embedded,
     /// In `punctuald`.
@@ -53,7 +53,7 @@ pub enum Order {
         role: RoleId,
         /// Its TOML.
         config: String,
-        /// Where it runs.
+        /// The process of the engine.
         hosting: Hosting,
     },
     /// Answer each message with its own bytes.

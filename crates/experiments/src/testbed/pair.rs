@@ -48,7 +48,7 @@ pub struct Bed {
     pub pinned: bool,
 }
 
-/// Where b is.
+/// The place of b.
 enum Far {
     /// A namespace of this machine.
     Here(Roles),
@@ -62,7 +62,7 @@ pub struct Pair {
     near: Roles,
     /// The place of a's threads.
     pub place: Place,
-    /// Where b is reached.
+    /// The address of b.
     pub address: Ipv4Addr,
     spec: NetworkSpec,
     ends: Option<[End; 2]>,

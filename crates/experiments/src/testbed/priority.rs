@@ -41,7 +41,7 @@ fn queues(device: &str, link: &LinkSpec) -> String {
     )
 }
 
-/// As many packets of the largest size in each band as the link's own queue holds.
+/// Length of each band's queue: as many packets of the largest size as the link's own queue holds.
 fn queue_packets(link: &LinkSpec) -> u64 {
     let frame = u64::from(link.mtu) + ETHERNET_BYTES + WIRE_EXTRA_BYTES;
     (link.queue_bytes() / frame).max(1)

@@ -15,14 +15,14 @@ use punctual_host::config::Driver;
 
 /// The devices of a and of b.
 pub const DEVICES: [&str; 2] = ["right", "left"];
-/// Above the processors.
+/// Above the processors' priority.
 const PRIORITY: u8 = 60;
 /// For the link of an engine over xdp, which sets its device up itself.
 pub const LINK_OPTION: &str = "napi_priority = 60\n";
 /// `SCHED_OTHER`.
 const ORDINARY: ThreadClass = ThreadClass { policy: 0, priority: 0 };
 
-/// In which class receive work runs.
+/// The scheduling class of receive work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveClass {
     /// `SCHED_FIFO` above the processors.

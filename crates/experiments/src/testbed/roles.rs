@@ -107,12 +107,12 @@ struct Running {
 pub struct Roles {
     place: Place,
     running: BTreeMap<RoleId, Running>,
-    /// Behind the roles: they go first.
+    /// Dropped after the roles, which use them.
     engines: BTreeMap<RoleId, Engine>,
 }
 
 impl Roles {
-    /// None yet, on `place`.
+    /// A host without roles, on `place`.
     pub const fn new(place: Place) -> Self {
         Self { place, running: BTreeMap::new(), engines: BTreeMap::new() }
     }

@@ -44,7 +44,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Those of other users cannot be removed and are none of our business.
+/// Removes stale directories, except those of other users, which this user cannot remove.
 fn remove_stale(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.flatten() {

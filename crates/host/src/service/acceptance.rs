@@ -63,7 +63,7 @@ mod tests {
         let millis = Nanos::from_millis;
         // 10 of the protocol, and of 200 ms at 1 kHz.
         assert_eq!(slots(&contract(64, 1_000), 10, millis(200)), 10 + 202);
-        // Where accepting takes more, that.
+        // If accepting takes longer than the stall, its time counts.
         assert_eq!(slots(&contract(64, 1_000), 10, STALL_DEFAULT), 10 + 51);
         // The limits of acceptance are not those of a stall: 20 ms at 100 kHz, and of large messages.
         assert_eq!(slots(&contract(64, 100_000), 10, STALL_DEFAULT), 10 + 2_016);

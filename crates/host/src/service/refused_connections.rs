@@ -101,7 +101,7 @@ impl Spare {
         Ok(kept)
     }
 
-    /// Has one again where descriptors are there.
+    /// Opens the spare descriptor again if descriptors are available.
     pub(super) fn renew(&mut self) {
         if self.0.is_none() {
             self.0 = eventfd(0, EventfdFlags::CLOEXEC).ok();

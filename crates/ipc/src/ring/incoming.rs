@@ -89,7 +89,8 @@ struct SharedInbox {
 /// A complete message that waits for its turn.
 type Turn = (InboxSlot, MessageInfo);
 
-/// Where messages of a ring wait for their turns: room for as many as it has slots. Made away from the processor.
+/// The list in which messages of a ring wait for their turns, with room for as many as it has slots. Not made
+/// on the processor.
 #[derive(Debug, Default)]
 pub struct Turns(VecDeque<Turn>);
 

@@ -167,7 +167,7 @@ impl OutboxReader {
         }
     }
 
-    /// Messages that wait; takes a ticket if there are none. Breaks the ring if that is nonsense.
+    /// Messages that wait; takes a ticket if there are none. Breaks the ring if that number is impossible.
     fn waiting(&self) -> u64 {
         let Some(theirs) = self.shared.theirs.get() else { return 0 };
         if self.is_broken() {

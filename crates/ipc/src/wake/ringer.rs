@@ -86,7 +86,7 @@ pub struct Bells {
     /// Blocking; no other process holds it.
     wake: OwnedFd,
     ends: AtomicBool,
-    /// Where and when, by the monotonic clock, the thread was woken last.
+    /// CPU on which, and time (of the monotonic clock) at which, the thread was last woken.
     woken_on: AtomicU32,
     woken_at_ns: AtomicU64,
     /// Bytes of memory of remains that were freed.
@@ -350,7 +350,8 @@ impl Pacing {
         }
     }
 
-    /// Some bells were rung from `begun_ns` to `now_ns`. How long the thread is to rest before it rings again.
+    /// Records that bells were rung from `begun_ns` to `now_ns`. Returns how long the thread must rest before
+    /// it rings again.
     fn worked(&mut self, begun_ns: u64, now_ns: u64) -> Duration {
         let mut spent_ns = now_ns.saturating_sub(begun_ns);
         if spent_ns > QUICK_NS {
@@ -438,7 +439,7 @@ mod tests {
         }
         assert_eq!(budget.left_ns, BURST_NS);
         let now = budget.at_ns;
-        // A crowd: 80 ms for one bell.
+        // Many waiters: 80 ms for one bell.
         budget.spend(80_000_000, now + 80_000_000);
         assert!(budget.left_ns < -75_000_000);
         let spent = budget.left_ns;

@@ -56,7 +56,7 @@ pub struct XdpAttachment {
     /// True if the program runs in the driver. Otherwise it runs after a socket buffer has been made
     /// (generic), or in the hardware.
     pub native: bool,
-    /// The program's number, for `bpftool prog show id`; 0 where several are attached.
+    /// The program's id, for `bpftool prog show id`; 0 if several are attached.
     pub program: u32,
 }
 

@@ -274,7 +274,7 @@ mod tests {
     fn our_own_class_can_be_read_and_nobody_elses_invented() {
         let own = ThreadClass::of(0).expect("ours");
         own.give(0).expect("what it is already");
-        // Above the largest pid that Linux gives out.
+        // Above the largest pid that Linux assigns.
         assert_eq!(ThreadClass::of(1 << 23).expect_err("nobody").raw_os_error(), Some(libc::ESRCH));
     }
 

@@ -118,7 +118,7 @@ impl Charge {
     }
 }
 
-/// Where charges are given back, on any thread.
+/// Gives charges back, on any thread.
 #[derive(Debug)]
 pub struct Returns {
     returned: Array<Returned>,
@@ -159,7 +159,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Over the program's two maps of accounts, as many of each.
+    /// The accounts in the program's two maps, which have equal length.
     pub(super) fn new(taken: Array<Taken>, returned: Array<Returned>) -> Self {
         let settled = vec![0; taken.len() as usize].into();
         let taken_last = vec![0; STREAM_ACCOUNTS as usize].into();
@@ -167,7 +167,7 @@ impl Accounts {
         Self { taken, returns, settled, taken_last, has_lost: false, used: STREAM_ACCOUNTS }
     }
 
-    /// Where charges are given back; to be shared.
+    /// The handle with which charges are given back, to be shared.
     pub fn returns(&self) -> &Arc<Returns> {
         &self.returns
     }

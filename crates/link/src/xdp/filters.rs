@@ -110,7 +110,7 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    /// Over the program's empty map; `accounts` of paths follow those of the streams.
+    /// The filters in the program's empty map; `accounts` of paths follow those of the streams.
     pub(super) fn new(
         map: HashMap<MapData, Path, Entry>,
         accounts: &Accounts,

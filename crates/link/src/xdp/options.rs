@@ -9,7 +9,7 @@ use crate::{LinkError, Stream};
 /// Longest UDP payload over IPv4.
 const PACKET_BYTES_MAX: u32 = 65_507;
 
-/// Where an XDP program runs.
+/// The mode of an XDP program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttachMode {
     /// In the driver if it can, else in the kernel's stack. The driver's mode is tried first, and

@@ -22,7 +22,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// The kernel's answer to a kick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kick {
-    /// The kernel took what there was.
+    /// The kernel took all entries.
     Done,
     /// The kernel took its share of packets, or has no buffer for now.
     Again,

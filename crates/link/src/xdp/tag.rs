@@ -18,7 +18,8 @@ pub struct Tag {
     pub path_count: u32,
     /// Account of its path, or [`Tag::NO_PATH`].
     pub path: u32,
-    /// Where our header (or the signalling packet) begins, from the frame's first byte; [`TAG_BYTES`] at least.
+    /// Offset of our header (or of the signalling packet) from the frame's first byte; at least
+    /// [`TAG_BYTES`].
     pub offset: u16,
     /// How long the UDP payload is, all of it within the frame.
     pub bytes: u16,

@@ -41,7 +41,8 @@ fn attached(device: &str) -> Option<XdpAttachment> {
     Device::named(device).expect("the device").xdp
 }
 
-/// At once, but that another test's child may hold a copy of our descriptors until it comes to its exec.
+/// Unloading is immediate, except that another test's child may hold a copy of our descriptors until it calls
+/// exec.
 fn wait_until_unloaded(id: u32) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while loaded_programs().flatten().any(|program| program.id() == id) {

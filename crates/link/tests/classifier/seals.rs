@@ -123,7 +123,7 @@ fn what_only_looks_like_it_is_a_strangers() {
         println!("{what}");
         bench.expect_drop(&frame, STRANGERS);
     }
-    // None of them has taken its number.
+    // No refused packet has used up its number.
     bench.expect_steer(&sealed(ends, 9, 200), Stream::Signalling);
     // The tag protects the bytes outside the envelope.
     bench.expect_drop(&changed(100), Reason::Replayed);

@@ -41,7 +41,7 @@ fn a_path_is_found_and_its_neighbour_asked_for() {
         assert_eq!(path, known);
         assert_eq!(neighbour(device.index, request().peer).expect("an answer"), Some(Mac(MACS[1])));
     });
-    // Behind a router: its address, not the peer's.
+    // With a router in between, the next hop is the router's address, not the peer's.
     pair.left(&format!("ip route add 10.98.0.0/24 via {}", ADDRESSES[1]));
     pair.within(|| {
         let far = IpAddr::from([10, 98, 0, 7]);

@@ -44,7 +44,7 @@ const QUOTAS: Quotas = Quotas {
 const HEADER_BYTES: u64 = 256;
 /// Number of the calls that a client's library makes by itself.
 const ATTACHED: u64 = u64::MAX;
-/// Where rings are written to out of turn.
+/// Offsets at which rings are written out of turn.
 const OFFSETS: [u32; 8] = [0, 128, 136, 192, 256, 264, 320, 384];
 
 /// Rings of the API, frames of the simulator.

@@ -65,7 +65,7 @@ struct Piece {
     began: Instant,
     /// The number of seeds.
     seeds: u64,
-    /// Those before them.
+    /// Number of seeds before them.
     before: u64,
 }
 

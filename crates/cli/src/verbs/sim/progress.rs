@@ -12,7 +12,7 @@ use crate::output::Output;
 
 /// Interval on a terminal.
 const SHOWN_LIVE: Duration = Duration::from_millis(200);
-/// In a log.
+/// Interval in a log.
 const SHOWN_LOGGED: Duration = Duration::from_secs(60);
 
 /// A line that is printed again from time to time: over the former one on a terminal, below it in a log, and

@@ -99,7 +99,7 @@ mod tests {
         panic!("the descriptor is as it should be")
     }
 
-    /// The rest after a crowd at [`BEGIN`] has muted the descriptor.
+    /// The poll mode after a burst at [`BEGIN`] has muted the descriptor.
     fn resting() -> PollMode {
         let mut rest = PollMode::default();
         rest.polled(BURST_PACKETS, BEGIN, || true, never);

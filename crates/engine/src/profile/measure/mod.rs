@@ -98,7 +98,7 @@ pub struct Plan {
     pub messages: usize,
     /// Messages after an idle time each.
     pub cold: usize,
-    /// Ends earlier, with what there is.
+    /// Ends earlier, with the samples so far.
     pub within: Nanos,
 }
 

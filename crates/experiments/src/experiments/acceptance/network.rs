@@ -11,7 +11,7 @@ use punctual_proto::signalling::SplitMix64;
 pub struct Dice(SplitMix64);
 
 impl Dice {
-    /// From a seed.
+    /// Makes random numbers from a seed.
     pub fn new(seed: u64) -> Self {
         Self(SplitMix64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d))
     }

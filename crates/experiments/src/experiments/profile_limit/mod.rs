@@ -35,7 +35,7 @@ const MESSAGE_BYTES: u32 = 14_000;
 const CHANNELS_MAX: usize = 400;
 /// Minimum ratio of the admitted to the possible number of channels.
 const RATIO_MIN: f64 = 0.6;
-/// Between two steps of the search, as a part of the channels.
+/// Distance between two steps of the search, as a part of the channels.
 const STEP_PERCENT: usize = 15;
 /// How often a step is repeated until it is clean: a miss may be caused by platform holes too short for the
 /// witness, and only a step that misses each time exceeds the machine.

@@ -24,7 +24,7 @@ use crate::excuse::Testimony;
 use crate::measure::cpu::of_thread;
 use crate::witness::Witness;
 
-/// Above the processors.
+/// Above the processors' priority.
 const SENDER_PRIORITY: u8 = 60;
 /// Late messages, and refused ones, that are remembered one by one.
 const NOTED_MAX: usize = 1 << 18;

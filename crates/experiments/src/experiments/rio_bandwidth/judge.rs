@@ -46,7 +46,7 @@ fn add(
         measured.add([json!({
             "part": part, "world": world.name, "phase": number, "flow": name(flow),
             "guaranteed_mbyte_s": guaranteed,
-            // Over the whole phase, and over the slots that no hole touches.
+            // Rates over the whole phase, and over the slots that no hole touches.
             "mbyte_s": whole / 1e6, "mbyte_s_outside_holes": outside / 1e6,
             "wire_share": wire_share(*outside, link),
         })]);
@@ -54,7 +54,7 @@ fn add(
     let Some(sent) = phase.wire_rate() else { return };
     let sent = sent * 8.0 / link.0 as f64;
     let delivered: f64 = whole.iter().map(|rate| wire_share(*rate, link)).sum();
-    // Where our link's rate went, in parts of it.
+    // The uses of our link's rate, as fractions of it.
     measured.points.push(json!({
         "part": "account", "world": world.name, "phase": number,
         // Messages that were delivered, with all their headers.
@@ -74,7 +74,7 @@ fn add(
 fn check(measured: &mut Measured, ours: &World, capped: &World, excuses: &Excuses) {
     for (index, flow) in ours.flows.iter().enumerate() {
         let Some(messages) = flow.messages else { continue };
-        // In every phase from its own on.
+        // Rates in every phase from the flow's own on.
         let rates = ours.phases[index..].iter().map(|phase| phase.whole()[index]);
         let off = rates.map(|rate| (rate / promised(messages) - 1.0).abs());
         let name = format!("{} a period: largest distance from its bandwidth", counted(messages, "message"));

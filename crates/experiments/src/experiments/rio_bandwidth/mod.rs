@@ -31,7 +31,7 @@ const FLOWS: [u32; 3] = [8, 4, 2];
 const CAP: f64 = 0.4;
 /// Before rates are measured in a phase.
 const WARM_UP: Nanos = Nanos::from_millis(500);
-/// Between two points of the plot.
+/// Time between two points of the plot.
 const TICK: Nanos = Nanos::from_millis(200);
 /// Time between two readings of the sinks: such slots are left out if a hole touches them.
 const SLOT: Nanos = PERIOD;
