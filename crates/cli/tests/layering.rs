@@ -46,7 +46,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // Outside of `crates`: they test, and no crate depends on them.
-    ("fuzz", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim", "cli"]),
+    (
+        "fuzz",
+        &["trial", "analysis", "os", "proto", "tcp", "link", "engine", "ipc", "host", "client", "sim", "cli"],
+    ),
     ("models", &["trial", "analysis", "proto"]),
     // It reads sources, and runs programs that are built from them.
     ("mutants", &[]),

@@ -58,3 +58,34 @@ impl Config {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounded(change: impl FnOnce(&mut Config), is_v6: bool) -> Config {
+        let mut config = Config::default();
+        change(&mut config);
+        config.bounded(is_v6)
+    }
+
+    #[test]
+    fn values_out_of_range_are_moved_into_it() {
+        assert_eq!(bounded(|it| it.receive_bytes = usize::MAX, false).receive_bytes, 1 << 30);
+        assert_eq!(bounded(|it| it.receive_bytes = 0, false).receive_bytes, 1);
+        assert_eq!(bounded(|it| it.send_bytes = 0, false).send_bytes, 1);
+        assert_eq!(bounded(|it| it.mtu_bytes = 0, false).mtu_bytes, 576);
+        assert_eq!(bounded(|it| it.mtu_bytes = 576, true).mtu_bytes, 1280);
+        assert_eq!(
+            bounded(|it| it.ack_delay = Nanos::from_secs(9), false).ack_delay,
+            Nanos::from_millis(500)
+        );
+        assert_eq!(bounded(|it| it.hop_limit = 0, false).hop_limit, 64);
+    }
+
+    #[test]
+    fn values_in_range_stay() {
+        let config = Config { hop_limit: 1, mtu_bytes: 9000, ..Config::default() };
+        assert_eq!(config.bounded(true), config);
+    }
+}

@@ -77,6 +77,21 @@ mod tests {
         assert_eq!(read_options(options(&plain, 0)), (None, false));
     }
 
+    /// The table's first size is what every host takes (RFC 9293 3.7.1); others are rounded down to the table's.
+    #[test]
+    fn a_segment_size_is_rounded_down_to_the_table() {
+        let secrets = Secrets::new([1; 16]);
+        let size = |mss| {
+            let cookie = bake(&secrets, &Segment { mss, ..syn() }, NOW);
+            check(&secrets, &Segment { seq: 78, ack: Some(cookie.wrapping_add(1)), ..bare(syn().flow) }, NOW)
+        };
+        assert_eq!(size(None), Some(536));
+        assert_eq!(size(Some(100)), Some(536));
+        assert_eq!(size(Some(965)), Some(536));
+        assert_eq!(size(Some(966)), Some(966));
+        assert_eq!(size(Some(9000)), Some(1460));
+    }
+
     /// A cookie is good for 64 to 128 s, for its flow and first number alone.
     #[test]
     fn a_forged_or_old_cookie_is_refused() {

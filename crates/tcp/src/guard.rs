@@ -279,4 +279,27 @@ mod tests {
         assert_eq!(verdict(400), Verdict::Pass(Changes::default()));
         assert_eq!(verdict(401), Verdict::Challenge);
     }
+
+    /// A segment without data takes nothing of the window: whether it lies in it is for the machine.
+    #[test]
+    fn a_bare_segment_beyond_the_window_is_not_data() {
+        let bare = Segment { seq: 1_000, ..segment() };
+        assert_eq!(guard(None).judge(&bare, PLACE, NOW), Verdict::Pass(Changes::default()));
+    }
+
+    /// RFC 7323 2.3: the window is scaled if both ends offered a scale; how far back RFC 5961 5.2 reads depends on it.
+    #[test]
+    fn the_largest_window_is_scaled() {
+        for (is_scaled, oldest) in [(false, 1000 - 100), (true, 1000_u32.wrapping_sub(100 << 4))] {
+            let syn = Segment { seq: 499, scale: Some(4), ..segment() };
+            let mut guard = Guard::new(&syn, true, is_scaled, NOW);
+            let mut is_taken = |ack| {
+                let verdict = guard.judge(&Segment { ack: Some(ack), seq: 501, ..segment() }, PLACE, NOW);
+                matches!(verdict, Verdict::Pass(_))
+            };
+            assert!(is_taken(1000), "the window of this segment counts");
+            assert!(is_taken(oldest));
+            assert!(!is_taken(oldest.wrapping_sub(1)));
+        }
+    }
 }

@@ -101,3 +101,72 @@ fn quote(local: IpAddr, remote: IpAddr, tcp: &[u8], trouble: Trouble) -> Option<
     let flow = Flow { local: SocketAddr::new(local, port(0)?), remote: SocketAddr::new(remote, port(2)?) };
     Some(Quote { flow, seq, trouble })
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use smoltcp::wire::{Ipv4Address, Ipv4Repr};
+
+    use super::*;
+
+    /// A router's error about a segment from port 80 to port 5000, changed by `change` before the checksums are computed.
+    fn error(kind: u8, code: u8, change: impl FnOnce(&mut Ipv4Packet<&mut [u8]>)) -> Vec<u8> {
+        let (ours, theirs, router) = ([10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 9]);
+        let mut quoted = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
+        quoted.extend(ours);
+        quoted.extend(theirs);
+        quoted.extend([0, 80, 0x13, 0x88, 0, 0, 0, 7]);
+        let repr = Ipv4Repr {
+            src_addr: Ipv4Address::from(router),
+            dst_addr: Ipv4Address::from(ours),
+            next_header: IpProtocol::Icmp,
+            payload_len: 8 + quoted.len(),
+            hop_limit: 64,
+        };
+        let mut packet = vec![0; 20 + repr.payload_len];
+        let mut ip = Ipv4Packet::new_unchecked(&mut packet[..]);
+        repr.emit(&mut ip, &smoltcp::phy::ChecksumCapabilities::default());
+        ip.payload_mut()[..8].copy_from_slice(&[kind, code, 0, 0, 0, 0, 0x05, 0x14]);
+        ip.payload_mut()[8..].copy_from_slice(&quoted);
+        change(&mut ip);
+        Icmpv4Packet::new_unchecked(ip.payload_mut()).fill_checksum();
+        ip.fill_checksum();
+        packet
+    }
+
+    /// RFC 1191 4, RFC 1122 4.2.3.9.
+    #[test]
+    fn errors_are_told_apart() {
+        let trouble = |kind, code| parse(&error(kind, code, |_| ())).map(|quote| quote.trouble);
+        assert_eq!(trouble(3, 4), Some(Trouble::TooBig(1300)));
+        assert_eq!(trouble(3, 2), Some(Trouble::Unreachable));
+        assert_eq!(trouble(3, 3), Some(Trouble::Unreachable));
+        for (kind, code) in [(3, 0), (3, 1), (3, 5), (11, 0), (12, 0)] {
+            assert_eq!(trouble(kind, code), Some(Trouble::Transient), "{kind} {code}");
+        }
+        for kind in [0, 4, 5, 8] {
+            assert_eq!(trouble(kind, 0), None, "{kind} is no error of the path");
+        }
+    }
+
+    #[test]
+    fn the_quoted_segment_names_the_flow() {
+        let quote = parse(&error(3, 4, |_| ())).expect("an error");
+        let flow = Flow { local: ([10, 0, 0, 1], 80).into(), remote: ([10, 0, 0, 2], 5000).into() };
+        assert_eq!((quote.flow, quote.seq), (flow, 7));
+    }
+
+    #[test]
+    fn fragments_and_packets_of_other_protocols_are_no_errors() {
+        assert_eq!(parse(&error(3, 4, |ip| ip.set_more_frags(true))), None);
+        assert_eq!(parse(&error(3, 4, |ip| ip.set_frag_offset(8))), None);
+        assert_eq!(parse(&error(3, 4, |ip| ip.set_next_header(IpProtocol::Udp))), None);
+        let quotes_udp = |ip: &mut Ipv4Packet<&mut [u8]>| ip.payload_mut()[8 + 9] = 17;
+        assert_eq!(parse(&error(3, 4, quotes_udp)), None);
+        let mut packet = error(3, 4, |_| ());
+        packet[30] ^= 1;
+        assert_eq!(parse(&packet), None, "the checksum is wrong");
+    }
+}

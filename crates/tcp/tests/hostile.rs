@@ -100,6 +100,33 @@ fn a_flood_of_syns_keeps_nobody_out() {
     network.open(false, &Config::default());
 }
 
+/// RFC 9293 3.10.7.2 asks nothing of a full queue; as on Linux the third segment is dropped, and the peer's data opens the
+/// connection once there is room.
+#[test]
+fn a_full_accept_queue_delays_a_connection_and_loses_none() {
+    let mut network = Network::new(1, Faults::default());
+    let [local, remote] = network::addresses(false);
+    network.stacks[1].listen(remote, &Config::default(), 1);
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let now = network.now;
+        let client = network.stacks[0].connect(now, local.ip(), remote, &Config::default()).expect("a port");
+        network.run(Nanos::from_millis(100), |_| false);
+        assert_eq!(network.at(0, client).state(), State::Established);
+        assert_eq!(network.at(0, client).send(b"hello"), Ok(5));
+        clients.push(client);
+    }
+    network.run(Nanos::from_millis(100), |_| false);
+    let first = network.stacks[1].accept(remote).expect("the first connection");
+    assert_eq!(network.stacks[1].accept(remote), None, "there is room for one");
+    let mut second = None;
+    assert!(network.run(Nanos::from_secs(10), |network| {
+        second = second.or_else(|| network.stacks[1].accept(remote));
+        second.is_some_and(|id| network.at(1, id).readable_bytes() == 5)
+    }));
+    assert_eq!(network.at(1, first).readable_bytes(), 5);
+}
+
 /// A well-formed segment whose numbers lie near those of the connection.
 fn forged(random: &mut Random, base: &Segment) -> Segment {
     let near = |random: &mut Random, n: u32| match random.below(4) {

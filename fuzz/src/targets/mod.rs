@@ -8,6 +8,7 @@ pub mod node;
 pub mod outbox;
 pub mod reassembly;
 pub mod signalling;
+pub mod tcp;
 pub mod text;
 
 use crate::seeds;
@@ -95,6 +96,8 @@ pub const TARGETS: &[Target] = &[
         words: seeds::PROFILE_WORDS,
         short: QUICK,
     },
+    Target { name: "segment", run: tcp::segment, seeds: tcp::segment_seeds, words: &[], short: 2_000 },
+    Target { name: "quote", run: tcp::quote, seeds: tcp::quote_seeds, words: &[], short: 5_000 },
     Target { name: "trace", run: text::trace, seeds: seeds::trace, words: seeds::TRACE_WORDS, short: QUICK },
 ];
 

@@ -14,7 +14,7 @@ Usage: mutants [OPTIONS]
   --mutants N         how many [default: 300]
   --seed N            what they are drawn with [default: that of the run that was cut off, or drawn]
   --scope NAME        core: crates/analysis and crates/proto; checkers: those of crates/sim; rings: crates/ipc/src/ring;
-                      classifier: the XDP program, as root [default: core]
+                      tcp: crates/tcp; classifier: the XDP program, as root [default: core]
   --only TEXT[,..]    only in files whose path contains one of these: for work on a few of them, no score of the whole
   --sim-seeds N       seeds of the simulator that look at a mutant that tests do not see [default: 200]
   --survivors         look again at those that survived in the report, and at no other
@@ -96,7 +96,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments
             "--scope" => {
                 let name = value()?;
                 found.scope = scope::by_name(&name)
-                    .ok_or(format!("--scope {name}: give core, checkers, rings or classifier"))?;
+                    .ok_or(format!("--scope {name}: give core, checkers, rings, tcp or classifier"))?;
             }
             "--only" => found.only = value()?.split(',').map(str::to_owned).collect(),
             "--sim-seeds" => found.simulator_seeds = number(&word, &value()?)?,

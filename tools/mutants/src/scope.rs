@@ -145,6 +145,18 @@ pub const SCOPES: &[Scope] = &[
         classifier: false,
     },
     Scope {
+        name: "tcp",
+        sources: &[Sources { folder: "crates/tcp/src", switch: OUTSIDE, only: &[], without: &[] }],
+        switch_in: SWITCH_IN,
+        tested: &["punctual-tcp"],
+        features: &[],
+        skipped_tests: &[],
+        recordings: &[],
+        programs: &[],
+        simulator: None,
+        classifier: false,
+    },
+    Scope {
         name: "classifier",
         sources: &[],
         switch_in: SWITCH_IN,

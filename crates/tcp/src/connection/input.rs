@@ -121,11 +121,22 @@ impl Connection {
             }
             Verdict::Pass(changes) => {
                 self.note_urgent(segment, place);
+                if self.repeats_ack_before_fin(segment, place) {
+                    return Received::Processed;
+                }
                 self.deliver(now, segment, packet, changes, reply);
                 self.after_input(now, segment, reply);
                 Received::Processed
             }
         }
+    }
+
+    /// Whether a segment only repeats that everything but our FIN arrived. The machine would count it as a duplicate
+    /// acknowledgement: the third one stops its retransmission timer for a segment of data, and no FIN leaves again.
+    fn repeats_ack_before_fin(&self, segment: &Segment, place: Place) -> bool {
+        let is_fin_out = matches!(self.state(), State::FinWait1 | State::Closing | State::LastAck);
+        let is_bare = segment.length() == 0 && !segment.flags.rst;
+        is_fin_out && is_bare && self.unacknowledged_bytes() == 0 && segment.ack == Some(place.una)
     }
 
     /// Hands a segment to the machine, in the machine's numbers.

@@ -2,7 +2,8 @@
 //! the directory that `PUNCTUAL_PACKETDRILL` names (`make packetdrill DIR=...`), of which it prints what passes.
 //!
 //! Of the language it knows: times (absolute, `+` relative), packets in both directions with flags, numbers, window and
-//! options, and the calls socket, bind, listen, connect, accept, read, write, close, shutdown, fcntl, setsockopt (TCP_NODELAY).
+//! options, and the calls socket, bind, listen, connect, accept, read, write, close, shutdown, fcntl, setsockopt (TCP_NODELAY,
+//! TCP_KEEPIDLE).
 //! What it does not know is told, with the line. Sequence numbers of the stack count from its SYN.
 
 mod parse;
