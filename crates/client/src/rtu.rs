@@ -1,9 +1,10 @@
 //! A program's own code on the processor (RTU: real-time upcalls): registered with a class and a declared time, granted with a
 //! bound or refused with an offer, and called on the engine's own thread in the order of all protocol work.
 //!
-//! Application and protocol handlers share one run queue. So what a program computes for each message, or in each period,
-//! keeps its bound beside the channels, and they keep theirs. Bodies do not wait and take no longer than they have declared:
-//! one that does is counted, and demoted to the background if that is no accident.
+//! Application and protocol handlers share one run queue. So the computation of a program for each message,
+//! or in each period, keeps its bound beside the channels, and they keep theirs. Bodies must neither wait nor
+//! take longer than they have declared: overruns are counted, and a body that overruns repeatedly is demoted
+//! to the background.
 //!
 //! See `examples/handler.rs`.
 
@@ -25,10 +26,10 @@ pub use punctual_proto::api::{
     RtuRefusal as Refusal, RtuStatus as Status, RtuTerms as Terms,
 };
 
-/// Why a handler is not registered, or cannot be asked about.
+/// Why a handler cannot be registered or queried.
 #[derive(Debug, Error)]
 pub enum RtuError {
-    /// Admission says no, and what it could offer.
+    /// Admission refused it. Has the offer, if there is one.
     #[error("the handler is refused: {}", refusal_text(.0))]
     Refused(Refusal),
     /// The endsystem is a daemon's: a body can only be called in the process of the engine.
@@ -50,19 +51,20 @@ fn refusal_text(refusal: &Refusal) -> String {
     }
 }
 
-/// A handler that is registered. Dropping it removes it. It keeps its endsystem alive: a body that owns its own handle is
-/// never removed.
+/// A registered handler. Dropping it removes it. It holds a reference to its endsystem: a body that owns its
+/// own handle is never removed.
 pub struct Rtu {
-    /// Dropped first: what follows may be the last that holds the engine.
+    /// Dropped first: the next field may be the last reference to the engine.
     upcall: Upcall<OutboxReader, InboxWriter>,
     panicked: Arc<AtomicBool>,
     _connection: Arc<Connection>,
 }
 
 impl Endsystem {
-    /// Registers `body` to be called on the processor of this embedded endsystem. It is given the number of data units that
-    /// it may process in this call, and says how many it did and whether there is more. It is called after
-    /// [`Rtu::make_ready`], as soon as its class allows; while it says that there is more, it is called again.
+    /// Registers `body` to be called on the processor of this embedded endsystem. It receives the number of
+    /// data units that it may process in this call, and returns how many it processed and whether there are
+    /// more. It is called after [`Rtu::make_ready`], as soon as its class allows. While it reports more
+    /// units, it is called again.
     ///
     /// # Errors
     /// [`RtuError::Refused`] with the reason and an offer.
@@ -87,7 +89,7 @@ impl Endsystem {
     }
 }
 
-/// A body whose panic ends nobody but itself.
+/// Wraps a body so that a panic ends this body only.
 fn guarded(mut body: impl FnMut(u32) -> Progress + Send + 'static, panicked: &Arc<AtomicBool>) -> Body {
     let panicked = Arc::clone(panicked);
     Box::new(move |units| {
@@ -102,8 +104,8 @@ fn guarded(mut body: impl FnMut(u32) -> Progress + Send + 'static, panicked: &Ar
 }
 
 impl Rtu {
-    /// There is work: the body is called as soon as its class allows. On any thread, also in a body or in a handler of
-    /// messages on the processor.
+    /// Marks the handler as ready: the body is called as soon as its class allows. It can be called on any
+    /// thread, also in a body or in a handler of messages on the processor.
     ///
     /// # Errors
     /// If the engine is gone.
@@ -111,7 +113,7 @@ impl Rtu {
         Ok(self.upcall.make_ready().map_err(CallError::Gone)?)
     }
 
-    /// What the handler was granted.
+    /// The grant of the handler.
     pub const fn grant(&self) -> Grant {
         self.upcall.grant()
     }
@@ -121,7 +123,7 @@ impl Rtu {
         self.panicked.load(Ordering::Relaxed)
     }
 
-    /// What the handler has done and how it was served.
+    /// The counters of the handler, and how it was served.
     ///
     /// # Errors
     /// If the engine is gone; [`CallError::OnProcessor`] on the processor's own thread.

@@ -1,6 +1,6 @@
 //! The code that a program's handler runs.
 
-/// What a body did in one call.
+/// The result of one call of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Data units (PDUs) that it processed: at most as many as it was given, or it has ignored the request to yield.

@@ -18,13 +18,13 @@ use crate::seeds;
 pub struct Target {
     /// Its name, and its corpus' folder.
     pub name: &'static str,
-    /// What it does with an input. Panics where something is wrong.
+    /// Processes an input. Panics on an error.
     pub run: fn(&[u8]),
     /// What honest encoders make: where corpora begin.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Words of its language, where it is text.
+    /// Words of its language, if it is text.
     pub words: &'static [&'static str],
-    /// Mutations in the tests: less where one input is a whole life of several hosts.
+    /// Mutations in the tests: fewer if one input is a whole run of several hosts.
     pub short: u64,
 }
 

@@ -36,14 +36,14 @@ Examples:
   mutants --only node/rate --sim-seeds 0    what tests alone see of a few files
   mutants --scope rings --mutants 50        the rings between programs and the processor";
 
-/// What is wanted.
+/// The arguments.
 #[derive(Clone, Debug)]
 pub struct Arguments {
     /// How many mutants.
     pub mutants: usize,
     /// Given, or none.
     pub seed: Option<u64>,
-    /// What is mutated.
+    /// The sources to mutate.
     pub scope: &'static Scope,
     /// Parts of paths; none given: all files.
     pub only: Vec<String>,
@@ -53,24 +53,24 @@ pub struct Arguments {
     pub survivors: bool,
     /// Mutants at a time.
     pub jobs: usize,
-    /// In percent.
+    /// Minimum score in percent.
     pub at_least: f64,
     /// The workspace.
     pub root: PathBuf,
-    /// Where everything is written.
+    /// Folder of all output.
     pub out: PathBuf,
-    /// Where it is built.
+    /// The build folder.
     pub build: PathBuf,
-    /// Build nothing.
+    /// Only list, build nothing.
     pub list: bool,
     /// Print the report.
     pub json: bool,
 }
 
-/// What the command line asks for; none: for help.
+/// Parses the command line; `None` if it requests help.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in it.
 pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut found = Arguments {
@@ -112,7 +112,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments
         }
     }
     if found.out.as_os_str().is_empty() {
-        // The core's own is the folder that the others' are in; what they depend on is built once for all.
+        // The core's own folder contains those of the other scopes; external packages are built once for all.
         let (all, scope) = (found.root.join("target/mutants"), found.scope.name);
         found.build = all.join("build");
         found.out = if scope == scope::SCOPES[0].name { all } else { all.join(scope) };
