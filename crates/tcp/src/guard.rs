@@ -291,6 +291,17 @@ mod tests {
         assert_eq!(guard(None).judge(&bare, PLACE, NOW), Verdict::Pass(Changes::default()));
     }
 
+    /// A peer that has filled the window acknowledges from the window's end, also while its first segment is missing. The
+    /// machine would drop that segment as outside the window, so it reads it as one at the next number.
+    #[test]
+    fn an_acknowledgement_at_the_end_of_the_window_is_read() {
+        let at_end = Segment { seq: PLACE.edge, ..segment() };
+        let moved = Changes { seq: Some(PLACE.next), ..Changes::default() };
+        assert_eq!(guard(None).judge(&at_end, PLACE, NOW), Verdict::Pass(moved));
+        let fin = Segment { flags: Flags { fin: true, ..Flags::default() }, ..at_end };
+        assert_eq!(guard(None).judge(&fin, PLACE, NOW), Verdict::Pass(Changes::default()));
+    }
+
     /// RFC 7323 2.3: the window is scaled if both ends offered a scale; how far back RFC 5961 5.2 reads depends on it.
     #[test]
     fn the_largest_window_is_scaled() {

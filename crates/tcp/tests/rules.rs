@@ -122,6 +122,93 @@ fn half_open_connections_have_timers_of_their_own() {
     }
 }
 
+/// RFC 6298 5.5: the wait doubles from one SYN-ACK to the next; after the sixth the attempt is forgotten.
+#[test]
+fn a_listener_waits_twice_as_long_each_time() {
+    let secrets = Secrets::new([1; 16]);
+    let start = punctual_analysis::Instant(1_000_000_000);
+    let flow = Flow { local: ([10, 0, 0, 1], 80).into(), remote: ([10, 0, 0, 2], 5000).into() };
+    let syn = Segment { seq: 9, flags: Flags { syn: true, ..Flags::default() }, ..empty(flow) };
+    let mut listener = Listener::new(&Config::default(), 4);
+    let (mut packet, mut waits) = (Vec::new(), Vec::new());
+    listener.input(start, &syn, &secrets, true, &mut packet);
+    let mut last = start;
+    while let Some(due) = listener.next_deadline() {
+        waits.push(due.since(last).as_u64() / 1_000_000_000);
+        last = due;
+        listener.output(due, &secrets, &mut packet);
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32]);
+    assert_eq!(listener.half_open(), 0);
+}
+
+/// RFC 9293 3.10.4: closing an attempt ends it; RFC 9293 3.10.2: what is sent before it is open waits in the program.
+#[test]
+fn an_attempt_takes_no_bytes_and_may_be_closed() {
+    let mut network = Network::new(1, Faults::default());
+    let (id, _) = connect(&mut network, &Config::default());
+    assert_eq!(network.at(0, id).send(b"early"), Ok(0));
+    assert_eq!(network.at(0, id).writable_bytes(), 0);
+    network.at(0, id).close();
+    assert_eq!(network.at(0, id).ended(), Some(Ended::Closed));
+}
+
+/// How much fits is what `send` takes.
+#[test]
+fn writable_bytes_are_those_that_fit() {
+    let mut network = Network::new(1, Faults::default());
+    let config = Config { send_bytes: 5_000, ..Config::default() };
+    let ids = network.open(false, &config);
+    assert_eq!(network.at(0, ids[0]).writable_bytes(), 5_000);
+    assert_eq!(network.at(0, ids[0]).send(&[0; 3_000]), Ok(3_000));
+    assert_eq!(network.at(0, ids[0]).writable_bytes(), 2_000);
+    assert_eq!(network.at(0, ids[0]).send(&[0; 3_000]), Ok(2_000));
+    assert_eq!(network.at(0, ids[0]).writable_bytes(), 0);
+}
+
+/// A connection has two ends of one IP version that hosts may have.
+#[test]
+fn no_connection_begins_between_ends_that_no_host_has() {
+    let mut network = Network::new(1, Faults::default());
+    let config = Config::default();
+    for (local, remote) in [
+        ("10.0.0.1", "[fd00::2]:80"),
+        ("fd00::1", "10.0.0.2:80"),
+        ("10.0.0.1", "10.0.0.2:0"),
+        ("0.0.0.0", "10.0.0.2:80"),
+        ("10.0.0.1", "224.0.0.1:80"),
+    ] {
+        let (from, to) = (local.parse().expect("an address"), remote.parse().expect("an address"));
+        let now = network.now;
+        assert!(network.stacks[0].connect(now, from, to, &config).is_err(), "{local} to {remote}");
+    }
+}
+
+/// RFC 4987 3.6: what a cookie remembers by the timestamp is what the SYN offered: the scale and the segment size.
+#[test]
+fn a_cookie_remembers_the_scale() {
+    let mut network = Network::new(1, Faults::default());
+    let [local, remote] = addresses(false);
+    let config = Config { receive_bytes: 1 << 20, send_bytes: 1 << 20, ..Config::default() };
+    network.stacks[1].listen(remote, &config, 0);
+    let now = network.now;
+    let client = network.stacks[0].connect(now, local.ip(), remote, &config).expect("a port");
+    let mut server = None;
+    assert!(network.run(Nanos::from_secs(2), |network| {
+        server = server.or_else(|| network.stacks[1].accept(remote));
+        server.is_some()
+    }));
+    let server = server.expect("accepted");
+    // More than an unscaled window holds is in flight at once only with the scale.
+    assert!(network.at(1, server).send(&vec![0; 1 << 20]).is_ok());
+    let mut most = 0;
+    network.run(Nanos::from_secs(20), |network| {
+        most = most.max(network.at(0, client).readable_bytes());
+        most == 1 << 20
+    });
+    assert_eq!(most, 1 << 20);
+}
+
 /// RFC 9293 3.10.7.3: in SYN-SENT a reset counts only with the acknowledgement of the SYN.
 #[test]
 fn an_attempt_ends_by_a_reset_that_acknowledges_its_syn() {
@@ -257,6 +344,7 @@ fn ports_to_one_destination_differ() {
     assert!(next >= 998, "{next} of 999 follow the one before");
     let distinct: std::collections::BTreeSet<_> = ports.iter().collect();
     assert_eq!(distinct.len(), 1_000);
+    assert_eq!(network.stacks[0].ids().count(), 1_000, "each has a name of its own");
 }
 
 /// Half of what a challenge shows: the same window edge as before, in the scaled field (RFC 9293 3.10.7.4, RFC 7323 2.3).
