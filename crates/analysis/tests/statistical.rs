@@ -359,3 +359,41 @@ fn what_is_refused_changes_nothing() {
     }
     assert_eq!((policy.utilisation(), policy.len()), (used, held));
 }
+
+/// Arrivals of a channel that sends all that it may as early as it may: first at its peak rate, then at its mean rate.
+fn bunched(demand: &Demand, soft: &Soft) -> impl Iterator<Item = u64> {
+    let (peak, mean, over) = (demand.period.0, soft.mean_period.0, soft.mean_over.0);
+    (0..).map(move |number: u64| (number * peak).max((number * mean).saturating_sub(over)))
+}
+
+/// The messages of one channel are not independent of each other. If it is alone on a stage, none may be late, even if it sends
+/// all that it may send at once.
+#[test]
+fn a_soft_channel_that_is_alone_misses_nothing_however_it_bunches_its_messages() {
+    let blocking = Blocking::LargestUnit { best_effort: Nanos(UNIT_NS) };
+    let model = StageModel { blocking, interference: Interference::default(), utilisation_limit: Ppm::ONE };
+    let (mut waited, mut admitted) = (0, 0);
+    for seed in 0..400 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let period = Nanos(rng.random_range(1_000_000..20_000_000));
+        let mean_period = period * rng.random_range(8..400);
+        let mean_over = mean_period * rng.random_range(1..12);
+        let miss_ratio = Ppb::new(rng.random_range(1_000_000..100_000_000)).unwrap();
+        let soft = Soft { mean_period, mean_over, jitter: Nanos::ZERO, miss_ratio };
+        let cost = Nanos(period.0 * rng.random_range(1..40) / 10);
+        let demand = Demand { cost, period, soft: Some(soft), ..hard(&mut rng) };
+        let demand = Demand { release_latency: Nanos::ZERO, ..demand };
+        let mut policy = policy_by_name("statistical", model).unwrap();
+        let Ok(offer) = policy.offer(&demand, Nanos::from_secs(2)) else { continue };
+        policy.hold(StageKey(1), &demand, offer.bound).unwrap();
+        admitted += 1;
+        // A unit of best effort has just begun.
+        let mut end = UNIT_NS;
+        for arrival in bunched(&demand, &soft).take(40) {
+            end = arrival.max(end) + cost.0;
+            assert!(end - arrival <= offer.bound.0, "seed {seed}: {} of {}", end - arrival, offer.bound);
+            waited += u32::from(end - arrival > cost.0 + UNIT_NS);
+        }
+    }
+    assert!(admitted > 100 && waited > 1_000, "{admitted} {waited}");
+}

@@ -11,6 +11,7 @@ use punctual_proto::config::plan::PlannedFlow;
 use punctual_proto::config::{Admission, NodeConfig, RunPolicy};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
+use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::Header;
 use punctual_proto::{
     Activation, BitRate, Contract, Delivery, FlowName, Horizon, Instant, Late, Nanos, Policing, Ppm, Rate,
@@ -84,6 +85,42 @@ fn regulated_hops_and_delivery_at_the_deadline() {
     exchange(&mut World::line(4, RATE), regulated, 20, 0, 3);
     let at_deadline = Contract { delivery: Delivery::AtDeadline, ..contract(8_000, 50, 2, 60) };
     exchange(&mut World::line(3, RATE), at_deadline, 20, 0, 2);
+}
+
+/// After a processor had no time for long, many messages that wait are due at once, and so are some that it has not taken in yet.
+#[test]
+fn messages_that_wait_for_their_deadline_are_delivered_in_order_however_late_the_processor_is() {
+    for seed in 0..20 {
+        let mut random = SplitMix64::new(seed);
+        let config = |index| {
+            let mut config = line_config(index, 2, RATE);
+            if seed / 2 % 2 == 1 {
+                (config.cpu.run, config.cpu.admission) =
+                    (RunPolicy::FixedPriority, Admission::FIXED_PRIORITY);
+            }
+            config
+        };
+        let mut world = World::of((0..2).map(config).collect());
+        world.short_turns = seed % 2 == 1;
+        let contract = Contract { delivery: Delivery::AtDeadline, ..contract(300, 500, 2, 100) };
+        let open = world.open(0, 1, contract).unwrap();
+        // What comes while the processor has no time may be lost.
+        let (mut next, mut late) = (0, 0);
+        for sent in 0..1_000 {
+            assert!(open.outbox.send(&pattern(1, sent, 300), world.now));
+            world.nodes[0].handle_outbox(open.source, world.now);
+            if random.below(100) == 0 && world.still.is_none() {
+                world.still = Some((1, world.now + Nanos(random.below(250_000_000))));
+            }
+            world.run_for(contract.interval());
+            while open.inbox.recv(|_, info| {
+                assert!(info.number >= next, "seed {seed}: {} after {next}", info.number);
+                next = info.number + 1;
+                late += u64::from(info.delivered > info.deadline);
+            }) {}
+        }
+        assert!(next > 500 && late > 0, "seed {seed}: {next} {late}");
+    }
 }
 
 #[test]

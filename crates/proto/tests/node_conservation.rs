@@ -303,3 +303,27 @@ fn what_is_counted_is_what_was_seen() {
     let seen = [all.dropped, all.demoted, all.demoted_dropped, all.overruns, all.misses, all.lost];
     assert!(seen.iter().all(|count| *count > 0), "nothing holds only because nothing happened: {all:?}");
 }
+
+/// What a source refuses to send takes no number. A receiver that gets everything that was sent counts nothing as lost.
+#[test]
+fn what_a_source_drops_is_not_lost_on_the_way() {
+    let contract = Contract::new(200, Rate::per_second(100).expect("a rate"), 2, MS(20)).expect("in range");
+    let contract = Contract { policing: Policing::Drop, ..contract };
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract).expect("it fits");
+    let mut random = SplitMix64::new(3);
+    let (mut offered, mut numbers) = (0, Vec::new());
+    for _ in 0..60 {
+        let copies = 1 + random.below(8);
+        open.outbox.stuff(&pattern(1, 0, 200), copies as usize, world.now);
+        open.outbox.stuff(&pattern(1, 0, 201), 1, world.now);
+        offered += copies + 1;
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.run_for(MS(40));
+        while open.inbox.recv(|_, info| numbers.push(info.number)) {}
+    }
+    let (source, sink) = (counters(&world, 0), counters(&world, 2));
+    assert_eq!(numbers, (0..offered - source.dropped).collect::<Vec<_>>());
+    assert_eq!((sink.lost, sink.incomplete, source.messages_in), (0, 0, offered));
+    assert!(source.dropped > 60, "more than what was too long: {source:?}");
+}

@@ -301,7 +301,23 @@ mod tests {
         }
     }
 
-    /// A host that forges users takes no places of another host.
+    /// Otherwise sources would take the same place from each other without end.
+    #[test]
+    fn a_full_table_comes_to_rest_however_many_places_are_wanted() {
+        for (nodes, users, most) in [(2, 1, 7), (3, 1, 8), (1, 3, 8), (3, 2, 100), (6, 20, 1_023), (5, 3, 11)]
+        {
+            let mut counts = Counts::default();
+            let all = || (0..nodes).flat_map(|node| (0..users).map(move |user| source(node, user)));
+            let rounds =
+                (0..=most).take_while(|_| all().filter(|it| take(&mut counts, most, *it)).count() > 0);
+            assert!(rounds.count() <= most, "{nodes} hosts, {users} users, {most} places: they still move");
+            let of_nodes: Vec<_> = (0..nodes).map(|node| counts.of_node(NodeId(node))).collect();
+            let (least, more) = (of_nodes.iter().min(), of_nodes.iter().max());
+            assert!(least.zip(more).is_some_and(|(least, more)| more - least <= 1), "{of_nodes:?}");
+        }
+    }
+
+    /// A host that invents users takes nothing of another's.
     #[test]
     fn users_of_a_host_take_from_one_another_first() {
         let mut counts = Counts::default();

@@ -80,6 +80,8 @@ impl Age {
 
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -95,6 +97,19 @@ mod tests {
         assert_eq!(Age::of(Nanos::ZERO).span(), Some(Nanos(UNIT_NS)), "an age is something that is said");
         assert_eq!(Age::of(Nanos(u64::MAX)), Age::NONE);
         assert_eq!(Age::NONE.span(), None);
+    }
+
+    /// A span that the wire can state stays as it is. One between two of them is rounded up to the longer one.
+    #[test]
+    fn each_span_is_rounded_up_to_the_next_that_the_wire_can_state() {
+        let stated: BTreeSet<Nanos> = (0..=u16::MAX).filter_map(|bits| Age::from_bits(bits).span()).collect();
+        let mut shorter = Nanos::ZERO;
+        for span in stated {
+            for within in [shorter + Nanos(1), Nanos((shorter.0 + span.0) / 2 + 1), span] {
+                assert_eq!(Age::of(within).span(), Some(span), "{within}");
+            }
+            shorter = span;
+        }
     }
 
     #[test]

@@ -144,3 +144,32 @@ fn who_has_changed_its_version_is_told_apart_from_who_is_gone() {
         assert_eq!(end.presence(), Presence::Dead);
     }
 }
+
+/// A neighbour that does not know yet that it was given up acknowledges segments of the life before. This acknowledges
+/// nothing in the new life, even if the numbers are the same.
+#[test]
+fn what_is_acknowledged_of_a_former_life_is_sent_again_in_the_present_one() {
+    let mut two = Two::met();
+    two.ends[0].say(&confirm(1));
+    two.run(10);
+    assert_eq!(two.heard[1], [confirm(1)]);
+    break_stream(&mut two);
+    let now = two.now;
+    assert_eq!(two.ends[0].handle_timeout(false, now), Some(Change::Lost { restarted: false }));
+    let greeting = packet_of(&mut two, 0, now).expect("it is greeted");
+    two.deliver(1, &greeting);
+    two.ends[1].say(&confirm(9));
+    let said: Vec<_> = core::iter::from_fn(|| packet_of(&mut two, 1, now)).collect();
+    let (answers, others): (Vec<_>, Vec<_>) = said
+        .into_iter()
+        .partition(|bytes| matches!(two.key.open(bytes).expect("an authentic packet").body, Body::Hello(_)));
+    assert_eq!((answers.len(), others.len()), (1, 1));
+    two.deliver(0, &answers[0]);
+    assert!(two.alive()[0], "they meet again");
+    // Its first segment is lost. A packet that the neighbour sent before comes late.
+    two.ends[0].say(&confirm(2));
+    while packet_of(&mut two, 0, now).is_some() {}
+    two.deliver(0, &others[0]);
+    two.run(3_000);
+    assert_eq!(two.heard[1], [confirm(1), confirm(2)]);
+}
