@@ -1,7 +1,9 @@
-# Build, show, test. Every target works on a fresh Debian 12 with Rust: `scripts/setup` brings what building needs; fuzz and
-# coverage fetch their tools themselves, sanitize leaves out what needs a nightly compiler where there is none, and says so.
+# Build, show, test. Every target works on a fresh Debian 12 with Rust: `scripts/setup` installs what building
+# needs; fuzz and coverage fetch their tools themselves; without a nightly compiler sanitize skips the parts
+# that need one, and prints that.
 
-# Absolute, so that the paths below hold whatever the caller's environment says; override on the command line.
+# Absolute, so that the paths below are right whatever the caller's environment contains; override on the
+# command line.
 CARGO_TARGET_DIR := $(CURDIR)/target
 export CARGO_TARGET_DIR
 CARGO ?= cargo
@@ -11,6 +13,7 @@ SCOPE ?= core
 ORACLE_SETS ?= 200000
 ORACLE_SEED ?= 1
 FUZZ_SECONDS ?= 60
+TCP_SEEDS ?= 20000
 SOAK_SECONDS ?= 1200
 SOAK_SEED ?= 1
 ATTACK_SECONDS ?= 20
@@ -18,10 +21,10 @@ PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
 ORACLE := $(CARGO) test --locked --release -p punctual-analysis
 
-.PHONY: packetdrill help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage branches soak attack trials bench fmt lint clean
+.PHONY: packetdrill tcp-soak help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage branches soak attack trials bench fmt lint clean
 
 help: ## list these commands
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup: ## install what is missing (as root), or say what to install
 	@scripts/setup
@@ -55,6 +58,9 @@ campaign: build ## simulate 10,000 networks with 10^8 messages; after Ctrl-C the
 
 fuzz: setup ## run each fuzz target for FUZZ_SECONDS, guided by coverage
 	scripts/fuzz $(FUZZ_SECONDS)
+
+tcp-soak: setup ## send TCP streams over wires that lose up to 30 %, reorder, duplicate and corrupt, by TCP_SEEDS seeds; checks every byte
+	PUNCTUAL_TCP_SEEDS=$(TCP_SEEDS) $(CARGO) test --locked --release -p punctual-tcp --test stream everything -- --nocapture
 
 packetdrill: setup ## run packetdrill's scripts of the folder DIR over the TCP stack in virtual time; prints which pass
 	PUNCTUAL_PACKETDRILL=$(DIR) $(CARGO) test --locked -p punctual-tcp --test packetdrill -- --nocapture

@@ -18,10 +18,10 @@ use shapes::{Shape, compare};
 
 /// How the shapes that one verb prints are found out.
 type Run = fn(&Network) -> Found;
-/// Shapes, by what was asked for.
+/// Shapes, by what was requested.
 type Found = Vec<(&'static str, Shape)>;
 
-/// Every verb. What takes long runs only if experiments are asked for: see [`SLOW`].
+/// Every verb. Slow verbs run only if experiments are requested: see [`SLOW`].
 const VERBS: [(&str, Run); 13] = [
     ("admit", admit),
     ("analyze", analyze),
@@ -41,7 +41,7 @@ const VERBS: [(&str, Run); 13] = [
 /// What takes up to a minute and needs root.
 const SLOW: [(&str, Run); 2] = [("demo-whole", demo_whole), ("profile-whole", profile_whole)];
 
-/// A soft contract that leaves nothing to defaults.
+/// A soft contract with all options set.
 const WISHES: [&str; 9] = [
     "--jitter",
     "2ms",
@@ -279,7 +279,7 @@ fn sim(_: &Network) -> Found {
         shape(&[&["sim"], which, &rest[..]].concat())
     };
     let (campaign, case) = (place("shape-campaign.json"), place("shape-case.toml"));
-    // A campaign goes on where its file ends.
+    // A campaign continues where its file ends.
     let _ = std::fs::remove_file(&campaign);
     std::fs::write(&case, "[[case]]\nseed = 1\nlesson = \"x\"\nsize = \"small\"\ntraffic_ms = 100\n")
         .expect("a file");

@@ -75,7 +75,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         }))
     }
 
-    /// Programs' handlers that are registered, with what they have done.
+    /// Registered handlers of programs, with their counters.
     ///
     /// # Errors
     /// See [`EngineHandle::call`].
@@ -90,21 +90,23 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Upcall<O, I> {
         self.id
     }
 
-    /// What it was granted.
+    /// The grant of the handler.
     pub const fn grant(&self) -> RtuGrant {
         self.grant
     }
 
-    /// The handler has work: its body is called as soon as its class allows. May be called on any thread; on the processor's
-    /// own (in a body, or in a handler of messages) it takes no system call.
+    /// Marks the handler as ready: its body is called as soon as its class allows. May be called on any
+    /// thread. On the processor's own thread (in a body, or in a handler of messages) it makes no system
+    /// call.
     ///
     /// # Errors
-    /// [`EngineGone`]: nobody will call it.
+    /// [`EngineGone`]: the engine has ended, so the body will not be called.
     pub fn make_ready(&self) -> Result<(), EngineGone> {
         if direct::make_ready(self.id) {
             return Ok(());
         }
-        // The body checks for work after the flag is cleared: it finds what was put there before this.
+        // The body checks for work after the flag was cleared, so it sees all work that was queued before
+        // this.
         if self.asked.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -124,14 +126,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Upcall<O, I> {
         self.engine.call(move |node, _| node.handlers().find(|status| status.id == id))
     }
 
-    /// Removes the handler without waiting for that: where the calling thread is the processor's own.
+    /// Removes the handler without waiting for the removal: for calls on the processor's own thread.
     pub fn let_go(&self) {
         let id = self.id;
         // An error means that the processor is gone, and the body with it.
         let _ = self.engine.order(move |processor, now| drop(processor.remove(id, now)));
     }
 
-    /// Removes the handler and gives its body back; `None` where it is removed already.
+    /// Removes the handler and returns its body; `None` if it was removed already.
     ///
     /// # Errors
     /// See [`EngineHandle::call`].

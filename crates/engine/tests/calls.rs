@@ -1,4 +1,4 @@
-//! A processor's thread that is held to its system calls, and one that is not.
+//! A processor's thread that is confined to its system calls, and one that is not.
 
 mod support;
 
@@ -13,7 +13,7 @@ use punctual_os::realtime::RealTime;
 use punctual_proto::Nanos;
 use support::{Handle, node};
 
-/// An engine whose other end is silent.
+/// An engine whose neighbour never answers.
 fn engine(forbidden_calls: Forbidden) -> Handle {
     let links: Vec<Box<dyn Link>> =
         vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
@@ -29,7 +29,7 @@ fn engine(forbidden_calls: Forbidden) -> Handle {
     .expect("an engine")
 }
 
-/// What the processor's thread gets where it asks for a socket.
+/// The error that the processor's thread gets if it creates a socket.
 fn socket_on(engine: &Handle) -> Option<ErrorKind> {
     let asked = engine.call(|_, _| {
         let socket = UdpSocket::bind("127.0.0.1:0");
@@ -39,7 +39,7 @@ fn socket_on(engine: &Handle) -> Option<ErrorKind> {
     asked.expect("the engine answers")
 }
 
-/// One test, since what is counted is the whole process'.
+/// A single test, because the counters belong to the whole process.
 #[test]
 fn a_processor_is_held_to_its_calls_where_its_host_asks_for_that() {
     let free = engine(Forbidden::Allow);

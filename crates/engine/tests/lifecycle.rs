@@ -88,7 +88,7 @@ fn dropping_the_last_handle_stops_the_engine() {
     assert_eq!(b.stop(), Ok(()));
 }
 
-/// A turn that does nothing but a command, and one that a command makes tell of many channels.
+/// A turn that only runs a command, and one in which a command causes events of many channels.
 #[test]
 fn the_longest_turn_has_all_that_is_done_in_it() {
     const BUSY: Duration = Duration::from_millis(20);
@@ -100,7 +100,8 @@ fn the_longest_turn_has_all_that_is_done_in_it() {
         }
     })
     .expect("it runs");
-    // The answer comes while its turn goes on: that is over, and counted, when the next one is.
+    // The answer comes while its turn is still running: the turn has ended, and is counted, when the next one
+    // has.
     let (turns, until) = (a.statistics().loops, Instant::now() + PATIENCE);
     while a.statistics().loops < turns + 2 {
         assert!(Instant::now() < until, "it takes no turn any more");
@@ -110,7 +111,8 @@ fn the_longest_turn_has_all_that_is_done_in_it() {
     assert!(longest >= BUSY, "{longest:?}");
 }
 
-/// The wake-ups of an idle engine come from HELLO alone: two a second and neighbour, whatever the time that passes.
+/// The wake-ups of an idle engine come from HELLO alone: two per second and neighbour, however long the test
+/// takes.
 #[test]
 fn an_idle_engine_sleeps() {
     let (a, b) = over_memory();
@@ -122,7 +124,7 @@ fn an_idle_engine_sleeps() {
     }
     let began = Instant::now();
     let before = [&a, &b].map(|handle| handle.statistics());
-    // Time passes: what is measured is a count over whatever time it was.
+    // The test lets time pass and compares a count with the elapsed time.
     let (_keep, never) = std::sync::mpsc::channel::<()>();
     assert!(never.recv_timeout(Duration::from_secs(2)).is_err());
     let seconds = began.elapsed().as_secs_f64();

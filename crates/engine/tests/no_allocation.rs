@@ -1,4 +1,4 @@
-//! Messages on their way through two processors allocate nothing.
+//! Messages that pass two processors cause no allocation.
 
 mod support;
 
@@ -44,7 +44,7 @@ const MESSAGE_BYTES: u32 = 4_000;
 const WARM_UP: u32 = 64;
 const MEASURED: u32 = 400;
 
-/// A source that says how many messages it still has; they are all alike.
+/// A source with the number of messages that are left; all messages are alike.
 struct Source(Arc<AtomicU32>);
 struct Alike;
 
@@ -121,7 +121,8 @@ fn messages_allocate_nothing_on_their_way() {
     let before = (allocations(&a), allocations(&b));
     send(MEASURED);
     let after = (allocations(&a), allocations(&b));
-    // HELLOs and refreshes go on beside the messages and may allocate: a few each second, nothing for a message.
+    // HELLOs and refreshes are sent beside the messages and may allocate: a few each second, and none per
+    // message.
     let (source, sink) = (after.0 - before.0, after.1 - before.1);
     assert!(source < u64::from(MEASURED) / 4 && sink < u64::from(MEASURED) / 4, "{source} and {sink}");
 }

@@ -35,8 +35,8 @@ impl Rings for Plain {
 }
 
 fn measured(driver: &str, wires: Wires) {
-    // As long as a host that is busy with other tests needs, and twice as many cold starts as are counted on: one that is
-    // disturbed is none.
+    // The time that a host needs while other tests run, and twice the expected number of cold starts, because
+    // a disturbed one does not count.
     let plan = Plan { messages: 200, cold: 80, within: Nanos::from_secs(20) };
     let samples = measure(&Plain, wires, plan).unwrap_or_else(|error| panic!("{error}"));
     let profile = profile_of(&samples, driver, "a test", true);

@@ -14,7 +14,7 @@ use punctual_proto::{Contract, Nanos, Rate};
 
 use support::{TestInbox, TestOutbox, deadline_turn, expect, name, node, open, start, without_deadline};
 
-/// Where the host permits it the thread runs in the class; where not, the start fails. Never anything between.
+/// If the host permits it, the thread runs in the class; if not, the start fails. There is no third result.
 #[test]
 fn a_real_time_class_is_held_or_refused() {
     let class = SchedulingClass::Fifo { priority: 3 };
@@ -82,7 +82,7 @@ impl Drop for Hogs {
     }
 }
 
-/// A channel for which the kernel has no runtime left is refused, and the host goes on as before.
+/// A channel for which the kernel has no runtime left is refused, and the host continues as before.
 #[test]
 fn a_channel_without_runtime_is_refused() {
     let _alone = deadline_turn();
@@ -117,7 +117,8 @@ fn a_channel_without_runtime_is_refused() {
     assert_eq!(a.stop(), Ok(()));
 }
 
-/// By deadline the thread holds what admission has given away, more while a channel stands, and the kernel says so.
+/// In the deadline class the thread holds the utilisation that admission has granted, more while a channel is
+/// open. The kernel's report is checked.
 #[test]
 fn the_runtime_follows_admission_or_the_start_is_refused() {
     let _alone = deadline_turn();
@@ -155,8 +156,8 @@ fn the_runtime_follows_admission_or_the_start_is_refused() {
     assert_eq!(a.stop(), Ok(()), "the next one finds its share free");
 }
 
-/// A thread that may not run everywhere is refused before the kernel is asked; one that never sleeps needs more of a CPU
-/// than there is.
+/// A thread that is restricted to some CPUs is refused before the request to the kernel. A thread that never
+/// sleeps needs more of a CPU than there is.
 #[test]
 fn what_the_kernel_does_not_give_is_refused() {
     let _alone = deadline_turn();

@@ -90,7 +90,7 @@ fn a_channel_whose_filter_the_driver_refuses_is_refused_with_the_reason() {
     assert_eq!(host, NodeId(2));
     assert!(cause.to_string().contains("driver does not let its packets in"), "{cause}");
     assert_eq!(b.statistics().filters_failed, 1);
-    // Nothing of it is left, and the other one stands.
+    // The refused channel leaves no state behind, and the other one is still open.
     for (engine, channel) in [(&a, standing.source), (&b, standing.sink)] {
         let channels = engine.call(|node, _| node.channels()).expect("it runs");
         assert_eq!(channels.iter().map(|status| status.channel).collect::<Vec<_>>(), [channel]);

@@ -21,7 +21,7 @@ fn message(number: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 31 + at) as u8).collect()
 }
 
-/// Opens, sends 40 messages, looks at each, stops both.
+/// Opens a channel, sends 40 messages, checks each, stops both engines.
 fn carries((a, b): (Handle, Handle)) {
     let Open { source, sink, grant, outbox, inbox, doorbell } = open(&a, &b, contract());
     assert!(grant.deadline <= Nanos::from_millis(50) && grant.stages.len() >= 3, "{grant:?}");

@@ -26,7 +26,7 @@ fn low() -> RtuTerms {
     terms(RtuClass::LowDelay { interval: MS(5), units: 2, priority: None })
 }
 
-/// A handler that says when it is called and with how many PDUs; `work` says what it does.
+/// A handler that reports when it is called and with how many PDUs; `work` returns the result of the call.
 fn telling(
     engine: &Handle,
     terms: RtuTerms,
@@ -34,7 +34,7 @@ fn telling(
 ) -> (Registered, Receiver<(Instant, u32)>) {
     let (tell, told) = channel();
     let body = Box::new(move |units| {
-        // Nobody listens any more once the test is over.
+        // The receiver is gone once the test is over.
         let _ = tell.send((now(), units));
         work(units)
     });
@@ -88,7 +88,7 @@ fn a_body_makes_another_ready_and_may_not_wait_for_its_engine() {
     first.make_ready().expect("an engine");
     told.recv_timeout(PATIENCE).expect("the second is called");
     assert_eq!(waited.get(), Some(&Some(CallError::OnProcessor)));
-    // The body holds its engine: that must not be kept by itself.
+    // The body holds a handle of its own engine: removing it breaks that cycle.
     first.remove().expect("an engine");
 }
 

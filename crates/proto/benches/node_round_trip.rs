@@ -39,7 +39,7 @@ impl Pair {
         Self { world, there, back }
     }
 
-    /// Whether the answer came.
+    /// Whether the reply came.
     fn round_trip(&mut self) -> bool {
         let Self { world, there, back } = self;
         for (node, way) in [(0, there), (1, back)] {

@@ -1,5 +1,5 @@
-//! What configurations may say, in a table: every key with numbers about all its edges, and what is said of those that it does not
-//! take (docs/adr/0049).
+//! A table of valid configurations: every key with numbers at all its limits, and the error for invalid ones
+//! (docs/adr/0049).
 
 #[path = "common/line.rs"]
 mod line;
@@ -126,7 +126,7 @@ fn what_configurations_may_say() {
             let mut config = line::line_config(1, 3, BitRate(40_000_000));
             change(&mut config, number);
             let answer = config.check().map_err(|error| error.to_string());
-            // What is fine is most of it.
+            // Valid values are left out, because most are valid.
             if let Err(error) = &answer {
                 table.row(&format!("{key} = {number}"), error);
             }

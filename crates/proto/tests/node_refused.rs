@@ -1,5 +1,6 @@
-//! Channels that are refused somewhere on their way, by a stage in the forward phase or for want of buffers in the reverse
-//! one, when the hops behind have relaxed their bounds already: what is held everywhere is what it was before.
+//! Channels that are refused somewhere on their route, by a stage in the forward phase or for lack of buffers
+//! in the reverse one, when the hops behind have relaxed their bounds already: afterwards all reservations
+//! are as before.
 
 mod common;
 
@@ -10,7 +11,7 @@ use punctual_proto::{BitRate, Contract, Horizon, Nanos, Ppm, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
 
-/// Of each host: channels, bytes of buffers, shares of its processor and links.
+/// For each host: channels, bytes of buffers, shares of its processor and links.
 type Books = Vec<(u32, u64, Ppm, Vec<Ppm>)>;
 
 fn books(world: &World) -> Books {

@@ -67,7 +67,7 @@ fn rmdp_serves_low_delay_before_guaranteed_before_best_effort() {
     }
     bench.run_until(AT(500_000));
     let rank = |id: RtuId| [quick, fast, slow, flood].iter().position(|of| *of == id).expect("known");
-    // A PDU of the low-delay handler waits for the call at hand alone.
+    // A PDU of the low-delay handler waits only for the present call.
     for (came, done) in &bench.bodies[&quick].done {
         let ahead =
             bench.calls.iter().filter(|call| call.begun > *came && call.begun < *done && call.id != quick);
@@ -245,7 +245,7 @@ fn handlers_are_bounded_and_each_that_goes_makes_room() {
     assert_eq!(bench.register(base), Err(RtuRefusal::Exhausted));
 }
 
-/// A handler that takes longer than it has said, or more than it was given.
+/// A handler that takes longer than declared, or processes more than it was given.
 fn misbehaving(percent: u64, greed: u32) -> (Bench, RtuId, RtuId) {
     let mut bench = Bench::new(cpu(Admission::EDF));
     let bad = bench.register(terms(low(MS(1), 1), US(20))).expect("granted");
@@ -271,7 +271,7 @@ fn one_that_overruns_is_counted_then_demoted_and_harms_nobody_after() {
     assert!(status.counters.units_beyond > 100 && status.counters.overruns > 100, "{:?}", status.counters);
     assert_eq!(status.counters.took_max, US(110));
     assert_eq!((broken(&bench.bodies[&good]), bench.counters(good).overruns), (None, 0));
-    // The node's own paths know nothing of it.
+    // The node's own paths are not affected.
     let status = bench.node.status(bench.now);
     assert_eq!(status.overruns, 0);
     assert!(status.work.iter().all(|path| path.units == 0), "{:?}", status.work);
@@ -334,7 +334,7 @@ fn a_handler_that_is_removed_while_its_body_runs_is_gone() {
     assert!(bench.node.accounts().iter().all(|account| account.counted == account.held));
 }
 
-/// Admission decides elsewhere: the answer comes later, and what was removed meanwhile holds nothing.
+/// Another thread decides: the reply comes later, and a handler that was removed meanwhile holds nothing.
 #[test]
 fn an_answer_that_comes_late_finds_who_is_still_there() {
     let mut bench = Bench::new(cpu(Admission::EDF));

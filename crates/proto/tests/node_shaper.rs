@@ -38,7 +38,7 @@ fn share(world: &World) -> KernelShare {
     world.nodes[0].status(world.now).links[0].kernel_share.expect("it follows")
 }
 
-/// Lets time pass; shapers answer at once.
+/// Advances time; shapers confirm at once.
 fn run(world: &mut World, span: Nanos) -> Vec<BitRate> {
     let (end, mut asked) = (world.now + span, Vec::new());
     while world.now < end {
@@ -75,7 +75,7 @@ fn asks(world: &mut World, contract: Contract) -> ChannelId {
     world.nodes[0].open(request, now).expect("it can be tried")
 }
 
-/// The other end says yes to all that asks.
+/// The other end accepts all requests.
 fn consent(world: &mut World) {
     while let Some(event) = world.events[1].pop_front() {
         if let Event::Incoming(incoming) = event {
@@ -91,7 +91,7 @@ fn is_opened(world: &World, channel: ChannelId) -> bool {
     world.events[0].iter().any(opened)
 }
 
-/// What the shaper is asked for, once the answer of the other end is back; it does not confirm.
+/// The request to the shaper, once the reply of the other end is back; it is not confirmed.
 fn awaits_shaper(world: &mut World) -> BitRate {
     for _ in 0..200 {
         world.run_for(Nanos::from_millis(1));
@@ -152,7 +152,7 @@ fn a_tight_channel_is_granted_once_the_shaper_has_shrunk() {
     assert!(!is_opened(&world, channel), "the kernel still has more");
     assert_eq!((share(&world).now_bps, share(&world).waiting), (had.now_bps, 1));
     let now = world.now;
-    // What nobody asked for confirms nothing.
+    // A rate that was not requested confirms nothing.
     world.nodes[0].handle_shaped(LINK, had.least_bps, now);
     world.run_for(Nanos::from_millis(1));
     assert!(!is_opened(&world, channel));
@@ -168,8 +168,8 @@ fn a_tight_channel_is_granted_once_the_shaper_has_shrunk() {
     assert_eq!(share(&world).now_bps, had.now_bps, "the kernel has it again");
 }
 
-/// Best effort fills the wire for a second, and a channel is asked for so long before the kernel may have more. What the shaper
-/// was asked for until the channel is open; none where it was open before that.
+/// Best effort fills the wire for a second, and a channel is requested this long before the kernel may have
+/// more. Returns the requests to the shaper until the channel is open; `None` if it was open before them.
 fn asked_until_open(before: Nanos) -> Option<(World, Vec<BitRate>)> {
     let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, RATE)).collect();
     for link in configs.iter_mut().flat_map(|config| &mut config.links) {
@@ -197,9 +197,9 @@ fn asked_until_open(before: Nanos) -> Option<(World, Vec<BitRate>)> {
     (world.now > grows_at).then_some((world, asked))
 }
 
-/// More was decided for the kernel, and what was stamped before is still under way, when a channel comes that would not fit: the
-/// rise is taken back before the shaper hears of it, and the channel goes at once. A little earlier nothing had been decided; a
-/// little later the shaper has to shrink first.
+/// More was decided for the kernel, and packets that were stamped before are still under way, when a channel
+/// arrives that would not fit: the rise is withdrawn before its request to the shaper, and the channel sends
+/// at once. A little earlier nothing had been decided; a little later the shaper has to shrink first.
 #[test]
 fn a_rise_that_the_shaper_has_not_heard_of_is_taken_back() {
     let (mut unheard, mut shrunk) = (0, 0);
@@ -290,7 +290,8 @@ fn a_share_follows_only_where_it_can() {
     assert!(!follows_with(|link| link.admission = Admission::STATISTICAL));
 }
 
-/// Best effort that waits for a moment only takes nothing from the kernel; what waits longer does, and keeps it for a while.
+/// Best effort that waits only for a moment takes nothing from the kernel; if it waits longer it does, and
+/// keeps it for a while.
 #[test]
 fn best_effort_waits_for_a_moment_before_it_takes_anything() {
     let mut world = grown();
@@ -298,7 +299,7 @@ fn best_effort_waits_for_a_moment_before_it_takes_anything() {
     let to = "bulk@h2".parse().expect("an address");
     let now = world.now;
     let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), now).expect("a flow");
-    // What is left of 95 Mbit/s beside the kernel's share takes 2.6 ms for each, and one may run ahead.
+    // At the rest of 95 Mbit/s beside the kernel's share each takes 2.6 ms, and one may run ahead.
     let put = |world: &mut World, packets: usize| {
         (0..packets).for_each(|_| assert!(outbox.send(&[1; 1_400], world.now)));
         let now = world.now;
@@ -317,7 +318,7 @@ fn best_effort_waits_for_a_moment_before_it_takes_anything() {
     assert_eq!(run(&mut world, Nanos::from_millis(100)), [share(&world).most_bps]);
 }
 
-/// What the kernel could have more is worth a change from a hundredth of the link on.
+/// A growth of the kernel's share is applied from a hundredth of the link on.
 #[test]
 fn the_kernel_is_given_more_in_steps_that_are_worth_it() {
     let (mut small, mut large) = (0, 0);
@@ -366,7 +367,7 @@ fn signalling_beside_kernel_traffic_has_three_of_its_periods() {
     assert!(beside < alone && alone <= beside * SIGNAL_PERIODS_BESIDE_KERNEL, "{alone} {beside} kbit/s");
 }
 
-/// A host says whether any of its links follows: only then its shapers are looked after.
+/// A host reports whether any of its links follows admission: only then its shapers are polled.
 #[test]
 fn a_host_says_whether_any_of_its_links_follows() {
     let mut configs: Vec<_> = (0..3).map(|index| line_config(index, 3, RATE)).collect();

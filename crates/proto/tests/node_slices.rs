@@ -1,5 +1,6 @@
-//! What one call does is bounded, whatever an application has put into its ring or left behind: a burst of 65,536 messages is
-//! taken, served and given back a slice at a time, its own messages keep their bounds, and others go between.
+//! The work of one call is bounded, whatever an application has put into its ring or left behind: a burst of
+//! 65,536 messages is taken, served and freed one slice at a time, its own messages keep their bounds, and
+//! other work runs between.
 
 mod common;
 
@@ -76,12 +77,12 @@ fn the_greatest_burst_is_taken_in_slices_and_keeps_its_bounds() {
         assert!(took <= u64::from(most), "{took} messages in a unit of {kind:?}");
         in_background += took * u64::from(kind == WorkKind::BestEffort);
     }
-    // As much as best effort may take of the processor at once.
+    // The largest share that best effort may take of the processor at once.
     assert!(in_background > 10_000 && taken(&world, &open) < in_background + 100, "{in_background}");
     arrives_in_time(&mut world, &open, contract, u64::from(BURST));
 }
 
-/// Best effort may take nothing of the processor here, so the background has one unit in seconds.
+/// Best effort gets no time of the processor here, so the background has one unit in seconds.
 #[test]
 fn a_burst_keeps_its_bounds_where_the_background_has_no_time() {
     for (per_second, deadline) in [(1_000, MS(20)), (10_000, MS(100))] {
@@ -97,7 +98,7 @@ fn a_burst_keeps_its_bounds_where_the_background_has_no_time() {
     }
 }
 
-/// Two bursts, of which the second comes while the ring holds the rest of the first, and a message now and then.
+/// Two bursts, of which the second arrives while the ring holds the rest of the first, and single messages.
 #[test]
 fn what_comes_behind_a_rest_keeps_its_bounds() {
     let mut world = world(|config| config.cpu.best_effort_cpu_cap = Ppm(1));

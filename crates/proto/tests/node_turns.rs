@@ -86,7 +86,8 @@ fn a_channel_without_a_ring_has_nothing_to_show() {
     assert!(!world.nodes[1].has_leftovers());
 }
 
-/// A channel that ends while its application is shown one message after the other: the rest is shown, and nothing stays.
+/// A channel that ends while its application is given one message after the other: the rest is delivered, and
+/// no state is left.
 #[test]
 fn what_waits_for_its_turn_is_shown_when_the_channel_ends() {
     let (mut world, channels) = with_channels(1);
@@ -100,7 +101,7 @@ fn what_waits_for_its_turn_is_shown_when_the_channel_ends() {
     assert!(!world.nodes[1].has_leftovers());
 }
 
-/// An application that takes whatever it sees need say so once only.
+/// An application that takes messages at once need signal it only once.
 #[test]
 fn an_eager_application_is_shown_all_in_portions_by_itself() {
     let (mut world, channels) = with_channels(1);
@@ -120,7 +121,7 @@ fn an_eager_application_is_shown_all_in_portions_by_itself() {
     assert!(numbers.eq((0..MESSAGES).map(|number| pattern(1, number, 500))), "in their order");
 }
 
-/// However often one of two applications says that it has taken something, it has no more turns for that.
+/// However often one of two applications signals that it has taken a message, it gets no more turns for that.
 #[test]
 fn eager_applications_have_turns_one_after_the_other() {
     let (mut world, channels) = with_channels(2);

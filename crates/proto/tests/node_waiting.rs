@@ -1,4 +1,5 @@
-//! Who waits for room in a link's queues goes on when there is room, though nobody asks again: each that waits, in its turn.
+//! Sources and flows that wait for room in a link's queues continue when there is room, without a further
+//! request: each in its turn.
 
 mod common;
 
@@ -43,7 +44,7 @@ fn flows_that_are_told_of_once_send_all_that_they_have() {
         let now = world.now;
         world.nodes[0].handle_outbox(*flow, now);
     }
-    // Of 25 ms that all of them take, each has its part from the beginning on.
+    // Each flow has its part of the total 25 ms from the beginning on.
     world.run_for(Nanos::from_millis(9));
     let so_far: Vec<_> = flows.iter().map(|(.., inbox)| inbox.0.borrow().received.len()).collect();
     assert!(so_far.iter().all(|came| (8..20).contains(came)), "{so_far:?}");
@@ -82,8 +83,8 @@ fn what_is_demoted_waits_for_its_turn_and_is_not_lost() {
     assert!(demoted >= 20, "{demoted}");
 }
 
-/// Applications that put in more than their contracts say have turns: a ring that has waited longer goes before one that had
-/// one lately.
+/// Applications that put in more than their contracts have turns: a ring that has waited longer is served
+/// before one that had a turn lately.
 #[test]
 fn rings_that_hold_too_much_are_drained_in_turn() {
     const COPIES: usize = 300;
@@ -133,7 +134,8 @@ fn queued(world: &World) -> u64 {
     accounts.iter().find(|account| account.what == "best-effort packets").expect("an account").counted
 }
 
-/// Two hosts; flows of the first have all places of its queue 2, and have nothing else. A packet leaves every 17 s or so.
+/// Two hosts; flows of the first have all places of its queue 2, and no further messages. A packet leaves
+/// every 17 s or so.
 fn full_world() -> (World, Vec<ChannelId>) {
     const PACKET: usize = 64;
     let config = |index| {
@@ -158,7 +160,7 @@ fn full_world() -> (World, Vec<ChannelId>) {
     (world, flows)
 }
 
-/// Those who have waited longest are gone before there is room: it is theirs who are still there.
+/// The flows that have waited longest are closed before there is room: the others get it.
 #[test]
 fn room_is_not_given_to_who_is_gone() {
     let (mut world, _) = full_world();
@@ -175,7 +177,7 @@ fn room_is_not_given_to_who_is_gone() {
     assert_eq!((sent(&world), queued(&world)), (before + 1, full), "another packet has its place");
 }
 
-/// Flows that have all places of queue 2 are closed, and nothing leaves: who waited for a place has one.
+/// Flows that have all places of queue 2 are closed, and no packet leaves: a waiting flow gets a place.
 #[test]
 fn what_is_closed_gives_its_room_to_who_waits() {
     let (mut world, flows) = full_world();

@@ -1,5 +1,6 @@
-//! What the parts of a node answer, in tables: link schedulers of every pace, executors of every order, reassembly, watches, costs,
-//! records. Models and rules elsewhere say what of it is right; here no answer changes unseen.
+//! Tables of results of the parts of a node: link schedulers of every pace, executors of every order,
+//! reassembly, watches, costs, records. Models and rules elsewhere check correctness; this test detects every
+//! change of a result.
 
 #[path = "common/written.rs"]
 mod written;
@@ -49,7 +50,7 @@ fn link_parameters(number: u64) -> LinkParameters {
     }
 }
 
-/// A link, what is under way on it, and who uses it.
+/// A link, its packets under way, and its users.
 struct Line {
     link: LinkScheduler<u32>,
     outstanding: std::collections::VecDeque<u32>,

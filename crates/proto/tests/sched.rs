@@ -232,7 +232,8 @@ fn best_effort_handlers_take_turns_of_a_quantum() {
     assert_eq!(order, [flood, flood, other, flood, flood, other]);
 }
 
-/// A reactive budget waits for later work, which never comes to the head while best effort takes all of the processor.
+/// A reactive budget waits for later work, which never reaches the head while best effort takes all of the
+/// processor.
 #[test]
 fn the_clock_refills_the_budget_of_what_waits_behind_best_effort() {
     for policy in [RunPolicy::Edf, RunPolicy::FixedPriority, RunPolicy::Rmdp] {
@@ -242,7 +243,7 @@ fn the_clock_refills_the_budget_of_what_waits_behind_best_effort() {
         let greedy = executor.add(parameters(Class::BestEffort));
         executor.ready(flooded, head(0, 100), Instant(0));
         executor.ready(greedy, head(0, 0), Instant(0));
-        // A heap that came at 0, beside more best effort than there is time.
+        // A burst that arrived at 0, beside more best effort than there is time.
         let served: Vec<u64> = (0..1_000).filter(|now| run_one(&mut executor, *now) == flooded).collect();
         assert_eq!(served, [0, 100, 200, 300, 400, 500, 600, 700, 800, 900], "{policy:?}");
         executor.idle(greedy);
@@ -466,7 +467,7 @@ fn a_spent_budget_is_held_by_the_caps_until_its_next_period_only() {
     assert_eq!(executor.pick(began), Some(timed));
     executor.ready(timed, head, began);
     executor.finished(timed, 1, began);
-    // What exceeds its budget runs as best effort, and takes more than best effort's share.
+    // Work beyond its budget runs as best effort, and takes more than best effort's share.
     assert_eq!(executor.pick(began), Some(timed));
     executor.ready(timed, head, began);
     executor.finished(timed, 1, began);

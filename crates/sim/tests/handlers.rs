@@ -1,5 +1,6 @@
-//! Programs' handlers beside channels (ADR 0051): no admitted channel is late because of them, and each that is granted gets
-//! what it is promised, under every policy. Networks without handlers stay the same to the bit (`seeds`).
+//! Programs' handlers beside channels (ADR 0051): no admitted channel is late because of them, and each that
+//! is granted keeps its bound, under every policy. Networks without handlers are unchanged bit by bit
+//! (`seeds`).
 
 use punctual_analysis::{Nanos, Ppm};
 use punctual_sim::{
@@ -51,7 +52,7 @@ fn handlers_survive_what_goes_wrong_around_them() {
     nothing_is_late(0..40, &options.with_faults(kinds));
 }
 
-/// What the checker says of ten networks that are sabotaged so.
+/// The violations in ten networks with this sabotage.
 fn said(sabotage: Sabotage) -> Vec<String> {
     let options = Options { sabotage, ..beside(None) };
     let violations = (0..10).flat_map(|seed| outcome(seed, &options).violations);

@@ -23,7 +23,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Asks the daemon and prints.
+    /// Requests the status from the daemon and prints it.
     ///
     /// # Errors
     /// If there is no daemon.
@@ -93,8 +93,8 @@ fn text(status: &HostStatus) -> String {
     )
 }
 
-/// A line for each stage that breaks its promise, this host's or one on the ways of its channels, the latest first, and for
-/// those that were late in the last minute.
+/// A line for each stage that breaks its promise, on this host or on the route of its channels, the latest
+/// first, and for those that were late in the last minute.
 fn broken(node: &NodeStatus) -> String {
     let mut stages: Vec<&BrokenStage> = node.broken.iter().collect();
     stages.sort_by_key(|stage| Reverse(stage.late.by_max));
@@ -139,7 +139,8 @@ fn class(status: &HostStatus) -> String {
     }
 }
 
-/// What the processor's costs rest on, the quantum, and what of the configuration is too tight for it; a line each.
+/// The source of the processor's costs, the quantum, and the times in the configuration that are too short
+/// for it; a line each.
 fn profile(status: &HostStatus) -> String {
     let ProfileStatus { summary, quantum_packets, warnings, .. } = &status.engine.profile;
     let quantum = format!("quantum: {} at most\n", counted(*quantum_packets, "packet"));
@@ -188,7 +189,7 @@ fn work(node: &NodeStatus) -> String {
     )
 }
 
-/// What was served later than its bound, where anything was.
+/// Services later than their bound, if there were any.
 fn late_service(node: &NodeStatus) -> String {
     let Lateness { times, by_max } = node.late_service;
     if times == 0 {
@@ -198,7 +199,7 @@ fn late_service(node: &NodeStatus) -> String {
     }
 }
 
-/// What came in over a link too late: signalling, which cannot be forged, and packets of channels.
+/// The packets that came in late over a link: signalling, which cannot be forged, and packets of channels.
 fn late_in(link: &LinkStatus) -> String {
     match late_over(link) {
         Lateness { times: 0, .. } => "0".into(),
@@ -255,7 +256,7 @@ fn links(node: &NodeStatus) -> String {
     table(&head, &rows) + &rates.collect::<String>()
 }
 
-/// Of the neighbour.
+/// State of the neighbour.
 fn state(link: &LinkStatus) -> String {
     match link.foreign {
         Some(ForeignVersion { theirs, ours }) => format!("VERSION {theirs}, OURS {ours}"),
@@ -268,14 +269,14 @@ fn state(link: &LinkStatus) -> String {
     }
 }
 
-/// What kernel traffic may have of it now, and always, where that follows admission.
+/// The share that kernel traffic may have now, and always, if it follows admission.
 fn kernel_share(link: &LinkStatus) -> String {
     let Some(share) = link.kernel_share else { return "-".into() };
     let waits = if share.waiting > 0 { ", shrinks" } else { "" };
     format!("{}, always {}{waits}", rate_text(share.now_bps.0), rate_text(share.least_bps.0))
 }
 
-/// What the links run on, and what their drivers have dropped.
+/// The drivers of the links, and the packets that they dropped.
 fn drivers(status: &HostStatus) -> String {
     let row = |link: &DriverStatus| {
         let fact = |name: &str| link.facts.get(name).unwrap_or("-").to_owned();
@@ -300,12 +301,12 @@ fn lost_in_driver(link: &DriverStatus) -> serde_json::Value {
     lost
 }
 
-/// The reasons for which something was dropped; "none" if nothing was.
+/// The reasons of drops; "none" if there were no drops.
 fn drops(drops: &DropCounters) -> String {
     nonzero(&serde_json::to_value(drops).unwrap_or_default())
 }
 
-/// What all channels have counted here, those that have ended too.
+/// The counters of all channels here, including those that have ended.
 fn channels_total(node: &NodeStatus) -> String {
     let mut counts = serde_json::to_value(node.channels_total).unwrap_or_default();
     // No counts.

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 
-/// Buffers of a host on which nobody sends or receives.
+/// Buffers of a host without senders and receivers.
 struct Nothing;
 
 impl MessageRead for Nothing {
@@ -64,7 +64,7 @@ fn alone() -> EngineHandle<Nothing, Nothing> {
     Engine::start(EngineConfig::new(node, Vec::new(), 7)).expect("an engine")
 }
 
-/// Whether the engine says that it has stopped, before the test's patience ends.
+/// Whether the engine reports that it has stopped, before the test's time limit.
 fn ends_by_itself(events: &Events) -> bool {
     let patience = Timespec { tv_sec: 30, tv_nsec: 0 };
     loop {

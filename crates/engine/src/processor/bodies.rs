@@ -1,7 +1,8 @@
-//! Bodies of programs' handlers, called on the processor's own thread when the node says so (RTU 3, ADR 0051).
+//! Calls the bodies of programs' handlers on the processor's own thread when the node schedules them (RTU 3,
+//! ADR 0051).
 //!
-//! Ownership: the processor owns a body from its registration to its removal, when it goes back to whoever removes it: what
-//! a program drops takes time of the program's own thread.
+//! Ownership: the processor owns a body from its registration to its removal. Then the body goes back to the
+//! thread that removes it, because dropping it must take time of the program's own thread.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub(super) struct Bodies {
 
 struct Entry {
     body: Body,
-    /// Somebody waits for the answer of admission.
+    /// Set while a program waits for the answer of admission.
     asker: Option<Answer<Registered>>,
 }
 
@@ -60,13 +61,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.programs.bodies.bodies.remove(&id).map(|entry| entry.body)
     }
 
-    /// Answers those whose handlers were granted or refused.
+    /// Answers the requests whose handlers were granted or refused.
     pub(super) fn hear_of_handlers(&mut self) {
         while let Some(event) = self.node.poll_rtu() {
             let (id, answer) = match event {
                 RtuEvent::Granted(id, grant) => (id, Ok((id, grant))),
                 RtuEvent::Refused(id, refusal) => (id, Err(refusal)),
-                // Its status says so.
+                // The handler's status reports this.
                 RtuEvent::Demoted(..) => continue,
             };
             let asker = self.programs.bodies.bodies.get_mut(&id).and_then(|entry| entry.asker.take());

@@ -1,4 +1,4 @@
-//! What handles may do on the processor's thread, and what they are told when it ends.
+//! The calls that handles may make on the processor's thread, and their notification when it ends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -39,7 +39,7 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
             None => Allowance::of(contract.as_ref(), payer),
         };
         self.programs.doorbells.watch(channel, doorbell, allowance, &self.waiter)?;
-        // What was sent before anybody watched.
+        // Handle what was sent before the doorbell was watched.
         self.node.handle_outbox(channel, at);
         Ok(())
     }
@@ -60,7 +60,7 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
     }
 }
 
-/// Tells the handles that nobody is there any more.
+/// Notifies the handles that the processor has ended.
 pub(super) struct CloseOnDrop<O: Outbox, I: Inbox>(Arc<Mailboxes<O, I>>);
 
 impl<O: Outbox, I: Inbox> CloseOnDrop<O, I> {

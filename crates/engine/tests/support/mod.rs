@@ -172,7 +172,7 @@ pub fn over_udp(port: u16, pace: Pacing) -> (Handle, Handle) {
 /// turn ends with the file.
 pub fn deadline_turn() -> File {
     let path = std::env::temp_dir().join("punctual-test-deadline");
-    // Where others made it, opening it to make it may be refused (`fs.protected_regular`).
+    // If another user made it, opening it for creation may be refused (`fs.protected_regular`).
     let file = File::open(&path).or_else(|_| {
         std::fs::OpenOptions::new().create(true).append(true).open(&path)?;
         File::open(&path)
@@ -182,7 +182,8 @@ pub fn deadline_turn() -> File {
     file
 }
 
-/// For engines that may not be started by deadline: says that a test is skipped, where the kernel gives no thread that class.
+/// For engines that cannot start in the deadline class: reports that a test is skipped, if the kernel gives
+/// no thread that class.
 pub fn without_deadline(error: &EngineError) {
     assert!(error.to_string().contains("was refused"), "{error}");
     let least = Attributes::Deadline { runtime: Nanos::from_micros(10), period: Nanos::from_millis(1) };

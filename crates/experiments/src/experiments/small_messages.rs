@@ -17,10 +17,10 @@ use crate::measure::cpu;
 use crate::report::{Plot, Series};
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place};
 
-/// Faster than the machine: nobody waits for the pace.
+/// A configured rate faster than the machine, so that no packet waits for the pace.
 const TOLD: BitRate = BitRate(100_000_000_000);
 const BYTES: usize = 64;
-/// What the baseline's system calls carry: `sendmmsg` takes 32 (the driver's batch).
+/// Packets per system call of the baseline: `sendmmsg` takes 32 (the driver's batch).
 const BATCH: usize = 32;
 const RATIO_MIN: f64 = 1.5;
 const OURS: &str = "Punctual";
@@ -28,7 +28,7 @@ const KERNEL: &str = "kernel";
 const PATIENCE: Nanos = Nanos::from_millis(50);
 const WARM_UP: Nanos = Nanos::from_millis(100);
 
-/// What the ends of a world have counted.
+/// The counters at the ends of a world.
 #[derive(Default)]
 struct Counts {
     sent: AtomicU64,
@@ -98,7 +98,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     })
 }
 
-/// What waits still at the receiver, once nobody sends.
+/// The messages that still wait at the receiver after the senders have stopped.
 fn drain(receiver: &mut Receiver) -> anyhow::Result<u64> {
     let mut count = 0;
     loop {
@@ -110,8 +110,8 @@ fn drain(receiver: &mut Receiver) -> anyhow::Result<u64> {
     }
 }
 
-/// Packets that the hosts say they have dropped until now: in their drivers, at their edges, on their ways out, or before
-/// a receiver.
+/// Packets that the hosts report as dropped until now: in their drivers, at their edges, on their ways out,
+/// or before a receiver.
 fn told_lost(ends: [&Endsystem; 2]) -> anyhow::Result<u64> {
     ends.into_iter().map(told_lost_at).sum()
 }
@@ -126,13 +126,13 @@ fn told_lost_at(endsystem: &Endsystem) -> anyhow::Result<u64> {
     Ok(edge + queues + driver)
 }
 
-/// What a turn found.
+/// The results of a turn.
 struct Turn {
     /// Sent, received.
     counted: [u64; 2],
     seconds: f64,
     cpu_s: f64,
-    /// Sent, received; the time before and after what is measured included.
+    /// Sent and received, including the time before and after the measurement.
     total: [u64; 2],
 }
 

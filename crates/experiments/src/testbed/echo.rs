@@ -10,9 +10,9 @@ use super::roles::{DEAF, await_channel};
 use crate::loads::Wait;
 use crate::loads::datagram::Datagrams;
 
-/// One that answers.
+/// A server that answers.
 pub trait Server: Send {
-    /// Gets ready; `false` when told to stop before.
+    /// Prepares to serve; `false` if it is stopped before.
     ///
     /// # Errors
     /// If its way is broken.
@@ -27,13 +27,13 @@ pub trait Server: Send {
     /// If its way is broken.
     fn answer(&mut self) -> anyhow::Result<bool>;
 
-    /// Whether its handler took too long for the processor, and has a thread of its own since.
+    /// Whether its handler took too long for the processor, and runs on a thread of its own since.
     fn is_demoted(&self) -> bool {
         false
     }
 }
 
-/// Answers until told to stop; says whether it was demoted.
+/// Answers until stopped; returns whether it was demoted.
 ///
 /// # Errors
 /// If the way is broken.
@@ -49,7 +49,7 @@ pub fn serve(mut server: Box<dyn Server>, stop: &AtomicBool, is_demoted: &Atomic
     Ok(())
 }
 
-/// Over a UDP socket.
+/// A server over a UDP socket.
 pub struct SocketServer {
     datagrams: Datagrams,
     buffer: Box<[u8]>,
@@ -75,16 +75,16 @@ impl Server for SocketServer {
     }
 }
 
-/// Over two guaranteed channels.
+/// A server over two guaranteed channels.
 pub struct ChannelServer {
     listener: Listener,
     way: Way,
     wait: Wait,
 }
 
-/// What a channel server has got.
+/// The connections of a channel server so far.
 enum Way {
-    /// The way back, and nothing else yet.
+    /// Only the channel for the answers.
     Back(Option<Box<Channel>>),
     /// Both; this thread answers.
     Both(Box<(Receiver, Channel)>),
@@ -92,15 +92,15 @@ enum Way {
     Direct { handler: Handler, is_demoted: bool },
 }
 
-/// What the handler of [`Wait::Direct`] declares: it copies a small message.
+/// Declared time of the handler of [`Wait::Direct`]: it copies a small message.
 const HANDLER_TIME: Nanos = Nanos::from_micros(2);
-/// The same on a CPU that was halted just before: cold caches, and what the kernel catches up with.
+/// The same on a CPU that was halted just before: cold caches, and delayed work of the kernel.
 const WOKEN_HANDLER_TIME: Nanos = Nanos::from_micros(10);
-/// Of the interval of its messages: as much of the processor may be given away for it.
+/// Divisor of the message interval: the share of the processor that may be granted for the handler.
 const HANDLER_SHARE: u64 = 10;
 
-/// What the handler of [`Wait::Direct`] declares for messages that come so often: seldom enough, each finds the
-/// processor asleep.
+/// Declared time of the handler of [`Wait::Direct`] for messages with this interval: if it is long, each
+/// message finds the processor asleep.
 pub fn handler_time(contract: &Contract) -> Nanos {
     WOKEN_HANDLER_TIME.min(contract.rate_max.interval() / HANDLER_SHARE).max(HANDLER_TIME)
 }
@@ -134,7 +134,7 @@ impl Server for ChannelServer {
     fn answer(&mut self) -> anyhow::Result<bool> {
         if let Way::Direct { handler, is_demoted } = &mut self.way {
             sleep_until(now() + DEAF);
-            // One whose channel has ended is put down too.
+            // A handler whose channel has ended is parked too.
             *is_demoted |= !handler.is_direct() && handler.state().is_ok();
             return Ok(true);
         }

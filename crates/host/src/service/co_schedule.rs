@@ -1,9 +1,10 @@
 //! Co-scheduling: threads of clients that run at the priority of the channels whose messages they take.
 //!
-//! A client names a thread by the kernel's number, which says nothing: it must be one of the process at the other end of
-//! the client's socket, and that process must still live (a number may be another's by now). A thread that serves
-//! several channels gets the highest of their priorities; when the last of them ends here, it is put back to what it
-//! was. A thread that is gone needs nothing.
+//! A client names a thread by the kernel's number, which it could choose freely. Therefore the thread must
+//! belong to the process at the other end of the client's socket, and that process must still exist (its
+//! number may have been reused). A thread that serves several channels gets the highest of their priorities.
+//! When the last of them ends here, the thread gets its former scheduling back. A thread that has ended needs
+//! no action.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -29,7 +30,8 @@ pub(super) struct CoScheduled<S> {
 fn is_thread_of(peer: &Peer, thread: u32) -> bool {
     let Some(process) = peer.process else { return false };
     let task = PathBuf::from(format!("/proc/{}/task/{thread}", process.as_raw_nonzero()));
-    // Looked at first: what is found under the number afterwards is the peer's as long as it lives.
+    // Check this first: a thread found under the number afterwards belongs to the peer as long as the peer
+    // exists.
     task.exists() && lives(peer, process)
 }
 

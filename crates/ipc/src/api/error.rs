@@ -7,11 +7,11 @@ use thiserror::Error;
 use super::Resource;
 use crate::ring::RingError;
 
-/// What a request came to instead. One clear line each.
+/// Why a request failed. One clear line each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApiError {
-    /// The network said no.
+    /// The network refused.
     #[error("refused: {0}")]
     Refused(ChannelRefusal),
     /// The request cannot even be tried.
@@ -35,9 +35,9 @@ pub enum ApiError {
         "this daemon speaks version {ours} of the API, the client {theirs}: install the same release of both"
     )]
     Version {
-        /// Version of the API that the daemon speaks.
+        /// API version of the daemon.
         ours: u32,
-        /// Version of the API that the client speaks.
+        /// API version of the client.
         theirs: u32,
     },
     /// Memory or descriptors are short.

@@ -1,9 +1,11 @@
-//! AF_XDP: packets are told apart in the driver, before any buffer is spent on them (early demultiplexing, RIO 2.0.1).
+//! AF_XDP: packets are classified in the driver, before any buffer is spent on them (early demultiplexing,
+//! RIO 2.0.1).
 //!
-//! The XDP program (`bpf/punctual.bpf.c`) recognises the link's packets, polices each path, drops what nobody may use
-//! and steers the rest to the ring of its stream. [`Classifier`] owns the program: it loads, attaches and fills it and
-//! reads what it counted. A steered frame carries a [`Tag`] if its Ethernet header was: the driver's receive time,
-//! where our bytes lie, and what they are charged to ([`Accounts`]).
+//! The XDP program (`bpf/punctual.bpf.c`) recognises the link's packets, polices each path, drops packets
+//! without a valid use and steers the rest to the ring of their stream. [`Classifier`] owns the program: it
+//! loads, attaches and configures it and reads its counters. A steered frame carries a [`Tag`] in place of
+//! its Ethernet header: the driver's receive time, the offset of our bytes, and the accounts that they are
+//! charged to ([`Accounts`]).
 
 mod accounts;
 mod attach;
@@ -36,5 +38,5 @@ pub use umem::XdpMemory;
 
 /// Receive queues of a device that can be used: sockets on queues from 0 to this, exclusively.
 pub const QUEUES_MAX: u32 = 64;
-/// Most filters of a link, where the options ask for no fewer.
+/// Maximum number of filters of a link, unless the options request fewer.
 pub const FILTERS_MAX: u32 = 65_536;

@@ -22,7 +22,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pu
 /// Name of the program in it.
 const PROGRAM: &str = "punctual";
 
-/// Bucket of signalling that anybody may have sent; the streams' come before it.
+/// Bucket of signalling without the neighbour's seal; the streams' buckets come before it.
 const STRANGERS: u32 = Stream::ALL.len() as u32;
 
 /// `struct config` in `punctual.bpf.h`.
@@ -57,7 +57,7 @@ impl Config {
     }
 }
 
-/// An address as it lies in a packet; IPv4 in the first word.
+/// An address in the byte order of a packet; IPv4 in the first word.
 fn words_of(address: IpAddr) -> [u32; 4] {
     match address {
         IpAddr::V4(address) => [u32::from_ne_bytes(address.octets()), 0, 0, 0],
@@ -74,7 +74,7 @@ fn words_of(address: IpAddr) -> [u32; 4] {
 /// Verdict of the program on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Not ours: goes on to the kernel, untouched.
+    /// Not ours: goes to the kernel unchanged.
     Pass,
     /// Ours and of no use; counted.
     Drop,
@@ -84,7 +84,7 @@ pub enum Verdict {
 
 /// The program of one link, loaded and with its maps; on no device yet (see [`Classifier`](super::Classifier)).
 pub struct Program {
-    /// Owns what is not taken out below: the constants and the program itself.
+    /// Owns the rest of the loaded object: the constants and the program itself.
     object: Ebpf,
     sockets: XskMap<MapData>,
     buckets: ArrayMap<MapData, Bucket>,
@@ -95,7 +95,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads the program for a link. The device is not looked at.
+    /// Loads the program for a link. It does not access the device.
     ///
     /// # Errors
     /// If an option is out of range, rights are missing, or the kernel is too old; the fix is in the text.
@@ -135,10 +135,10 @@ impl Program {
     }
 
     /// Sends packets of `stream` that come in on receive queue `queue` to `socket` from now on. Until then,
-    /// and if nobody registers, they are dropped (`no_buffer`).
+    /// and if no socket is registered, they are dropped (`no_buffer`).
     ///
-    /// The socket has to be bound to that queue of the device already: the kernel drops what is steered to a socket
-    /// of another queue, and nothing counts it.
+    /// The socket has to be bound to that queue of the device already: the kernel drops what is steered to a
+    /// socket of another queue, and no counter shows it.
     ///
     /// # Errors
     /// If the queue is beyond [`QUEUES_MAX`] or the socket is none of AF_XDP.
@@ -175,8 +175,8 @@ impl Program {
         self.filters.clear(path)
     }
 
-    /// Takes signalling whose seal is made with `key` as the neighbour's from now on, each number once. If a
-    /// key is set again, the program keeps what it knows about its numbers.
+    /// Sets the key of the neighbour's seals: from now on signalling with such a seal is the neighbour's,
+    /// each number once. If the same key is set again, the program keeps its record of the numbers.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -207,7 +207,7 @@ impl Program {
             .map_err(|error| refused("setting a rate of the XDP program", error))
     }
 
-    /// What the program has dropped since it was loaded. Costs a system call for each reason.
+    /// The program's drop counters since it was loaded. Costs a system call for each reason.
     pub fn drops(&self) -> StreamDrops {
         let [policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed] =
             std::array::from_fn(|reason| self.drops_of(reason as u32));
@@ -224,9 +224,9 @@ impl Program {
         &mut self.accounts
     }
 
-    /// Runs the program in the kernel on an Ethernet frame of 14 bytes or more, as if it had come in on queue 0, and
-    /// leaves there what it made of it. A steered frame goes nowhere, but is charged. Of `repeat` runs the mean time
-    /// is given; a run after the first sees what the one before left.
+    /// Runs the program in the kernel on an Ethernet frame of 14 bytes or more, as if it had come in on queue
+    /// 0, and leaves the result in `frame`. A steered frame is not delivered, but it is charged. Returns the
+    /// mean time of `repeat` runs; each run but the first starts with the result of the run before.
     ///
     /// # Errors
     /// If the kernel refuses (no rights, a frame too long).
@@ -316,7 +316,7 @@ fn not_loaded(error: EbpfError) -> LinkError {
     LinkError::Os { what: what.into(), error }
 }
 
-/// What the kernel answered, at the bottom of an error of the loader.
+/// The kernel's error at the bottom of an error of the loader.
 fn io_error(error: EbpfError) -> io::Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(now) = cause {

@@ -1,7 +1,8 @@
-//! What the program writes over the first bytes of a packet that it steers to us, where its Ethernet header was.
+//! The tag that the program writes over the first bytes of a packet that it steers to us, in place of its
+//! Ethernet header.
 //!
-//! Nobody needs those bytes any more, every driver lets a program write there (metadata in front of a packet it may
-//! not), and copying the frame to user space takes them along.
+//! The Ethernet header is not needed any more, every driver lets a program write there (some do not support
+//! metadata in front of a packet), and copying the frame to user space includes these bytes.
 
 /// Length of a [`Tag`] in bytes; headers of Ethernet, IP and UDP are longer.
 pub const TAG_BYTES: usize = 24;
@@ -13,11 +14,12 @@ pub struct Tag {
     pub received_ns: u64,
     /// Number of the packet in its stream on this queue; wraps around.
     pub stream_count: u32,
-    /// Number of the packet in its path; wraps around. It means nothing without a path.
+    /// Number of the packet in its path; wraps around. It has no meaning without a path.
     pub path_count: u32,
     /// Account of its path, or [`Tag::NO_PATH`].
     pub path: u32,
-    /// Where our header (or the signalling packet) begins, from the frame's first byte; [`TAG_BYTES`] at least.
+    /// Offset of our header (or of the signalling packet) from the frame's first byte; at least
+    /// [`TAG_BYTES`].
     pub offset: u16,
     /// How long the UDP payload is, all of it within the frame.
     pub bytes: u16,
@@ -27,7 +29,8 @@ impl Tag {
     /// Value of [`Tag::path`] for signalling, best effort and demoted packets.
     pub const NO_PATH: u32 = u32::MAX;
 
-    /// The tag at the start of a steered frame; `None` if the frame is shorter, or than the tag says.
+    /// The tag at the start of a steered frame; `None` if the frame is shorter than a tag, or than the tag
+    /// states.
     pub fn read(frame: &[u8]) -> Option<Self> {
         let tag: &[u8; TAG_BYTES] = frame.first_chunk()?;
         let word = |at: usize| u32::from_ne_bytes([tag[at], tag[at + 1], tag[at + 2], tag[at + 3]]);

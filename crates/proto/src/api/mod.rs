@@ -1,4 +1,4 @@
-//! The words between a [`Node`](super) and what drives it: requests, events, refusals, status.
+//! The interface types between a [`Node`](super) and its driver: requests, events, refusals, status.
 
 mod account;
 mod breach;

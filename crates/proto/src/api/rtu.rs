@@ -1,7 +1,7 @@
-//! Programs' handlers: what they ask for, what they are granted, what they have done (RTU 3; ADR 0051).
+//! Programs' handlers: their terms, grants and counters (RTU 3; ADR 0051).
 //!
-//! A handler that belongs to no channel is a real-time upcall: the node says when it runs and for how many data units
-//! (PDUs), and whatever drives the node calls it.
+//! A handler that belongs to no channel is a real-time upcall: the node decides when it runs and for how many
+//! data units (PDUs), and the node's driver calls it.
 
 use core::fmt;
 
@@ -21,7 +21,7 @@ pub struct RtuId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "kebab-case")]
 pub enum RtuClass {
-    /// Runs as soon as it has work. What exceeds the budget runs as best effort.
+    /// Runs as soon as it has work. PDUs beyond the budget run as best effort.
     LowDelay {
         /// Length of the window of the budget.
         interval: Nanos,
@@ -38,7 +38,7 @@ pub enum RtuClass {
         /// B_p: most PDUs in a period.
         units: u32,
     },
-    /// Runs in time that nobody else wants.
+    /// Runs in time that no other work needs.
     BestEffort,
 }
 
@@ -116,8 +116,8 @@ pub struct RtuSent {
 /// A yes to a program's handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuGrant {
-    /// Longest time from a PDU's release (with its budget) to its end, the body's declared time included. `None` for best
-    /// effort, to which nothing is promised.
+    /// Longest time from a PDU's release (with its budget) to its end, the body's declared time included.
+    /// `None` for best effort, which has no guarantee.
     pub bound: Option<Nanos>,
     /// Longest time from that release to the departure of the last bit that the PDU sends. `None` where nothing is promised,
     /// and for a handler that sends nothing.
@@ -170,13 +170,13 @@ pub enum RtuRefusal {
         /// Largest value.
         most: u64,
     },
-    /// The processor's order knows neither classes nor budgets.
+    /// The processor's run order has neither classes nor budgets.
     #[error("the processor serves in the order \"{}\", which has no classes: set another run policy", .0.name())]
     NoClasses(RunPolicy),
-    /// The processor's order cannot honour a priority.
+    /// The processor's run order cannot honour a priority.
     #[error("a priority needs the run policy \"rmdp\", the processor has \"{}\": leave the priority out", .0.name())]
     NoPriorities(RunPolicy),
-    /// One call takes longer than best effort may block everybody else.
+    /// One call takes longer than best effort may block all other work.
     #[error("a call of {call} is longer than a unit of best effort may be ({call_max}): {}", quantum_text(*quantum_possible))]
     Call {
         /// Time of one call, the node's part included.
@@ -186,7 +186,7 @@ pub enum RtuRefusal {
         /// PDUs of a call that would fit; 0 if none does.
         quantum_possible: u32,
     },
-    /// Admission of the processor says no.
+    /// Admission of the processor refused.
     #[error("the processor: {0}")]
     Processor(Refusal),
     /// Admission of the link out refuses.
@@ -201,7 +201,7 @@ pub enum RtuRefusal {
     /// A stage breaks its promise, and the operator wants nothing admitted meanwhile.
     #[error("the processor or the link breaks its promise now")]
     Broken(Breach),
-    /// There are as many handlers as there may be.
+    /// The limit of handlers is reached.
     #[error("{RTU_HANDLERS_MAX} handlers are registered already: remove one")]
     Exhausted,
 }
@@ -239,12 +239,12 @@ pub struct RtuProgress {
     pub more: bool,
 }
 
-/// What a body did in one call.
+/// The result of one call of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpcallDone {
     /// PDUs that it processed.
     pub units: u32,
-    /// Whether there is more to do at once.
+    /// Whether more work is ready.
     pub more: bool,
     /// Time that the body alone took.
     pub took: Nanos,
@@ -260,10 +260,10 @@ pub enum Misconduct {
     IgnoredYield,
 }
 
-/// News of a program's handler.
+/// An event of a program's handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtuEvent {
-    /// It may be made ready from now on.
+    /// It is registered and may be made ready.
     Granted(RtuId, RtuGrant),
     /// It is not registered.
     Refused(RtuId, RtuRefusal),
@@ -278,15 +278,15 @@ pub struct RtuCounters {
     pub calls: u64,
     /// PDUs within its budget; of a program in another process those that it was given.
     pub units: u64,
-    /// PDUs beyond it, or of best effort.
+    /// PDUs beyond the budget, or of best effort.
     pub units_beyond: u64,
-    /// Calls that took longer than declared, all that may disturb them allowed for.
+    /// Calls that took longer than declared, beyond what disturbances explain.
     pub overruns: u64,
     /// Calls that processed more PDUs than they were given.
     pub yields_ignored: u64,
     /// PDUs within the budget that were done later than promised.
     pub late: u64,
-    /// The most by which they were late.
+    /// Largest lateness of these.
     pub late_max: Nanos,
     /// Longest call of the body.
     pub took_max: Nanos,
@@ -297,13 +297,13 @@ pub struct RtuCounters {
 pub struct RtuStatus {
     /// The handler.
     pub id: RtuId,
-    /// What it asked for.
+    /// Its terms.
     pub terms: RtuTerms,
-    /// What it is promised; `None` while it waits for its answer, for best effort, and once it is demoted.
+    /// Its bound; `None` while it waits for the reply of admission, for best effort, and once it is demoted.
     pub bound: Option<Nanos>,
     /// Why it was demoted, if it was.
     pub demoted: Option<Misconduct>,
-    /// What it has done.
+    /// Its counters.
     pub counters: RtuCounters,
     /// What it has sent; `None` for one that sends nothing.
     pub sent: Option<RtuSent>,

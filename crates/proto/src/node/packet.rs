@@ -1,4 +1,4 @@
-//! What waits in a link's queues: references to payload, never payload (HARTS 5.1).
+//! Packets in a link's queues: references to payload, never payload (HARTS 5.1).
 
 use punctual_analysis::Instant;
 
@@ -70,6 +70,6 @@ pub(super) enum Packet<F> {
         /// The link that is measured.
         link: LinkId,
     },
-    /// The next packet of signalling, whatever it is by then.
+    /// The next signalling packet, whose content is decided when it is written.
     Signal,
 }

@@ -1,4 +1,4 @@
-//! A node of one link by hand: what takes 2^31 handles, or a neighbour that lies.
+//! Tests of a node with one link: cases that take 2^31 handles, or a neighbour that forges messages.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -51,7 +51,7 @@ impl Inbox for Nothing {
     fn publish(&mut self, _: Self, _: MessageInfo) {}
 }
 
-/// Host 1, whose link to host 2 drains what a measurement says.
+/// Host 1, whose link to host 2 has a measured drain rate.
 pub(super) fn node() -> Node<Nothing> {
     let name = |text: &str| Name::new(text).expect("a name");
     let link = LinkConfig { rate_auto: true, ..LinkConfig::new("right", NodeId(2), BitRate(40_000_000)) };
@@ -73,8 +73,8 @@ pub(super) fn node() -> Node<Nothing> {
     Node::new(config, 7, NOW).expect("a configuration")
 }
 
-/// Numbers of flows come again after 2^31 handles. A flow never gets one that another flow still has: its packets would join
-/// that one's messages.
+/// Numbers of flows repeat after 2^31 handles. A flow never gets a number that another flow still has: its
+/// packets would join that flow's messages.
 #[test]
 fn no_flow_has_the_number_of_another() {
     let mut node = node();

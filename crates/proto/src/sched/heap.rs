@@ -1,5 +1,5 @@
-//! A binary heap of handlers that knows where each is: a handler is in it at most once, can be re-keyed and
-//! taken out in O(log n).
+//! A binary heap of handlers that stores the position of each. A handler is in it at most once, and can be
+//! re-keyed and removed in O(log n).
 
 use alloc::vec::Vec;
 
@@ -55,7 +55,7 @@ impl IndexedHeap {
         }
     }
 
-    /// Takes `handler` out if it is in; there need not be room for it.
+    /// Removes `handler` if it is in the heap; the heap need not have room for it.
     pub(super) fn remove(&mut self, handler: u32) {
         let Some(&at) = self.positions.get(handler as usize) else { return };
         if at == ABSENT {

@@ -1,4 +1,4 @@
-//! Soft state: refreshes, leases, deadlines, and neighbours that die or begin another life.
+//! Soft state: refreshes, leases, deadlines, and neighbours that go down or restart.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ impl Signalling {
         self.config.signalling.lease / REFRESHES_PER_LEASE
     }
 
-    /// Whatever is due by itself at `now`.
+    /// Handles everything that is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant, resources: &mut dyn Resources) {
         for index in 0..self.links.peers.len() {
             let link = LinkId(index as u16);
@@ -49,7 +49,7 @@ impl Signalling {
         }
     }
 
-    /// When `handle_timeout` has something to do.
+    /// Time at which `handle_timeout` has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let probes = |index: usize| self.channels.use_link(LinkId(index as u16));
         let peers =
@@ -62,13 +62,13 @@ impl Signalling {
     }
 
     fn expire_channels(&mut self, now: Instant, resources: &mut dyn Resources) {
-        // What is due besides stays due: this is called again.
+        // The rest stays due, and the next call handles it.
         for _ in 0..ENDS_MAX {
             let Some((at, id)) = self.channels.first_timer() else { return };
             if at > now {
                 return;
             }
-            // Taken off first, so that no timer can come twice.
+            // The channel is taken out first, so that no timer can expire twice.
             let Some(mut channel) = self.channels.take(id) else { return };
             let over = channel.deadline.expires(now);
             let leased = channel.lease.expires(now);
@@ -76,7 +76,7 @@ impl Signalling {
             self.channels.insert(channel);
             let lease_over = || InputDetails::reason(CloseReason::LeaseOver);
             let (input, what) = match (over, leased, state) {
-                // A channel that drains may have to wait for more than its time, but not without a lease.
+                // A draining channel may have to wait for longer than its time, but not without a lease.
                 (_, true, State::Draining) => (Input::LeaseOver, lease_over()),
                 (true, _, State::Draining) => (Input::Drained, InputDetails::default()),
                 (true, _, State::Fitting) => (Input::Silence, self.unshaped()),
@@ -103,12 +103,14 @@ impl Signalling {
         }
     }
 
-    /// The source keeps its channels alive, a link's in as few messages as hold them: those behind `after`, as many as one
-    /// message names. The last of them, if there are more.
+    /// Sends REFRESH for the channels that start here, in as few messages per link as possible. Handles the
+    /// channels behind `after`, at most as many as one message can name. Returns the last of them if there
+    /// are more.
     fn refresh(&mut self, after: Option<ChannelId>) -> Option<ChannelId> {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
         let (mut looked, mut last) = (0, None);
-        // Channels that drain elsewhere count, too: hosts that hear nothing of them for a lease stop waiting.
+        // Channels that drain at other hosts are refreshed too: hosts that receive no refresh for a lease
+        // stop waiting.
         let lives = |state: State| state.holds() || state == State::Settling;
         for channel in self.channels.behind(after).take(REFRESH_CHANNELS_MAX) {
             (looked, last) = (looked + 1, Some(channel.local.channel));
@@ -129,7 +131,7 @@ impl Signalling {
         }
     }
 
-    /// Renews leases and passes the refresh on; tells the neighbour of what is not here.
+    /// Renews leases and forwards the refresh; reports to the neighbour the channels that do not exist here.
     pub(super) fn on_refresh(
         &mut self,
         link: LinkId,
@@ -142,7 +144,7 @@ impl Signalling {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
         for number in channels {
             let path = PathId { node, channel: *number, epoch };
-            // It is not lost, it has not begun.
+            // The channel is not lost; it has not begun.
             if self.is_waiting(path) {
                 continue;
             }
@@ -162,7 +164,7 @@ impl Signalling {
         }
     }
 
-    /// A neighbour died or began another life: what led over that link is over.
+    /// A neighbour went down or restarted: ends the channels over that link.
     pub(super) fn on_change(
         &mut self,
         link: LinkId,
@@ -187,7 +189,8 @@ impl Signalling {
         }
     }
 
-    /// Closes all channels; keep driving until [`Self::is_quiet`]. What is not sent within the grace is lost.
+    /// Closes all channels; keep driving until [`Self::is_quiet`]. Messages that are not sent within the
+    /// grace are lost.
     pub fn shutdown(&mut self, now: Instant, resources: &mut dyn Resources) {
         self.leaving = true;
         self.end_waiting(now, resources);
@@ -196,14 +199,14 @@ impl Signalling {
         {
             let Some(channel) = self.channels.get(id) else { continue };
             let (input, reason) = match channel.local.role {
-                // What passes through cannot stay without this node.
+                // A channel that passes through cannot continue without this node.
                 Role::Forwarder => (Input::LeaseOver, CloseReason::Stopped),
                 Role::Source | Role::Sink => (Input::Close, CloseReason::Stopped),
             };
             self.apply(id, input, InputDetails::reason(reason), now, resources);
         }
     }
-    /// What was closing before has the grace of a host that stops, too.
+    /// Limits channels that were closing before to the grace of a stopping host, too.
     fn hasten(&mut self, now: Instant) {
         let latest = Timer::due(now + self.config.signalling.grace);
         for id in self.channels.chosen(|channel| channel.state == State::Draining) {

@@ -1,4 +1,4 @@
-//! What must hold of every host between two turns, whatever a test does with it: it is looked at again and again.
+//! Invariants of every host between two turns, checked periodically during any test.
 
 use punctual_proto::api::Port;
 use punctual_proto::config::NodeConfig;
@@ -9,10 +9,10 @@ use punctual_proto::{Instant, Nanos};
 
 use super::TestMemory;
 
-/// A look takes as long as a host has channels.
+/// Interval between checks: the time of a check is proportional to the number of channels.
 const EVERY: Nanos = Nanos::from_millis(50);
 
-/// What a driver was given.
+/// Frames of a driver.
 #[derive(Clone, Debug, Default)]
 struct Driver {
     overhead_bytes: u64,
@@ -58,8 +58,8 @@ impl Audit {
         }
     }
 
-    /// Now and then: each host's counts are the sums over those who hold what is counted, and of its drivers it says what they
-    /// were given.
+    /// Checks periodically that each host's counts are the sums over the counted objects, and that the frames
+    /// it reports for its drivers are those that they gave it.
     pub fn look(&mut self, nodes: &[Node<TestMemory>], now: Instant) {
         if now < self.next {
             return;

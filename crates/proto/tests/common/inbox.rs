@@ -14,7 +14,7 @@ pub struct InRing {
     pub received: VecDeque<(Vec<u8>, MessageInfo)>,
     pub free: Vec<Vec<u8>>,
     pub shown: Shown,
-    /// Of a ring that shows messages in turns; `None`: it shows each at once.
+    /// For a ring that delivers messages in turns; `None`: it delivers each at once.
     pub turns: Option<Turns>,
 }
 
@@ -22,7 +22,7 @@ impl InRing {
     fn may_show(&self) -> bool {
         self.turns.as_ref().is_none_or(|turns| turns.is_eager || self.received.is_empty())
     }
-    /// Shows a message that waits for its turn; `false` if none does.
+    /// Delivers a message that waits for its turn; `false` if there is none.
     fn show_next(&mut self) -> bool {
         let Some(message) = self.turns.as_mut().and_then(|turns| turns.waiting.pop_front()) else {
             return false;
@@ -45,7 +45,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Messages that are shown at most when the ring is looked at once.
+    /// Most messages that are delivered in one turn.
     pub const SHOWN_AT_ONCE: usize = 3;
 }
 

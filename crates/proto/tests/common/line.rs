@@ -4,10 +4,11 @@ use punctual_proto::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, Sig
 use punctual_proto::ids::{Epoch, Name, NodeId};
 use punctual_proto::{BitRate, Nanos, Ppm};
 
-/// A name that is one.
+/// A valid name.
 ///
 /// # Panics
-/// Where it is none.
+///
+/// If the text is no valid name.
 pub fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }

@@ -70,12 +70,12 @@ impl Drop for Frame {
     }
 }
 
-/// What a ring's application reads without asking.
+/// State of a ring that its application reads from shared memory.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
     is_touched: bool,
     pub counters: ChannelCounters,
-    /// How often what else is said has changed.
+    /// Number of changes of the status beside the counters.
     pub outdated: u64,
     pub times: u64,
 }
@@ -98,7 +98,7 @@ pub struct OutRing {
     pub shown: Shown,
 }
 impl OutRing {
-    /// Messages that nobody has taken yet.
+    /// Messages that were not taken yet.
     pub fn waiting(&self) -> usize {
         self.queued.len()
     }
@@ -206,13 +206,13 @@ pub type Tap = Box<dyn FnMut(usize, Port, &mut Vec<u8>) -> bool>;
 pub struct Slow {
     pub node: usize,
     pub rate: BitRate,
-    /// What each packet adds on the wire.
+    /// Bytes that each packet adds on the wire.
     pub overhead_bytes: u64,
     /// How long a packet may wait; what would wait longer is lost.
     pub wait_max: Nanos,
     /// How far it may run ahead.
     pub burst: Nanos,
-    /// From when until when nothing comes out; then all of it.
+    /// Interval in which no packet leaves; at its end all of them do.
     pub stall: (Instant, Instant),
     free_at: Instant,
 }
@@ -224,7 +224,7 @@ impl Slow {
         Self { node, rate, overhead_bytes: 66, wait_max, burst, stall, free_at: Instant(0) }
     }
 
-    /// When a packet of `bytes` that comes now is through; `None` where it is lost.
+    /// Time at which a packet of `bytes` that arrives now is through; `None` if it is lost.
     fn drain(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
         let begins = self.free_at.max(Instant(now.0.saturating_sub(self.burst.0)));
         if begins.since(now) > self.wait_max {
@@ -253,9 +253,9 @@ pub struct World {
     kept: Vec<InFlight>,
     out: Box<[u8]>,
     steps: u64,
-    /// What has passed each driver; `None`: nobody looks.
+    /// Frames that have passed each driver; `None`: no audit.
     pub audit: Option<audit::Audit>,
-    /// Units of work and packets as they were done and sent; `None`: nobody writes.
+    /// Units of work and packets in order; `None`: not recorded.
     pub tape: Option<Vec<String>>,
 }
 
@@ -316,7 +316,7 @@ impl World {
         self.still.is_some_and(|(host, until)| host == node && self.now < until)
     }
 
-    /// What came in while a processor had no time, once it has.
+    /// Takes the packets that arrived while a processor was stopped.
     fn take_kept(&mut self) {
         if self.still.is_some_and(|(_, until)| self.now >= until) {
             self.still = None;
@@ -500,7 +500,7 @@ impl std::fmt::Debug for TestOutbox {
     }
 }
 
-/// A message whose bytes tell its channel and number.
+/// A message whose bytes identify its channel and number.
 pub fn pattern(seed: u64, number: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number;
     (0..len)

@@ -1,5 +1,5 @@
-//! One host with programs' handlers on a processor in virtual time: calls take what their bodies take, and nothing else
-//! happens. Work is counted in PDUs that arrive, by an account of its own.
+//! One host with programs' handlers on a processor in virtual time: calls take the time of their bodies, and
+//! there is no other activity. Work is counted in PDUs that arrive, by an independent account.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,15 +15,15 @@ use punctual_proto::{BitRate, Instant, Nanos, Ppm};
 
 use super::{FRAME_BYTES, TestMemory, TestOutbox, line_config, name};
 
-/// A program's handler as its program sees it.
+/// A program's handler from its program's point of view.
 pub struct Body {
     pub terms: RtuTerms,
     pub grant: RtuGrant,
-    /// PDUs that wait, by the times at which they came.
+    /// Waiting PDUs, by their arrival times.
     pub waiting: VecDeque<Instant>,
-    /// PDUs that are done: when they came and when they were done.
+    /// Completed PDUs: arrival and completion times.
     pub done: Vec<(Instant, Instant)>,
-    /// What it takes, in percent of what it has declared.
+    /// The time that it takes, in percent of its declared time.
     pub percent: u64,
     /// PDUs beyond what it is given that it takes.
     pub greed: u32,
@@ -35,7 +35,7 @@ pub struct Body {
     pub left: Vec<(usize, Instant)>,
 }
 
-/// One call: of whom, within which class, how many PDUs, from when to when.
+/// One call: handler, class, number of PDUs, begin and end.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub id: RtuId,
@@ -59,7 +59,7 @@ pub struct Bench {
     free_at: Instant,
 }
 
-/// A processor without links: nothing but handlers.
+/// A processor without links, only for handlers.
 pub fn cpu(admission: Admission) -> CpuConfig {
     CpuConfig {
         admission,
@@ -243,7 +243,7 @@ impl Bench {
         self.bodies.get_mut(&id).expect("a body")
     }
 
-    /// What was counted of a handler.
+    /// The counters of a handler.
     pub fn counters(&self, id: RtuId) -> punctual_proto::api::RtuCounters {
         self.node.handlers().find(|status| status.id == id).expect("a handler").counters
     }
@@ -287,7 +287,7 @@ pub fn broken(body: &Body) -> Option<String> {
     }
 }
 
-/// e(i) = max(arrival, e(i - B) + interval), by all that came.
+/// e(i) = max(arrival, e(i - B) + interval), over all arrivals.
 fn late_in_window(body: &Body, interval: Nanos, units: usize, bound: Nanos) -> Option<String> {
     let mut releases: Vec<Instant> = Vec::new();
     for (n, (came, done)) in body.done.iter().enumerate() {

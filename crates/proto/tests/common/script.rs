@@ -1,5 +1,5 @@
-//! What a world does, written down: every unit of work, every packet, every word to an application, and what hosts say of
-//! themselves in the end. Tests compare it with what was written once (docs/adr/0049).
+//! A written record of a simulated world: every unit of work, every packet, every event for an application,
+//! and the status of all hosts at the end. Tests compare it with a recorded one (docs/adr/0049).
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ pub fn packet(now: Instant, node: usize, link: LinkId, port: Port, bytes: &[u8])
 /// A channel of a script.
 struct Known {
     host: usize,
-    /// None: it could not even be tried.
+    /// `None`: the request could not be tried.
     source: Option<ChannelId>,
     /// Since it is open.
     outbox: Option<TestOutbox>,
@@ -56,14 +56,14 @@ struct Known {
 pub struct Script {
     pub world: World,
     pub text: String,
-    /// Channels that were asked for, in that order.
+    /// Requested channels, in order of the requests.
     channels: Vec<Known>,
     inboxes: Vec<(usize, ChannelId, TestInbox)>,
-    /// Receivers read what comes.
+    /// Whether receivers read their messages.
     pub reads: bool,
-    /// What receivers answer.
+    /// Whether receivers consent.
     pub consents: bool,
-    /// Adapters say each millisecond what has left; so much of each link is said.
+    /// Adapters report each millisecond what has left, this much of each link.
     pub completions: Option<Vec<Vec<u64>>>,
 }
 
@@ -89,14 +89,14 @@ impl Script {
         self.world.now.since(START).0
     }
 
-    /// Neighbours meet; nobody writes that.
+    /// Lets neighbours meet, without a record.
     pub fn meet(&mut self) {
         self.world.run_for(Nanos::from_millis(100));
         self.world.tape = Some(Vec::new());
         self.world.events.iter_mut().for_each(|events| events.clear());
     }
 
-    /// Asks for a channel; gives its number in this script.
+    /// Requests a channel; returns its number in this script.
     pub fn ask(&mut self, from: usize, to: &str, contract: Contract, probe: bool) -> usize {
         let to: Address = to.parse().expect("an address");
         let request = OpenRequest { to, contract, user: UserId(7), probe, token: None };
@@ -156,7 +156,7 @@ impl Script {
         }
     }
 
-    /// Adapters say what has left.
+    /// Adapters report what has left.
     fn complete(&mut self) {
         let Some(said) = &mut self.completions else { return };
         let now = self.world.now;
@@ -172,7 +172,7 @@ impl Script {
         self.world.settle();
     }
 
-    /// Writes what has happened; applications answer and read.
+    /// Writes what has happened; applications reply and read.
     pub fn flush(&mut self) {
         for line in self.world.tape.as_mut().expect("somebody writes").drain(..) {
             self.text += &line;
@@ -180,7 +180,7 @@ impl Script {
         }
         for host in 0..self.world.nodes.len() {
             while let Some((link, change)) = self.world.nodes[host].poll_filter() {
-                // Keys are told to drivers, not to people.
+                // Keys must not be printed.
                 let what = format!("{change:?}");
                 let what = if what.starts_with("Neighbour") { "Neighbour".into() } else { what };
                 self.say(&format!("{} h{}.{} {what}", self.at(), host + 1, link.0));
@@ -258,7 +258,7 @@ impl Script {
         }
     }
 
-    /// What hosts say of themselves: all of it.
+    /// The complete status of all hosts.
     pub fn status(&mut self) {
         let now = self.world.now;
         for host in 0..self.world.nodes.len() {

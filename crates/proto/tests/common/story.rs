@@ -1,4 +1,4 @@
-//! How worlds of stories begin, and what is asked for in them.
+//! Initial worlds of the transcripts, and requests in them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,5 +36,5 @@ pub fn soft(bytes: u32, late: Late) -> Contract {
     Contract { statistical, late, ..contract(bytes, 50, 1, 60) }
 }
 
-/// What is kept of what passes.
+/// Recorded packets.
 pub type Kept<T> = Rc<RefCell<Vec<T>>>;

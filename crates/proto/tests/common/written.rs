@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 use std::path::PathBuf;
 
-/// `Debug` without fields that are nothing.
+/// `Debug` without empty fields.
 pub fn trimmed(value: &impl Debug) -> String {
-    // Spans are many: their type says no more each time.
+    // There are many spans: without the type name they are shorter.
     let text = format!("{value:?}").replace("Nanos(", "(");
     let is_nothing = |field: &&str| {
         let plain = !field.contains(['{', '}', '[', ']', '(', ')']);

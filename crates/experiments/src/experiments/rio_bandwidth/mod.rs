@@ -1,9 +1,9 @@
 //! RIO figure 11: flows of 8, 4 and 2 messages of 8 KB every 10 ms join one by one beside best effort; and best effort
 //! bounded to 40 % of the link.
 //!
-//! Rates of a phase are over all of it, and over its slots of a period that no platform hole touches: what a
-//! hole takes of the link is gone, and best effort pays for it. What guaranteed flows are owed they are owed holes or
-//! not: they are judged by the whole.
+//! Rates of a phase are over all of it, and over its slots of a period that no platform hole touches: the
+//! link time that a hole takes is lost, at the expense of best effort. Guaranteed flows must get their rate
+//! in spite of holes: they are judged by the whole phase.
 
 mod judge;
 mod phase;
@@ -27,13 +27,13 @@ const PERIOD: Nanos = Nanos::from_millis(10);
 const DEADLINE: Nanos = Nanos::from_millis(60);
 /// The guaranteed flows: messages of each period.
 const FLOWS: [u32; 3] = [8, 4, 2];
-/// Of the link's rate, for the bounded best effort.
+/// Fraction of the link's rate, for the bounded best effort.
 const CAP: f64 = 0.4;
 /// Before rates are measured in a phase.
 const WARM_UP: Nanos = Nanos::from_millis(500);
-/// Between two points of the plot.
+/// Time between two points of the plot.
 const TICK: Nanos = Nanos::from_millis(200);
-/// Between two looks at the sinks: holes are left out in such slots.
+/// Time between two readings of the sinks: such slots are left out if a hole touches them.
 const SLOT: Nanos = PERIOD;
 
 /// A flow: its sender, its sink at b, messages a period (none for best effort).
@@ -49,7 +49,7 @@ struct World {
     flows: Vec<Flow>,
     series: Vec<Vec<(f64, f64)>>,
     phases: Vec<Phase>,
-    /// Our engines, where it is our world.
+    /// Our engines, if it is our world.
     engine: Option<RoleId>,
     pair: Pair,
 }
@@ -70,13 +70,13 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     conditions.progress(format_args!("best effort at 40 %"));
     let mut capped = World::capped(&bed, conditions)?;
     capped.phase(0, phase)?;
-    // What a hole left undone drains beside the guaranteed load.
+    // The backlog of a hole drains beside the guaranteed load.
     let load: f64 = FLOWS.into_iter().map(|messages| wire_share(promised(messages), LINK)).sum();
     let load = Ppm((load * 1e6) as u32);
     judged_under(load, witness, |excuses| Ok(judge::judge(&worlds, &capped, excuses)))
 }
 
-/// What a flow of `messages` a period is promised: served by a timer, as RIO's kthreads are.
+/// The promise to a flow of `messages` a period: it is served by a timer, as RIO's kthreads are.
 fn promise(messages: u32) -> anyhow::Result<Contract> {
     let rate = Rate::every(interval(messages)).unwrap_or(Rate::every(PERIOD).expect("not zero"));
     let contract = Contract::new(MESSAGE_BYTES, rate, messages, DEADLINE)?;
@@ -208,7 +208,7 @@ fn promised(messages: u32) -> f64 {
     f64::from(messages * MESSAGE_BYTES) * 1e9 / PERIOD.as_u64() as f64
 }
 
-/// Of the link, headers counted.
+/// Share of the link, including headers.
 fn wire_share(rate: f64, link: BitRate) -> f64 {
     rate * f64::from(WIRE_BYTES) / f64::from(MESSAGE_BYTES) * 8.0 / link.0 as f64
 }

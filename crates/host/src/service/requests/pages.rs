@@ -9,7 +9,7 @@ use super::Outcome;
 use crate::service::quota::is_privileged;
 use crate::service::{Host, Service};
 
-/// Channels whose status the processor makes at once, between messages.
+/// Channels whose status the processor reports in one call, between messages.
 const CHANNELS_PER_SLICE: usize = 8;
 /// Most slices for one answer. If most handles are of channels that have ended, the answer has few channels
 /// or none.

@@ -19,20 +19,20 @@ use crate::{
 
 type Driver = Box<dyn Link>;
 
-/// A link whose driver is closed while its device is gone, and opened anew when it is back.
+/// A link whose driver is closed while its device is gone, and opened again when it is back.
 pub struct FollowedLink {
     driver: Option<Driver>,
-    /// Gone, but the mailbox was not free.
+    /// A driver to return, for which the mailbox was not free.
     leaving: Option<(Driver, Option<String>)>,
     mailbox: Arc<Mailbox>,
-    /// Readable with the mailbox's bell, and with every driver but the first: whoever waits asked for the descriptors
-    /// once, at the start.
+    /// Readable with the mailbox's bell, and with every driver but the first: the engine queries the
+    /// descriptors only once, at the start.
     gate: OwnedFd,
     /// Whether the driver is the first.
     first: bool,
     filters: HashMap<PathKey, Filter>,
     neighbour: Option<SealKey>,
-    /// Buffer for what is sent without a driver.
+    /// Buffer for packets that are sent without a driver.
     void: Vec<u8>,
     /// Wire bytes that the driver has and has not completed.
     outstanding_bytes: u64,
@@ -44,7 +44,7 @@ pub struct FollowedLink {
     drops: StreamDrops,
     packet_bytes_max: usize,
     spins: Spins,
-    /// What was known about the device when the mailbox was free last.
+    /// The condition of the device when the mailbox was last free.
     condition: RefCell<Condition>,
     watched: Option<Watched>,
     /// The last link to go stops it.
@@ -83,12 +83,12 @@ impl FollowedLink {
         })
     }
 
-    /// Keeps an account of what the link sends over its device from now on.
+    /// From now on counts in an account what the link sends over its device.
     pub fn watch(&mut self, watched: Watched) {
         self.watched = Some(watched);
     }
 
-    /// What who watches the device says is wrong with it.
+    /// The problem of the device that its watching thread has reported.
     fn device_trouble(&self) -> Option<String> {
         self.watched.as_ref()?.condition().trouble
     }
@@ -105,7 +105,7 @@ impl FollowedLink {
         self.condition.borrow()
     }
 
-    /// What the keeper has left. Costs one check of a flag if that is nothing.
+    /// Takes what the keeper has left. Costs one check of a flag if there is nothing.
     fn look(&mut self) {
         if let Some((driver, why)) = self.leaving.take() {
             self.leaving = self.mailbox.give_back(driver, why).err();
@@ -117,7 +117,7 @@ impl FollowedLink {
         }
     }
 
-    /// Works without a driver from now on. What the driver had not completed is lost.
+    /// Works without a driver from now on. Packets that the driver had not completed are lost.
     fn lose(&mut self, why: Option<String>) {
         let Some(driver) = self.driver.take() else { return };
         self.statistics += driver.statistics();
@@ -126,8 +126,8 @@ impl FollowedLink {
         self.leaving = self.mailbox.give_back(driver, why).err();
     }
 
-    /// Works with this driver from now on. The driver is told all filters: a system call for each, on a link
-    /// where nothing has been kept for a long while.
+    /// Works with this driver from now on. All filters are set in the driver: a system call for each, on a
+    /// link that has had no driver for a long time.
     fn install(&mut self, mut driver: Driver) {
         self.lose(None);
         let told = self.filters.values().try_for_each(|filter| driver.set_filter(filter));
@@ -143,7 +143,8 @@ impl FollowedLink {
         }
     }
 
-    /// What an operation on the driver gave; a driver that cannot go on is given back.
+    /// Handles the result of an operation on the driver; a driver that cannot continue is returned to the
+    /// keeper.
     fn outcome<R>(&mut self, result: Result<R, LinkError>, otherwise: R) -> Result<R, LinkError> {
         match result {
             Err(LinkError::Os { what, error }) => {
@@ -239,7 +240,7 @@ impl Link for FollowedLink {
     fn completed(&mut self) -> u32 {
         let completed = self.driver.as_mut().map_or(0, |driver| driver.completed());
         self.outstanding_bytes = self.outstanding_bytes.saturating_sub(completed.into());
-        // What goes beyond 32 bits is told the next time.
+        // The part beyond 32 bits is reported the next time.
         let void = self.void_bytes.min(u64::from(u32::MAX - completed));
         self.void_bytes -= void;
         completed + void as u32

@@ -16,7 +16,7 @@ use crate::memory::{Inbox, Memory, Outbox};
 use crate::slab::{Linked, Next, Slab};
 use crate::table::OfChannel;
 
-/// What the link out of this host has for the channel.
+/// The channel's reservation on the link out of this host.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::node) struct LinkReservation {
     pub link: LinkId,
@@ -28,20 +28,22 @@ pub(in crate::node) struct LinkReservation {
 /// Terms that only soft channels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct SoftTerms {
-    /// Packets with less slack than that have expired: none where late ones are delivered too.
+    /// The smallest slack in nanoseconds at which a packet has not expired. The least value if late packets
+    /// are delivered too.
     pub slack_ns_min: i64,
-    /// Frames that it keeps of the pool of the link that it comes in on; none if it has its own.
+    /// Frames that the channel keeps of the pool of its incoming link; `None` if it has a reservation of its
+    /// own.
     pub pooled: Option<u32>,
 }
 
-/// How far the end of a source has come.
+/// State of a source's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::node) enum Ending {
     #[default]
     Open,
-    /// The application has closed it; what is queued is still sent.
+    /// The application has closed the channel; queued messages are still sent.
     Closing,
-    /// Everything that was queued has been sent, and signalling is told.
+    /// Everything that was queued has been sent, and signalling was notified.
     Drained,
 }
 
@@ -64,7 +66,7 @@ pub(in crate::node) struct Run {
 }
 
 impl PacketQueue {
-    /// Queues a packet; nothing is done where all buffers are in use.
+    /// Queues a packet. Drops it and returns `false` if all buffers are in use.
     pub fn push<F>(&mut self, slab: &mut Slab<PacketIn<F>>, packet: PacketIn<F>) -> bool {
         let free = self.packets_used < self.packets_max;
         if free {
@@ -81,8 +83,9 @@ impl PacketQueue {
         Some(packet)
     }
 
-    /// At most `packets_max` packets at the head, of one message (a unit is charged for one), each at or after
-    /// e - h: what is served earlier would need buffers behind that nobody has reserved.
+    /// At most `packets_max` packets at the head, all of one message (a unit is charged for one message),
+    /// each at or after e - h. A packet that is served earlier would need a buffer at the next stage that
+    /// admission has not reserved.
     pub fn head_run<F>(
         &self,
         slab: &Slab<PacketIn<F>>,
@@ -151,8 +154,9 @@ impl<M: Memory> Clip<M> {
         self.soft.as_mut()?.pooled.as_mut()
     }
 
-    /// What it counts changes from here on: to be called before anybody can see why. Where its application reads that
-    /// without asking it joins `touched`, in which there is room (see [`Plane::show_from_now_on`]).
+    /// Records that a counter of the clip is about to change. Call it before other threads can observe the
+    /// cause. If the application reads the counters from shared memory, the channel joins `touched`, which
+    /// has room (see [`Plane::show_from_now_on`]).
     ///
     /// [`Plane::show_from_now_on`]: super::Plane::show_from_now_on
     pub fn touch(&mut self, news: &mut PendingOutput) {
@@ -166,7 +170,7 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// Has given back frames of the driver; one that shares a pool, to that.
+    /// Returns frames of the driver. A clip that shares a pool returns them to the pool.
     pub fn give_back_frames(&mut self, count: u32, context: &mut Context<M>) {
         let Some(link) = self.local.link_in else { return };
         let Some(pooled) = self.pooled_mut() else { return };
@@ -174,7 +178,7 @@ impl<M: Memory> Clip<M> {
         context.links.lines[usize::from(link.0)].frames.pooled -= count;
     }
 
-    /// Messages that a sink was never given, though later ones were taken in: numbers that are missing.
+    /// Number of messages that were lost before this sink: missing numbers below the highest number received.
     pub fn lost(&self) -> u64 {
         let RoleState::Sink(Sink { reassembly, at_deadline, .. }) = &self.role else { return 0 };
         let held = at_deadline.as_ref().map_or(0, |at_deadline| at_deadline.held.len());
@@ -182,7 +186,7 @@ impl<M: Memory> Clip<M> {
         reassembly.seen_until().saturating_sub(here)
     }
 
-    /// What the source is told of its messages.
+    /// The report to the source about its messages.
     pub fn receipt(&self) -> Receipt {
         let Counters { messages_in, messages_out, misses, perhaps_late, unmeasured, latency_max, .. } =
             self.counters;
@@ -199,19 +203,19 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// What has passed here.
+    /// Counts of what has passed this host.
     pub fn passed(&self) -> Passed {
         let Counters { packets_in, packets_out, messages_out, .. } = self.counters;
         Passed { packets_in, packets_out, messages_out, thrown: self.counters.thrown() }
     }
 
-    /// What has left a source.
+    /// Counts of what has left a source.
     pub fn sent(&self) -> Tally {
         Tally { packets: self.counters.packets_out, digest: self.counters.digest }
     }
 
-    /// Whether it is closing, and all that was to come has gone on, was given to its application, or was thrown away; what
-    /// waits here as best effort is not looked at.
+    /// Whether the channel is closing and every packet that was still to come was sent on, delivered or
+    /// dropped. Does not count packets that wait here as best effort.
     pub fn has_ended(&self) -> bool {
         let Counters { packets_in: packets, packets_out, digest, .. } = self.counters;
         self.last.as_deref().is_some_and(|last| *last == Tally { packets, digest })
@@ -263,8 +267,8 @@ pub(in crate::node) struct Counters {
     pub digest: u64,
 }
 
-/// How often something happened that should not. The largest number stands for itself or more: four thousand million of
-/// them take 71 minutes of nothing else at the shortest interval of a contract.
+/// Number of occurrences of an error. Saturates: at the shortest interval of a contract, reaching 2^32 takes
+/// 71 minutes of uninterrupted errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::node) struct Count(pub u32);
 
@@ -281,7 +285,7 @@ impl From<Count> for u64 {
 }
 
 impl Counters {
-    /// Counts a promised message by when it was delivered.
+    /// Counts a message with a guarantee by its timeliness.
     pub fn judge(&mut self, timeliness: Timeliness) {
         match timeliness {
             Timeliness::InTime => {}
@@ -291,7 +295,7 @@ impl Counters {
         }
     }
 
-    /// Packets that were thrown away here.
+    /// Packets that were dropped here.
     fn thrown(&self) -> DroppedPackets {
         DroppedPackets {
             no_buffer: self.no_buffer.into(),
@@ -330,12 +334,12 @@ impl Counters {
     }
 }
 
-/// The notices that the application has been told.
+/// The notices that the application has already received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::node) struct NoticesGiven(u8);
 
 impl NoticesGiven {
-    /// Whether `notice` is news; it is none from now on.
+    /// Marks `notice` as given. Returns whether it was not given before.
     pub fn first(&mut self, notice: Notice) -> bool {
         let bit = 1 << notice as u8;
         let news = self.0 & bit == 0;

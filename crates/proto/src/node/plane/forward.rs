@@ -1,4 +1,4 @@
-//! A channel that passes through this host, and best effort that does: from one link's packets to another's.
+//! Channels and best effort that pass through this host: from packets of one link to those of another.
 
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
@@ -14,7 +14,7 @@ use crate::node::packet::Packet;
 use crate::wire::Kind;
 
 impl<M: Memory> Plane<M> {
-    /// What one unit of the forwarder's handler would be.
+    /// The next unit of the forwarder's handler; `None` if it has no work.
     pub(super) fn forward_unit(&self, clip: &Clip<M>, forwarder: &Forwarder, now: Instant) -> Option<Unit> {
         let quantum = self.context.processor.executor.unit_packets(clip.handler);
         let run = forwarder.input.head_run(&self.context.waiting, clip.cpu_horizon, quantum, now);
@@ -49,8 +49,9 @@ impl<M: Memory> Plane<M> {
             late = late.max(now.since(packet.effective + *cpu_bound));
             let nominal = packet.nominal + *cpu_bound;
             let wire_bytes = line.wire_bytes(packet.header.payload_bytes);
-            // What this processor has missed itself (it had no time for a while) does not move the link's chain: the
-            // heap that comes then would push it ahead by an interval a message, to be made up at I/128 each.
+            // A delay by this processor (it had no time for a while) does not move the link's chain.
+            // Otherwise the burst that follows would push the chain ahead by one interval per message, which
+            // is recovered at only I/128 each.
             let ignored = active(Mutation::LinkChainIgnoresLateness);
             let received = if ignored { nominal } else { now.min(packet.effective + *cpu_bound) };
             let effective = forwarder.link_arrivals.accept(number, nominal.max(received));
@@ -71,7 +72,7 @@ impl<M: Memory> Plane<M> {
         self.note_processor(late, now);
     }
 
-    /// What one unit of the best-effort arrivals would be.
+    /// The next unit of the best-effort arrivals; `None` if there is no packet.
     pub(super) fn arrivals_unit(&self) -> Option<Unit> {
         let waiting = self.best_effort.arrivals.peek()?;
         let bytes = if self.onward(&waiting.header).is_some() { 0 } else { waiting.header.payload_bytes };
@@ -84,7 +85,7 @@ impl<M: Memory> Plane<M> {
         })
     }
 
-    /// Passes one best-effort or demoted packet on, or to whom it belongs.
+    /// Sends one best-effort or demoted packet on, or delivers it to its port or channel.
     pub fn run_arrivals(&mut self, now: Instant) {
         let Some(waiting) = self.best_effort.arrivals.pop() else { return };
         let (header, frame, link_in) = (waiting.header, waiting.frame, waiting.link);

@@ -14,10 +14,11 @@ use crate::limits::HEADER_BYTES;
 use crate::memory::{Inbox, Memory, MessageInfo};
 use crate::wire::Header;
 
-/// Messages that wait for their deadlines and are delivered in one unit at most: after a pause a whole ring may be due.
+/// The largest number of messages that wait for their deadlines and are delivered in one unit. After a pause
+/// a whole ring may be due.
 const DELIVERIES_PER_UNIT_MAX: usize = 16;
 
-/// What a delivery is judged by.
+/// Reference values for the timeliness of a delivery.
 #[derive(Clone, Copy)]
 struct Judge {
     /// Deadline D of the channel, counted from a message's logical arrival.
@@ -28,7 +29,7 @@ struct Judge {
 }
 
 impl<M: Memory> Plane<M> {
-    /// What one unit of the sink's handler would be.
+    /// The next unit of the sink's handler; `None` if it has no work.
     pub(super) fn sink_unit(&self, clip: &Clip<M>, sink: &Sink<M>, now: Instant) -> Option<Unit> {
         let quantum = self.context.processor.executor.unit_packets(clip.handler);
         let run = sink.input.head_run(&self.context.waiting, clip.cpu_horizon, quantum, now);
@@ -39,7 +40,7 @@ impl<M: Memory> Plane<M> {
         (packets > 0).then_some(unit)
     }
 
-    /// What one unit of the handler that delivers at the deadline would be.
+    /// The next unit of the handler that delivers at the deadline; `None` if it has no work.
     pub(super) fn delivery_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
         let clip = self.channels.clips.get(channel)?;
         let RoleState::Sink(sink) = &clip.role else { return None };
@@ -50,7 +51,7 @@ impl<M: Memory> Plane<M> {
         (due > 0).then_some(unit)
     }
 
-    /// Delivers what is due.
+    /// Delivers messages that are due.
     pub fn run_delivery(&mut self, channel: ChannelId, now: Instant) {
         let Some(clip) = self.channels.clips.get_mut(channel) else { return };
         clip.touch(&mut self.context.news);
@@ -65,7 +66,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Takes up to `packets` packets in.
+    /// Processes up to `packets` received packets.
     pub fn run_sink(&mut self, channel: ChannelId, packets: u32, now: Instant) {
         let host = Host { margin: self.config.wakeup_margin, tolerance: self.config.clock_tolerance };
         let mut late = Nanos::ZERO;
@@ -106,7 +107,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// A demoted packet has made its way as best effort.
+    /// Handles a demoted packet that has arrived as best effort.
     pub fn receive_demoted(&mut self, header: &Header, frame: &M::Frame, now: Instant) {
         let channel = self.channel_of(&header.path);
         let found = channel.and_then(|channel| Some((channel, self.channels.clips.get_mut(channel)?)));
@@ -128,10 +129,10 @@ fn payload_of<'a>(header: &Header, packet: &'a [u8]) -> &'a [u8] {
     packet.get(HEADER_BYTES..HEADER_BYTES + header.payload_bytes as usize).unwrap_or_default()
 }
 
-/// What a host's sinks have in common.
+/// Values that all sinks of a host share.
 #[derive(Clone, Copy)]
 struct Host {
-    /// How long before its deadline a message that waits for it is handed over.
+    /// How long before its deadline a held message is delivered.
     margin: Nanos,
     /// Tolerance of the host's clock.
     tolerance: Ppm,
@@ -158,9 +159,9 @@ impl<M: Memory> Clip<M> {
                     unpromised: header.unpromised,
                     timeliness: Timeliness::Unmeasured,
                 };
-                // The deadline follows from slack, which needs no clock except this one: as early as l can
-                // have been. Admission answers for the processor within d before the deadline, not within the
-                // margin.
+                // The deadline follows from slack, which needs only this host's clock: it is computed from
+                // the earliest possible l. Admission guarantees the processor within d before the deadline,
+                // not within the margin.
                 let due = nominal - *upstream + deadline;
                 let deliver_at = due - host.margin.max(*cpu_bound);
                 let at_deadline = sink.at_deadline.as_deref_mut().filter(|at_deadline| {
@@ -179,7 +180,7 @@ impl<M: Memory> Clip<M> {
         counters.incomplete = Count(u32::try_from(sink.reassembly.incomplete()).unwrap_or(u32::MAX));
     }
 
-    /// Delivers what waits for its deadline and is due, up to a unit.
+    /// Delivers held messages that are due, up to the limit of a unit.
     fn deliver_held(&mut self, tolerance: Ppm, now: Instant) {
         let judge = Judge { deadline: self.local.contract.deadline, tolerance, now };
         let Self { role: RoleState::Sink(sink), counters, .. } = self else { return };
@@ -195,8 +196,8 @@ impl<M: Memory> Clip<M> {
 }
 
 impl<S> HeldDeliveries<S> {
-    /// Keeps the order of completion: prediction errors may put a later message's time before an earlier one's.
-    /// The earlier one's lies before its deadline, hence before the later one's.
+    /// Keeps the order of completion: prediction errors may give a later message an earlier time. The earlier
+    /// message's time is before its deadline, and so before the later message's deadline.
     fn hold(&mut self, held: Held<S>) {
         let last = self.held.back().map_or(held.deliver_at, |last| last.deliver_at);
         self.held.push_back(Held { deliver_at: held.deliver_at.max(last), ..held });

@@ -10,8 +10,8 @@ use crate::config::{self, NodeConfig};
 use crate::ids::LinkId;
 use crate::limits::{HEADER_BYTES, RTU_PACKETS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX};
 
-/// Keys of programs' handlers begin here: no channel has as many numbers, and signalling and the plan have keys from the
-/// other end.
+/// Keys of programs' handlers begin here: channels never have such large numbers, and signalling and the plan
+/// have keys from the other end.
 const KEYS: u64 = 1 << 62;
 
 /// The place of a program's handler in the processor's admission.
@@ -19,20 +19,20 @@ pub(super) const fn rtu_key(id: RtuId) -> StageKey {
     StageKey(KEYS + id.0)
 }
 
-/// What a program's handler wants of one stage.
+/// The demand of a program's handler for the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RtuWish {
     demand: Demand,
     /// Longest bound.
     limit: Nanos,
-    /// Whether the smallest bound is wanted, or one as long as the limit.
+    /// Whether the smallest bound is requested, or one as long as the limit.
     smallest: bool,
     /// Whether the limit is the period.
     follows: bool,
 }
 
 impl RtuWish {
-    /// The same wish with another period.
+    /// The same demand with another period.
     fn every(&self, period: Nanos) -> Self {
         let mut wish = *self;
         wish.demand.period = period;
@@ -67,7 +67,7 @@ pub(super) struct RtuWishes {
     link: Option<(LinkId, RtuWish)>,
 }
 
-/// What a program's handler holds of the stages here.
+/// The place of a program's handler on the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct RtuPlace {
     /// Longest time from a release to the end of what is released.
@@ -86,7 +86,7 @@ pub(in crate::node) struct RtuPackets {
     pub payload_bytes: u32,
 }
 
-/// What admission has said of a program's handler.
+/// Admission's answer for a program's handler.
 pub(in crate::node) type RtuAnswer = (RtuId, Result<(RtuPlace, RtuGrant), RtuRefusal>);
 
 impl Policies {
@@ -117,7 +117,7 @@ impl Policies {
     }
 }
 
-/// Rounds of looking for a period: doubled until one is feasible, then halved between.
+/// Rounds of the search for a period: doubled until one is feasible, then halved between.
 const ROUNDS: u32 = 48;
 
 /// A period, at most a 64th longer than the shortest, that would be granted in place of a wish that was refused.
@@ -145,7 +145,7 @@ fn period_possible(policy: &mut dyn AdmissionPolicy, wish: &RtuWish) -> Option<N
 }
 
 impl Stages {
-    /// Checks what a program's handler asks for, as far as no policy is needed.
+    /// Checks the terms of a program's handler, as far as no policy is needed.
     ///
     /// # Errors
     /// If it cannot be honoured here, whatever else is admitted.
@@ -168,7 +168,7 @@ impl Stages {
         }
     }
 
-    /// What may run as best effort blocks nobody longer than best effort does.
+    /// Checks that a handler which may run as best effort blocks other work no longer than best effort does.
     fn check_call(&self, terms: &RtuTerms) -> Result<(), RtuRefusal> {
         let (call, call_max) = (self.call(terms, terms.quantum), self.cpu.model.best_effort_unit);
         if call <= call_max || matches!(terms.class, RtuClass::Guaranteed { .. }) {
@@ -263,21 +263,21 @@ impl Stages {
         let demand = self.rtu_demand(terms)?;
         let is_low = matches!(terms.class, RtuClass::LowDelay { .. });
         let limit = terms.deadline.unwrap_or(period).min(period);
-        // What comes unit by unit is not safe from others once it has begun.
+        // A handler that works unit by unit can be preempted after it has begun.
         let demand = if is_low && units > 1 { demand.in_pieces() } else { demand };
         let follows = terms.deadline.is_none();
         Some(RtuWish { demand, limit, smallest: is_low && follows, follows })
     }
 
-    /// What a handler asks of the processor; `None` for best effort.
+    /// The demand of a handler for the processor; `None` for best effort.
     pub fn rtu_demand(&self, terms: &RtuTerms) -> Option<Demand> {
         let (units, period) = terms.budget()?;
         let quantum = terms.quantum.min(units);
         let (calls, urgency) = match terms.class {
             RtuClass::LowDelay { priority, .. } => {
-                // Shorter than any interval: before all that have none.
+                // Shorter than any interval, so these handlers precede all without a priority.
                 let rate = priority.map_or(period, |priority| Nanos(priority.into()));
-                // They may come one by one.
+                // The units may arrive one by one.
                 (units, Urgency::of_period(Class::LowLatency, rate))
             }
             _ => (units.div_ceil(quantum.max(1)), Urgency::of_period(Class::Guaranteed, period)),
@@ -305,12 +305,13 @@ impl Stages {
         self.asking.rtus.push_back((id, answer.map(grant)));
     }
 
-    /// What was said of programs' handlers, in the order of asking.
+    /// The next answer about programs' handlers, in the order of the requests.
     pub fn poll_rtu(&mut self) -> Option<RtuAnswer> {
         self.asking.rtus.pop_front()
     }
 
-    /// Handlers that hold a place: for the books. `None` while some are asked for or given back.
+    /// Number of handlers that have a place, for the accounts. `None` while some requests or releases are
+    /// pending.
     pub fn rtus_held(&self) -> Option<usize> {
         let settled = self.asking.policies.is_some() && self.asking.questions.is_empty();
         settled.then_some(self.rtus.len())

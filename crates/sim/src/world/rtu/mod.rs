@@ -1,5 +1,5 @@
-//! Programs' handlers beside channels, and what is promised to them (RTU 3, ADR 0051): bodies that ask for as much as they
-//! may at once, and an account of their PDUs that the node knows nothing of.
+//! Programs' handlers beside channels, and their promises (RTU 3, ADR 0051): bodies with as much work at once
+//! as allowed, and an account of their PDUs that is independent of the node.
 
 mod sending;
 
@@ -14,7 +14,7 @@ use super::host::Call;
 use super::{Act, Event, World};
 use crate::dice::{Dice, Draw};
 
-/// Handlers of a host at most.
+/// Most handlers of a host.
 const HANDLERS_MAX: u64 = 6;
 
 /// The handlers of one host.
@@ -25,7 +25,7 @@ pub(super) struct Bodies {
     bodies: BTreeMap<RtuId, Body>,
     /// Handlers whose grants wait for the shaper of a link: they have nothing to do in this run.
     unanswered: Vec<RtuId>,
-    /// The call at hand.
+    /// The present call.
     running: Option<Running>,
     /// Time since which the processor sleeps.
     asleep: Option<Instant>,
@@ -35,19 +35,19 @@ pub(super) struct Bodies {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     id: RtuId,
-    /// PDUs that were there when it began.
+    /// PDUs that were present when it began.
     units: usize,
     took: Nanos,
     /// Declared time of what the node does to send for it.
     sending: Nanos,
 }
 
-/// A handler as its program sees it.
+/// A handler from its program's point of view.
 #[derive(Debug)]
 struct Body {
     terms: RtuTerms,
     bound: Option<Nanos>,
-    /// PDUs that wait, by the times at which the node heard of them.
+    /// Waiting PDUs, by the times at which the node was notified of them.
     waiting: VecDeque<Instant>,
     /// e of the last PDUs: at most B in any window.
     releases: VecDeque<Instant>,
@@ -55,11 +55,11 @@ struct Body {
     sends: Option<Sends>,
 }
 
-/// The period at hand of a timed handler.
+/// The present period of a timed handler.
 #[derive(Clone, Copy, Debug, Default)]
 struct Period {
     begin: Instant,
-    /// PDUs that the period owes, and those that were done within the bound, and all.
+    /// Guaranteed PDUs of the period, those done within the bound, and all.
     due: usize,
     in_time: usize,
     done: usize,
@@ -78,7 +78,7 @@ impl Bodies {
         }
     }
 
-    /// They die with their host; in its next life there are the same again.
+    /// Handlers end with their host; in its next life there are the same again.
     fn forget(&mut self) {
         let (seed, host) = self.seed;
         self.dice = Dice::of(seed, Draw::Handlers(host));
@@ -98,7 +98,7 @@ impl Bodies {
             _ => RtuClass::BestEffort,
         };
         let deadline = (dice.between(0, 3) == 0).then(|| Nanos(dice.between(period.0 / 2, period.0)));
-        // Little of the processor: channels are to be admitted, too.
+        // A small part of the processor, so that channels are admitted, too.
         let unit = dice.between(500, (period.0 / 50 / u64::from(units)).clamp(1_000, 20_000));
         let cost = RtuCost { run: Nanos(dice.between(0, 2_000)), unit: Nanos(unit) };
         RtuTerms { class, deadline, quantum: dice.between(1, 8) as u32, cost }
@@ -120,7 +120,7 @@ impl Body {
         }
     }
 
-    /// e of the PDU at the head, all before it counted.
+    /// e of the PDU at the head, with all before it counted.
     fn release(&self) -> Option<Instant> {
         let RtuClass::LowDelay { interval, units, .. } = self.terms.class else { return None };
         let full = self.releases.len() >= units as usize;
@@ -128,7 +128,7 @@ impl Body {
         self.waiting.front().map(|came| oldest.map_or(*came, |oldest| oldest.max(*came)))
     }
 
-    /// Whether something within the budget waits.
+    /// Whether work within the budget waits.
     fn is_pending(&mut self, now: Instant) -> bool {
         let _ = self.roll(now);
         match self.terms.class {
@@ -139,7 +139,7 @@ impl Body {
         }
     }
 
-    /// Goes on to the period of `now`; what the ones before owe still.
+    /// Advances to the period of `now`; returns the unmet guarantee of the previous ones.
     fn roll(&mut self, now: Instant) -> Option<String> {
         let (RtuClass::Guaranteed { period, units }, Some(bound)) = (self.terms.class, self.bound) else {
             return None;
@@ -154,7 +154,7 @@ impl Body {
             let there = self.waiting.iter().filter(|came| **came <= begin).count();
             self.period = Period { begin, due: there.min(units as usize), in_time: 0, done: 0 };
             if there == 0 && begin + period <= now {
-                // Nothing is owed up to now: go there at once.
+                // No guarantee is open up to now: advance there at once.
                 let skipped = Instant(now.0 - now.0 % period.0);
                 let there = self.waiting.iter().filter(|came| **came <= skipped).count();
                 self.period = Period { begin: skipped, due: there.min(units as usize), in_time: 0, done: 0 };
@@ -163,7 +163,7 @@ impl Body {
         wrong
     }
 
-    /// A PDU is done; what is wrong with that.
+    /// A PDU is done; returns a violation.
     fn finish_unit(&mut self, now: Instant) -> Option<String> {
         let release = self.release();
         let came = self.waiting.pop_front()?;
@@ -193,7 +193,8 @@ impl Body {
 }
 
 impl World {
-    /// Registers the handlers of a host that starts. Admission decides at once: what is at rest is compared with it later.
+    /// Registers the handlers of a host that starts. Admission decides at once: the idle state is compared
+    /// with it later.
     pub(super) fn register_handlers(&mut self, host: usize) {
         if !self.options.handlers {
             return;
@@ -234,8 +235,8 @@ impl World {
             .for_each(|id| self.queue.schedule(begins, Event::Act(Act::Prompt { host, id, life })));
     }
 
-    /// PDUs come for a handler, and the next ones are planned: all that its budget has at once and now and then more, as
-    /// often as it may or later.
+    /// PDUs arrive for a handler, and the next arrival is planned: all PDUs of its budget at once and
+    /// sometimes more, as often as allowed or more rarely.
     pub(super) fn prompt(&mut self, host: usize, id: RtuId, life: u32) {
         if self.hosts[host].life != life || self.now >= self.scenario.times.stops {
             return;
@@ -258,7 +259,7 @@ impl World {
         self.queue.schedule(self.now + wait, Event::Act(Act::Prompt { host, id, life }));
     }
 
-    /// The node hears of them.
+    /// Notifies the node of them.
     pub(super) fn do_prompt(&mut self, host: usize, id: RtuId, count: u64, now: Instant) {
         let Some(body) = self.hosts[host].bodies.bodies.get_mut(&id) else { return };
         let wrong = body.roll(now);
@@ -270,7 +271,7 @@ impl World {
         self.judge_handler(host, id, wrong);
     }
 
-    /// A call takes time for the PDUs that there are.
+    /// Sets the time of a call by the PDUs that are present.
     pub(super) fn prepare_upcall(&mut self, host: usize, work: &mut Work) {
         let member = &mut self.hosts[host];
         let Some(id) = member.node.upcall(work) else { return };
@@ -282,7 +283,7 @@ impl World {
         member.bodies.running = Some(Running { id, units, took: Nanos::ZERO, sending });
     }
 
-    /// A unit begins that keeps the processor for `cost`: is it the most urgent?
+    /// A unit begins that occupies the processor for `cost`: checks that it is the most urgent.
     pub(super) fn begin_upcall(&mut self, host: usize, work: &Work, cost: Nanos, now: Instant) {
         if self.hosts[host].bodies.bodies.is_empty() {
             return;
@@ -351,7 +352,7 @@ impl World {
         }
     }
 
-    /// Something is wrong with a handler, unless its host has not gone on as it should.
+    /// Records a violation by a handler, unless its host was disturbed.
     fn judge_handler(&mut self, host: usize, id: RtuId, wrong: Option<String>) {
         let Some(wrong) = wrong.filter(|_| self.hosts[host].has_been_well()) else { return };
         let Some(body) = self.hosts[host].bodies.bodies.get(&id) else { return };
@@ -359,7 +360,7 @@ impl World {
         self.violate(&what);
     }
 
-    /// The run is over: nobody was found to misbehave, and who goes leaves nothing behind.
+    /// At the end of the run: no handler was found to misbehave, and removal leaves no state.
     pub(super) fn dismiss_handlers(&mut self) {
         for host in 0..self.hosts.len() {
             let bodies = &self.hosts[host].bodies;

@@ -1,8 +1,9 @@
-//! Programs' handlers: registered, picked, charged and watched beside those of channels (RTU 3; ADR 0051).
+//! Programs' handlers: registered, picked, charged and monitored like those of channels (RTU 3; ADR 0051).
 //!
-//! Ownership: the node owns account and counters of a handler, the driver its body. A handler has at most two places in
-//! the run queue: that of its class, where it runs within its budget, and one of best effort, where it runs beyond it.
-//! Cancellation: a handler that is removed while its body runs is forgotten at once; what the call did is not looked at.
+//! Ownership: the node owns the account and counters of a handler, the driver owns its body. A handler has at
+//! most two places in the run queue: that of its class, where it runs within its budget, and one of best
+//! effort, where it runs beyond it. Cancellation: a handler that is removed while its body runs is removed at
+//! once; the effects of the call are ignored.
 
 mod calls;
 mod conduct;
@@ -70,13 +71,14 @@ struct Rtu<M: Memory> {
     sending: Option<Sending<M>>,
     /// The program's end, where that is another process.
     remote: Option<Remote<M>>,
-    /// Its place in its class; `None` while admission is asked, for best effort, and once it is demoted.
+    /// Its place in its class; `None` until admission has granted it, for best effort, and once it is
+    /// demoted.
     own: Option<Own>,
     /// Its place among best effort, or in the background; `None` while it has none.
     rest: Option<HandlerId>,
     /// Time since which it has work.
     since: Option<Instant>,
-    /// Time at which it was given more since its body was called.
+    /// Time of the last call to make it ready since its body was called.
     again: Option<Instant>,
     /// Time at which its body was called last.
     called: Instant,
@@ -145,7 +147,7 @@ impl<M: Memory> Rtu<M> {
         })
     }
 
-    /// PDUs of the next call: within the budget, or beyond it.
+    /// PDUs of the next call, within the budget or beyond it.
     fn given(&self, within: bool, now: Instant) -> u32 {
         let Some(since) = self.since else { return 0 };
         match &self.pace {
@@ -186,7 +188,7 @@ impl<M: Memory> Rtu<M> {
         self.counters.yields_ignored += u64::from(verdict.ignored_yield);
     }
 
-    /// Whether it holds a place of the processor's admission: a demoted one keeps its own.
+    /// Whether it holds a place of the processor's admission: a demoted handler keeps its place.
     const fn holds(&self) -> bool {
         self.own.is_some() || self.demoted.is_some() && self.pace.is_some()
     }
@@ -244,7 +246,7 @@ impl<M: Memory> Plane<M> {
         self.context.processor.add_handler(Owner::RtuRest(id), parameters)
     }
 
-    /// A handler has its answer. One that was removed meanwhile has given back what it was granted.
+    /// Applies the reply for a handler. If the handler was removed meanwhile, what was granted is released.
     fn install_rtu(&mut self, (id, answer): RtuAnswer, now: Instant) {
         match answer {
             _ if !self.rtus.handlers.contains_key(&id) => {}
@@ -300,7 +302,7 @@ impl<M: Memory> Plane<M> {
     fn ready_rtu(&mut self, id: RtuId, now: Instant) {
         let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
         if rtu.since.is_some() {
-            // Its body may have looked for work already.
+            // The body may have checked for work already.
             rtu.again = rtu.again.or(Some(now));
             return;
         }
@@ -308,7 +310,7 @@ impl<M: Memory> Plane<M> {
         self.arm_rtu(id, now);
     }
 
-    /// Its body is called: it sees all that there is now.
+    /// Notes that the handler's body is called: it sees all work that is present now.
     pub(super) fn call_rtu(&mut self, id: RtuId, now: Instant) {
         if let Some(rtu) = self.rtus.handlers.get_mut(&id) {
             (rtu.again, rtu.called) = (None, now);
@@ -368,12 +370,13 @@ impl<M: Memory> Plane<M> {
         self.rtus.handlers.values().filter_map(|rtu| rtu.sending.as_ref()).filter(on).count()
     }
 
-    /// Places of programs' handlers in the run queue: for the books.
+    /// Places of programs' handlers in the run queue, for the accounts.
     pub(super) fn rtu_places(&self) -> usize {
         self.rtus.handlers.values().map(|rtu| rtu.places()).sum()
     }
 
-    /// Places of the processor's admission that are held, and handlers that should hold them: for the books.
+    /// Places of the processor's admission that are held, and handlers that should hold them, for the
+    /// accounts.
     pub(super) fn rtu_books(&self) -> Option<[usize; 2]> {
         let held = self.rtus.handlers.values().filter(|rtu| rtu.holds()).count() + self.rtus.unfit.len();
         self.stages.rtus_held().map(|counted| [counted, held])

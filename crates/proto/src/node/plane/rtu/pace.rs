@@ -16,7 +16,7 @@ pub(super) enum Pace {
 }
 
 impl Pace {
-    /// The budget of a class; `None` for best effort. Takes the memory that it needs.
+    /// The budget of a class; `None` for best effort. Allocates the memory that it needs.
     pub fn of(class: RtuClass) -> Option<Self> {
         match class {
             RtuClass::LowDelay { interval, units, .. } => {
@@ -43,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// A call has processed so many PDUs, more than were released perhaps. Returns e of the first.
+    /// Charges the PDUs that a call has processed, perhaps more than were released. Returns e of the first.
     pub fn charge(&mut self, since: Instant, now: Instant, units: u32) -> Instant {
         let first = self.release(since, now);
         match self {
