@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use network::{Network, eventually, noise, with_contract};
-use punctual::{BitRate, BrokenStage, Cause, LateStage, Lateness, Nanos, WrongCount};
+use punctual::rtu::{Class, Cost, Progress, Rtu, Terms};
+use punctual::{BitRate, BrokenStage, Cause, Endsystem, LateStage, Lateness, Nanos, WrongCount};
 use punctual_experiments::testbed::Privilege;
 use punctual_proto::api::SeenIn;
 use punctual_proto::ids::LinkId;
@@ -301,6 +302,8 @@ fn status(network: &Network) -> Found {
     let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
     sender.write(b"one\n");
     receiver.await_output(b"one\n");
+    let program = Endsystem::connect_to(network.a.socket()).expect("a connection");
+    let _handlers = handlers(&program);
     eventually("the counts were compared", || !network.a.json(&["status"])["books"].is_null());
     let status = [&network.a, &network.b].map(|host| host.json(&["status"]));
     sender.end().done();
@@ -310,6 +313,16 @@ fn status(network: &Network) -> Found {
         vec![("at work", Shape::of_all(&status)), ("no daemon", shape(&["status", "--socket", "/no/such"]))];
     cases.extend(troubles());
     cases
+}
+
+/// A handler of each class.
+fn handlers(program: &Endsystem) -> Vec<Rtu> {
+    let span = Nanos::from_millis(50);
+    let low = Class::LowDelay { interval: span, units: 1, priority: None };
+    let cost = Cost { run: Nanos::ZERO, unit: Nanos(1_000) };
+    let classes = [low, Class::Guaranteed { period: span, units: 1 }, Class::BestEffort];
+    let terms = classes.map(|class| Terms { class, deadline: None, quantum: 1, cost });
+    terms.map(|terms| program.register(terms, |_| Progress::default()).expect("granted")).into()
 }
 
 /// Parts of the status that a host has only if something is wrong.

@@ -4,9 +4,12 @@ use std::cmp::Reverse;
 
 use clap::Args;
 use punctual::{
-    BrokenStage, ClassStatus, DriverStatus, DropCounters, ForeignVersion, HostStatus, KernelTraffic,
-    Lateness, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, ProfileStatus, WrongCount, counted, rate_text,
+    BrokenStage, ClassStatus, DriverStatus, DropCounters, ForeignVersion, HandlerStatus, HostStatus,
+    KernelTraffic, Lateness, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, ProfileStatus, WrongCount,
+    counted, rate_text,
 };
+
+use punctual::rtu::{Class, Misconduct, Status as Handler};
 
 use crate::causes::with_causes;
 use crate::host::Host;
@@ -14,7 +17,7 @@ use crate::late::{counted_late, is_best_effort_host, late_over, late_wakes};
 use crate::link_rate;
 use crate::output::{Outcome, Output, table};
 
-/// Show this host's links, load, drops, quotas and API counters.
+/// Show this host's links, load, drops, quotas, programs' handlers and API counters.
 #[derive(Args)]
 #[command(after_help = "Example: punctual status --json")]
 pub struct Status {
@@ -61,7 +64,7 @@ fn text(status: &HostStatus) -> String {
         })
         .collect();
     format!(
-        "host {} (node {}), up {}{degraded}{}\nprocessor {}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}\n\n\
+        "host {} (node {}), up {}{degraded}{}\nprocessor {}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}{}\n\n\
          API: {}, {}, {} malformed, {} over quota, {} turned away, {} not reading, {}\n\
          packets dropped at the edge: {}\nall channels since the start: {}",
         node.name,
@@ -81,6 +84,7 @@ fn text(status: &HostStatus) -> String {
             &["user", "clients", "listeners", "channels", "descriptors", "buffer bytes", "unread bytes"],
             &users
         ),
+        handlers(&status.handlers),
         counted(api.requests, "request"),
         counted(api.errors, "error"),
         api.malformed,
@@ -91,6 +95,66 @@ fn text(status: &HostStatus) -> String {
         drops(&node.drops),
         channels_total(node),
     )
+}
+
+/// A table of programs' handlers; nothing where there are none.
+fn handlers(handlers: &[HandlerStatus]) -> String {
+    if handlers.is_empty() {
+        return String::new();
+    }
+    let heads = [
+        "handler",
+        "user",
+        "class",
+        "terms",
+        "bound",
+        "sent within",
+        "calls",
+        "units",
+        "beyond",
+        "late",
+        "overruns",
+        "yields ignored",
+        "demoted",
+    ];
+    let rows: Vec<Vec<String>> = handlers.iter().map(handler_row).collect();
+    format!("\n\n{}", table(&heads, &rows))
+}
+
+fn handler_row(of: &HandlerStatus) -> Vec<String> {
+    let Handler { terms, counters, .. } = &of.handler;
+    let units = |units, span: Nanos, word| format!("{} {word} {span}", counted(u64::from(units), "unit"));
+    let (class, budget) = match terms.class {
+        Class::LowDelay { interval, units: count, priority } => {
+            let priority = priority.map_or(String::new(), |priority| format!(", priority {priority}"));
+            ("low delay", units(count, interval, "in any") + &priority)
+        }
+        Class::Guaranteed { period, units: count } => ("guaranteed", units(count, period, "every")),
+        Class::BestEffort => ("best effort", counted(u64::from(terms.quantum), "unit") + " a call"),
+    };
+    let bound = |bound: Option<Nanos>| bound.map_or("-".into(), |bound| bound.to_string());
+    let demoted = match of.handler.demoted {
+        None => "-",
+        Some(Misconduct::Overrun) => "for overruns",
+        Some(Misconduct::IgnoredYield) => "for yields ignored",
+    };
+    let counts = [
+        counters.calls,
+        counters.units,
+        counters.units_beyond,
+        counters.late,
+        counters.overruns,
+        counters.yields_ignored,
+    ];
+    let named = [
+        of.handler.id.0.to_string(),
+        of.user.map_or("-".into(), |user| user.0.to_string()),
+        class.into(),
+        budget,
+        bound(of.handler.bound),
+        bound(of.handler.sent.and_then(|sent| sent.bound)),
+    ];
+    named.into_iter().chain(counts.map(|count| count.to_string())).chain([demoted.into()]).collect()
 }
 
 /// A line for each stage that breaks its promise, on this host or on the route of its channels, the latest
