@@ -55,21 +55,25 @@ impl IndexedHeap {
         }
     }
 
-    /// Takes `handler` out if it is in; there need not be room for it.
+    /// Takes `handler` out if it is in.
     pub(super) fn remove(&mut self, handler: u32) {
-        let Some(&at) = self.positions.get(handler as usize) else { return };
+        let at = core::mem::replace(&mut self.positions[handler as usize], ABSENT);
         if at == ABSENT {
             return;
         }
-        self.positions[handler as usize] = ABSENT;
-        let Some(last) = self.entries.pop() else { return };
-        if (at as usize) < self.entries.len() {
-            self.replace(at as usize, last);
+        let before = self.entries.swap_remove(at as usize);
+        if let Some(&last) = self.entries.get(at as usize) {
+            self.sift(at as usize, before, last);
         }
     }
 
     fn replace(&mut self, at: usize, entry: Entry) {
         let before = core::mem::replace(&mut self.entries[at], entry);
+        self.sift(at, before, entry);
+    }
+
+    /// Moves `entry`, which has taken the place `at` of `before`, to where it belongs.
+    fn sift(&mut self, at: usize, before: Entry, entry: Entry) {
         if entry < before {
             self.sift_up(at);
         } else if entry > before {
