@@ -127,9 +127,10 @@ impl<M: Memory> Plane<M> {
 
     /// Makes no more; `true` once nothing is left to be handed over.
     pub(in crate::node) fn stop_filling(&mut self, link: LinkId, now: Instant) -> bool {
-        let Some(filler) = &mut self.line_mut(link).measuring.filler else { return true };
-        filler.stopped = true;
-        let is_empty = filler.is_empty();
+        let is_empty = self.line_mut(link).measuring.filler.as_mut().is_none_or(|filler| {
+            filler.stopped = true;
+            filler.is_empty()
+        });
         self.arm_filler(link, now);
         is_empty
     }

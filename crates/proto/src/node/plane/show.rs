@@ -16,10 +16,8 @@ impl<M: Memory> Node<M> {
 
     /// Ends on whose way a stage began or ceased to break its promise.
     pub(in crate::node) fn outdate_channels(&mut self) {
-        while self.signalling.has_outdated() {
-            if let Some(channel) = self.signalling.poll_outdated() {
-                self.plane.outdate(channel);
-            }
+        while let Some(channel) = self.signalling.poll_outdated() {
+            self.plane.outdate(channel);
         }
     }
 }
