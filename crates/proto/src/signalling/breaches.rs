@@ -49,6 +49,10 @@ impl Signalling {
     pub fn poll_outdated(&mut self) -> Option<ChannelId> {
         self.announcements.outdated.pop()
     }
+    /// Whether there are any.
+    pub const fn has_outdated(&self) -> bool {
+        !self.announcements.outdated.is_empty()
+    }
 
     /// Tells all whom it concerns that one of this node's stages breaks its promise, or keeps it again.
     pub fn announce(&mut self, towards: Option<NodeId>, breach: Option<Breach>, now: Instant) {

@@ -16,6 +16,10 @@ impl<M: Memory> Node<M> {
 
     /// Ends on whose way a stage began or ceased to break its promise.
     pub(in crate::node) fn outdate_channels(&mut self) {
+        // Whoever may change signalling has its next time computed anew: mostly there are none.
+        if !self.signalling.has_outdated() {
+            return;
+        }
         while let Some(channel) = self.signalling.poll_outdated() {
             self.plane.outdate(channel);
         }
