@@ -61,7 +61,7 @@ class Texts:
 
 def of_faults(text):
     """Names that a source gives to what only a deliberate fault makes true."""
-    return set(re.findall(r"let (\w+) = [^;]*?active\(Mutation::", text))
+    return set(re.findall(r"let (\w+) =\s[^;]*?active\(Mutation::", text))
 
 
 def reasons(path):
