@@ -56,14 +56,19 @@ impl IndexedHeap {
     }
 
     /// Takes `handler` out if it is in.
+    #[inline]
     pub(super) fn remove(&mut self, handler: u32) {
-        let at = core::mem::replace(&mut self.positions[handler as usize], ABSENT);
-        if at == ABSENT {
-            return;
+        let at = self.positions[handler as usize];
+        if at != ABSENT {
+            self.positions[handler as usize] = ABSENT;
+            self.remove_at(at as usize);
         }
-        let before = self.entries.swap_remove(at as usize);
-        if let Some(&last) = self.entries.get(at as usize) {
-            self.sift(at as usize, before, last);
+    }
+
+    fn remove_at(&mut self, at: usize) {
+        let before = self.entries.swap_remove(at);
+        if let Some(&last) = self.entries.get(at) {
+            self.sift(at, before, last);
         }
     }
 

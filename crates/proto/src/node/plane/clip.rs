@@ -91,6 +91,7 @@ impl PacketQueue {
     }
 
     /// Takes the head for a unit of work that may take `left` more.
+    #[inline]
     pub fn pop_for<F>(&mut self, slab: &mut Slab<PacketIn<F>>, left: &mut u32) -> Option<PacketIn<F>> {
         *left = left.checked_sub(1)?;
         self.pop(slab)
@@ -174,16 +175,18 @@ impl<M: Memory> RoleState<M> {
 impl<M: Memory> SourceEnd<'_, M> {
     /// See [`Clip::touch`].
     pub fn touch(&mut self, news: &mut PendingOutput) {
-        let is_news = self.source.outbox.as_mut().is_some_and(Outbox::touch);
-        news.touched.extend(is_news.then_some(self.local.channel));
+        if self.source.outbox.as_mut().is_some_and(Outbox::touch) {
+            news.touched.push(self.local.channel);
+        }
     }
 }
 
 impl<M: Memory> SinkEnd<'_, M> {
     /// See [`Clip::touch`].
     pub fn touch(&mut self, news: &mut PendingOutput) {
-        let is_news = self.sink.inbox.as_mut().is_some_and(Inbox::touch);
-        news.touched.extend(is_news.then_some(self.local.channel));
+        if self.sink.inbox.as_mut().is_some_and(Inbox::touch) {
+            news.touched.push(self.local.channel);
+        }
     }
 }
 
