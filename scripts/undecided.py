@@ -61,8 +61,8 @@ class Texts:
 
 
 def of_faults(text):
-    """Names of a source's conditions that only a deliberate fault makes true."""
-    return set(re.findall(r"let (\w+) = [^;]*?active\(Mutation::", text))
+    """Names that a source gives to what only a deliberate fault makes true."""
+    return set(re.findall(r"let (\w+) =\s[^;]*?active\(Mutation::", text))
 
 
 def reasons(path):

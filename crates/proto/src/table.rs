@@ -129,7 +129,11 @@ mod tests {
             assert!(table.remove(ChannelId(number)).is_some_and(|entry| entry.0.0 == number));
             paths.remove(&path(number), ChannelId(number));
         }
+        // What was removed is removed once, and of another's path nothing goes.
+        paths.remove(&path(0), ChannelId(0));
+        paths.remove(&path(1), ChannelId(2));
         assert_eq!((table.len(), table.iter().count(), table.is_empty()), (666, 666, false));
+        assert_eq!(paths.len(), 666);
         for number in 0..1_000 {
             let found = paths.find(&path(number), |id| table.get(id).is_some_and(|e| e.1 == path(number)));
             assert_eq!(found, (number % 3 != 0).then_some(ChannelId(number)));

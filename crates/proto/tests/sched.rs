@@ -570,3 +570,26 @@ fn a_flow_of_best_effort_waits_once_its_share_is_spent_and_no_other_does() {
     assert!((1_000..=1_012).contains(&units[0]), "{units:?}");
     assert!(units[1] >= 999 && units[2] >= 999, "{units:?}");
 }
+
+/// Whatever is told of a handler that is gone, or never was, others run as before.
+#[test]
+fn what_is_told_of_a_handler_that_is_gone_changes_nothing() {
+    for policy in POLICIES {
+        let mut executor = Executor::new(policy).with_flow_cap(Ppm(1));
+        let [stays, gone] = [0, 1].map(|_| executor.add(parameters(Class::BestEffort)));
+        executor.remove(gone);
+        executor.ready(stays, head(0, 10), Instant(0));
+        for id in [gone, HandlerId(99)] {
+            executor.ready(id, head(0, 1), Instant(0));
+            executor.block(id);
+            executor.unblock(id, Instant(0));
+            executor.charge_flow(id, Nanos(1_000), Instant(0));
+            executor.charge(id, Nanos(1_000), Instant(0));
+            executor.finished(id, 1, Instant(0));
+            executor.idle(id);
+            executor.remove(id);
+        }
+        assert_eq!(run_all(&mut executor, 0), [stays], "{policy:?}");
+        assert_eq!(executor.next_timeout(), None, "{policy:?}");
+    }
+}

@@ -258,10 +258,9 @@ impl<P> Queues<P> {
 
     /// Frees the slot of a packet of `flow` that was taken.
     pub(super) fn release_slot(&mut self, flow: FlowIndex) {
-        if let Some(known) = self.flows.get_mut(flow.0 as usize) {
-            known.slots_used = known.slots_used.saturating_sub(1);
-            self.reuse_if_gone(flow.0);
-        }
+        let known = &mut self.flows[flow.0 as usize];
+        known.slots_used = known.slots_used.saturating_sub(1);
+        self.reuse_if_gone(flow.0);
     }
 
     /// Time at which the head of queue 3 becomes current.

@@ -238,8 +238,11 @@ impl<P> LinkScheduler<P> {
         if !self.guaranteed.settle(until, limits::LINK_MOVES_MAX) {
             return None;
         }
-        match self.guaranteed.head_bytes() {
-            Some(bytes) if self.is_passed(bytes, now) => self.send_best_effort(now),
+        let head = self.guaranteed.head_bytes();
+        let passed = (active(Mutation::BestEffortFirst) || active(Mutation::SmallBestEffortPasses))
+            && self.is_passed(head, now);
+        match head {
+            Some(_) if passed => self.send_best_effort(now),
             Some(bytes) => self.pacer.admits(bytes, now).then(|| self.send_guaranteed(now))?,
             None => {
                 let bytes = self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX)?;
@@ -251,16 +254,20 @@ impl<P> LinkScheduler<P> {
     /// Packets that are released until the returned time are current. Only an injected fault makes it later
     /// than now.
     fn current_until(&mut self, now: Instant) -> Instant {
-        let ahead = active(Mutation::QueueThreeServedWhenIdle)
-            && !self.guaranteed.has_current()
-            && self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX).is_none();
+        let ahead = active(Mutation::QueueThreeServedWhenIdle) && self.serves_nothing(now);
         if ahead { Instant(u64::MAX) } else { now }
     }
 
-    /// Whether best effort is served before a head of queue 1 of `bytes`. Only an injected fault allows that.
-    fn is_passed(&mut self, bytes: u32, now: Instant) -> bool {
-        let lets = active(Mutation::BestEffortFirst)
-            || active(Mutation::SmallBestEffortPasses) && !self.pacer.admits(bytes, now);
+    /// Whether neither queue has a packet that may be served. Only a fault asks.
+    fn serves_nothing(&mut self, now: Instant) -> bool {
+        let best_effort = self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX);
+        ![self.guaranteed.has_current(), best_effort.is_some()].contains(&true)
+    }
+
+    /// Whether best effort goes before a head of queue 1. Only a fault asks.
+    fn is_passed(&mut self, head: Option<u32>, now: Instant) -> bool {
+        let lets =
+            active(Mutation::BestEffortFirst) || head.is_some_and(|bytes| !self.pacer.admits(bytes, now));
         let fits = |head| self.pacer.admits(head, now);
         lets && self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX).is_some_and(fits)
     }

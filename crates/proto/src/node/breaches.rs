@@ -94,6 +94,13 @@ impl BreachWatch {
         }
     }
 
+    /// Changes what is known of a link; nothing if there is none such.
+    fn with_link(&mut self, link: LinkId, change: impl FnOnce(&mut LinkBreach)) {
+        if let Some(look) = self.links.get_mut(usize::from(link.0)) {
+            change(look);
+        }
+    }
+
     /// Number of watches.
     pub fn watches(&self) -> usize {
         self.said.len()
@@ -119,9 +126,7 @@ impl<M: Memory> Node<M> {
     /// Sets the rate of other traffic on the device of a link, as its driver's host measures it. It is used
     /// only to find causes.
     pub fn handle_foreign_traffic(&mut self, link: LinkId, rate: BitRate) {
-        if let Some(look) = self.looks.links.get_mut(usize::from(link.0)) {
-            look.foreign = rate;
-        }
+        self.looks.with_link(link, |look| look.foreign = rate);
     }
 
     /// Whether the node searches for causes now: only then [`Node::handle_foreign_traffic`] matters.
@@ -142,9 +147,7 @@ impl<M: Memory> Node<M> {
     pub(super) fn look(&mut self, now: Instant) {
         self.plane.settle();
         while let Some((link, late)) = self.signalling.poll_late_arrivals() {
-            if let Some(look) = self.looks.links.get_mut(usize::from(link.0)) {
-                look.reported = Some((late, now));
-            }
+            self.looks.with_link(link, |look| look.reported = Some((late, now)));
         }
         let mut goes_on = self.look_at_processor(now);
         for index in 0..self.looks.links.len() {

@@ -6,9 +6,12 @@ use alloc::vec::Vec;
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use super::Node;
+use super::plane::Portion;
+use crate::api::{RtuId, Tally};
 use crate::config::{CpuConfig, LinkConfig, NodeConfig, SignallingConfig};
 use crate::ids::{ChannelId, ChannelNumber, Epoch, LinkId, Name, NodeId, PathId};
 use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
+use crate::signalling::Resources;
 
 pub(super) const LINK: LinkId = LinkId(0);
 pub(super) const NOW: Instant = Instant(1_000_000_000);
@@ -95,4 +98,34 @@ fn no_flow_has_the_number_of_another() {
     node.close(old, NOW).expect("it is open");
     node.signalling.skip_channel_ids((1 << 31) - 3);
     assert_eq!(open(&mut node), ChannelId(old.0 + (2 << 31)));
+}
+
+/// What waits for an end that has gone meanwhile finds it gone: a unit of work, a word of signalling, room that came free.
+#[test]
+fn what_comes_for_an_end_that_is_gone_changes_nothing() {
+    let mut node = node();
+    let (gone, before) = (ChannelId(999), node.accounts());
+    let Node { plane, .. } = &mut node;
+    let drops = *plane.drops();
+    plane.run_source(gone, 1, NOW);
+    plane.run_demoted(gone, NOW);
+    plane.run_forward(gone, 1, NOW);
+    plane.run_sink(gone, 1, NOW);
+    plane.run_delivery(gone, NOW);
+    plane.run_flow(gone, NOW);
+    plane.run_arrivals(NOW);
+    plane.run_backlog(NOW);
+    plane.arm_clip(gone, NOW);
+    plane.arm_flow(gone, NOW);
+    plane.show_from_now_on(gone);
+    plane.begin_closing(gone, NOW);
+    plane.note_demoted_dropped(&PathId::default());
+    plane.await_last(gone, Tally::default());
+    plane.outdate(gone);
+    assert_eq!((plane.drain_outbox(gone, Portion::ALONE, NOW), plane.end_filling(LINK)), (0, 0));
+    assert!(plane.stop_filling(LINK, NOW) && !plane.has_drained() && *plane.drops() == drops);
+    assert!(plane.attach_inbox(gone, Nothing).is_none() && plane.begin(NOW).is_none());
+    node.make_ready(RtuId(999), NOW);
+    node.remove_handler(RtuId(999));
+    assert_eq!(node.accounts(), before);
 }

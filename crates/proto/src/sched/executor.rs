@@ -180,12 +180,11 @@ impl Executor {
     pub fn ready(&mut self, id: HandlerId, activation: Activation, now: Instant) {
         let ticket = self.tickets;
         let Some(handler) = self.get_mut(id) else { return };
-        if handler.starts_anew(&activation) {
+        let starts_anew = handler.starts_anew(&activation);
+        handler.head = Head(activation);
+        if starts_anew {
             handler.take_ticket(ticket);
             self.tickets += 1;
-        }
-        if let Some(handler) = self.get_mut(id) {
-            handler.head = Head(activation);
         }
         self.place(id, now);
     }
@@ -232,11 +231,9 @@ impl Executor {
         self.caps.settle(now);
         let id = self.first_ready()?;
         self.unqueue(id);
-        if let Some(handler) = self.get_mut(id) {
-            // The clock may have begun a period since the handler became ready: this run is charged to that
-            // period.
-            handler.renew(now);
-        }
+        let handler = self.get_mut(id)?;
+        // The clock may have begun a period since it became ready: this run is charged to that.
+        handler.account.renew(handler.head.get()?.eligible, now);
         self.running = Some(id);
         self.running
     }
@@ -254,7 +251,8 @@ impl Executor {
         }
         let Some((key, _)) = self.ready.peek() else { return false };
         let running = self.running.and_then(|id| self.get(id));
-        running.and_then(|handler| handler.key(self.policy)).is_none_or(|own| key < own)
+        let own = running.and_then(|handler| Some(handler.key(&handler.head.get()?, self.policy)));
+        own.is_none_or(|own| key < own)
     }
 
     /// The running handler has processed `packets` PDUs: they are charged to its budget. If it has more, it
@@ -337,15 +335,13 @@ impl Executor {
         if release > now {
             return self.place_waiting(id, release);
         }
-        handler.renew(now);
-        let (key, refills) = (handler.key(policy), handler.account.refills());
+        handler.account.renew(head.eligible, now);
+        let (key, refills) = (handler.key(&head, policy), handler.account.refills());
         if let Some(until) = handler.held(now) {
             return self.place_waiting(id, refills.map_or(until, |refills| refills.min(until)));
         }
         self.waiting.remove(id.0);
-        if let Some(key) = key {
-            self.ready.set(id.0, key);
-        }
+        self.ready.set(id.0, key);
         match refills {
             Some(refills) => self.clocked.set(id.0, u128::from(refills.0)),
             None => self.clocked.remove(id.0),
@@ -392,22 +388,15 @@ impl Handler {
         self.head.get().is_none_or(|head| !self.takes_turns() && head != *activation)
     }
 
-    fn renew(&mut self, now: Instant) {
-        if let Some(head) = self.head.get() {
-            self.account.renew(head.eligible, now);
-        }
-    }
-
     fn take_ticket(&mut self, ticket: u64) {
         self.ticket = ticket;
         self.turn_packets = 0;
     }
 
-    /// Band and place within it; the smaller, the more urgent. `None` without a head.
-    fn key(&self, policy: RunPolicy) -> Option<u128> {
-        let head = self.head.get()?;
+    /// Band of the handler and place within it, with this head; the smaller, the more urgent.
+    fn key(&self, head: &Activation, policy: RunPolicy) -> u128 {
         let class = if self.account.is_spent() { Class::Background } else { self.order.class };
-        Some(match policy {
+        match policy {
             RunPolicy::Edf => match class {
                 Class::LowLatency | Class::Guaranteed => {
                     banded(Class::Guaranteed as u8, self.account.due(head.deadline).0)
@@ -419,7 +408,7 @@ impl Handler {
             RunPolicy::Rmdp => by_rate(class, &self.order, self.ticket),
             // The baseline policy has neither classes nor budgets.
             RunPolicy::Fifo => banded(0, head.eligible.0),
-        })
+        }
     }
 }
 

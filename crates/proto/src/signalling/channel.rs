@@ -86,7 +86,11 @@ impl Channel {
     pub fn take_setup(&mut self) -> Box<Setup> {
         self.setup.take().unwrap_or_default()
     }
-    /// The user who requested the channel, until its stages are final.
+    /// What it is being set up with; an empty one from now on if that is over.
+    pub fn setup_mut(&mut self) -> &mut Setup {
+        self.setup.get_or_insert_default()
+    }
+    /// The user who asked for the channel, until its stages are final.
     pub fn source(&self) -> Option<Source> {
         let setup = self.setup.as_ref()?;
         Some(Source { node: self.local.path.node, user: setup.user })
@@ -178,6 +182,13 @@ impl Channels {
         }
         Some(channel)
     }
+    /// Changes a channel; `None` if there is none.
+    pub fn change<R>(&mut self, id: ChannelId, change: impl FnOnce(&mut Channel) -> R) -> Option<R> {
+        let mut channel = self.take(id)?;
+        let changed = change(&mut channel);
+        self.insert(channel);
+        Some(changed)
+    }
     pub fn get(&self, id: ChannelId) -> Option<&Channel> {
         self.by_id.get(id)
     }
@@ -212,11 +223,11 @@ impl Channels {
     pub fn iter(&self) -> impl Iterator<Item = &Channel> {
         self.by_id.iter()
     }
-    /// Channels that `is` selects, in order of handles.
-    pub fn chosen(&self, is: impl Fn(&Channel) -> bool) -> Vec<ChannelId> {
-        let chosen = self.iter().filter(|channel| is(channel));
-        let mut chosen: Vec<_> = chosen.map(|channel| channel.local.channel).collect();
-        chosen.sort_unstable();
+    /// Channels that `what` chooses, with what it says of each, in the order in which they came here.
+    pub fn chosen<T>(&self, what: impl Fn(&Channel) -> Option<T>) -> Vec<(ChannelId, T)> {
+        let chosen = self.iter().filter_map(|channel| Some((channel.local.channel, what(channel)?)));
+        let mut chosen: Vec<_> = chosen.collect();
+        chosen.sort_unstable_by_key(|(id, _)| *id);
         chosen
     }
     pub fn len(&self) -> usize {

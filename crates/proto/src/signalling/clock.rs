@@ -54,7 +54,16 @@ enum End {
     Upper,
 }
 
-/// A bound at the time of its measurement.
+impl End {
+    const fn other(self) -> Self {
+        match self {
+            Self::Lower => Self::Upper,
+            Self::Upper => Self::Lower,
+        }
+    }
+}
+
+/// A bound as it was when it was seen.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     offset_ns: i64,
@@ -174,12 +183,12 @@ impl ClockFilter {
     }
 
     fn bound(&mut self, end: End, bound: Bound) {
-        if self.contradicts(end, bound) {
+        if let Some(other) = self.contradicted(end, bound) {
             self.contradictions[end as usize] += 1;
             if self.contradictions[end as usize] < CONTRADICTIONS_MAX {
                 return;
             }
-            self.forget(end, bound);
+            self.forget(other, bound);
         }
         self.contradictions[end as usize] = 0;
         let is_old = |known: Bound| bound.at.since(known.at) > CLOCK_BOUND_AGE_MAX;
@@ -196,25 +205,23 @@ impl ClockFilter {
         }
     }
 
-    /// Whether a bound and the known bound of the other end exclude every offset.
-    fn contradicts(&self, end: End, bound: Bound) -> bool {
-        match end {
+    /// What is known of the other end, if a bound and that leave no offset between them.
+    fn contradicted(&self, end: End, bound: Bound) -> Option<Bound> {
+        let is_beyond = |_: &Bound| match end {
             End::Lower => self.aged(End::Upper, bound.at).is_some_and(|upper| bound.offset_ns > upper),
             End::Upper => self.aged(End::Lower, bound.at).is_some_and(|lower| bound.offset_ns < lower),
-        }
+        };
+        self.end(end.other()).filter(is_beyond)
     }
 
-    /// Drops the bounds, which `bound` has shown to be wrong because of a step or of drift. Sets the observed
-    /// drift to at least what `bound` implies.
-    fn forget(&mut self, end: End, bound: Bound) {
-        let other = if end == End::Lower { self.upper } else { self.lower };
-        if let Some(Bound { offset_ns, at }) = other {
-            let moved = u128::from(bound.offset_ns.abs_diff(offset_ns)) * 1_000_000;
-            let span = u128::from(bound.at.since(at).max(Nanos(1)).0);
-            let seen = Ppm(u32::try_from(moved.div_ceil(span) * 2).unwrap_or(u32::MAX));
-            if seen <= DRIFT_MAX {
-                self.observed = self.observed.max(seen);
-            }
+    /// What was known is wrong, as `bound` shows, which contradicts `other`: by a step, or by drift of which that tells how
+    /// fast it is at least.
+    fn forget(&mut self, other: Bound, bound: Bound) {
+        let moved = u128::from(bound.offset_ns.abs_diff(other.offset_ns)) * 1_000_000;
+        let span = u128::from(bound.at.since(other.at).max(Nanos(1)).0);
+        let seen = Ppm(u32::try_from(moved.div_ceil(span) * 2).unwrap_or(u32::MAX));
+        if seen <= DRIFT_MAX {
+            self.observed = self.observed.max(seen);
         }
         (self.lower, self.upper) = (None, None);
         self.contradictions = [0; 2];

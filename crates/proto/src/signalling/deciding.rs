@@ -196,9 +196,7 @@ impl Signalling {
 
     /// The stages of a channel are final: continues the operation that waited for that.
     fn finalised(&mut self, id: ChannelId, now: Instant, resources: &mut dyn Resources) {
-        if let Some(deciding) = self.deciding.remove(id) {
-            let PendingDecision { create, then, .. } = deciding;
-            let NextStep::AskReceiver(link, channel, stages) = then else { return };
+        if let Some((create, link, channel, stages)) = self.deciding.take_final(id) {
             return match self.leaving {
                 true => {
                     resources.release(id);
@@ -218,22 +216,21 @@ impl Signalling {
 
     /// Ends a channel that came over a link while its stages are asked, to give its place to another.
     pub(super) fn give_way_deciding(&mut self, id: ChannelId) {
-        let Some(deciding) = self.deciding.remove(id) else { return };
-        if let (Some(link), create) = (deciding.local.link_in, &deciding.create) {
-            let refusal = self.refusal(RefuseCause::Crowded);
-            self.answer_refused(link, create, refusal);
-        }
+        let deciding = self.deciding.remove(id);
+        let from = deciding.and_then(|deciding| Some((deciding.local.link_in?, deciding.create)));
+        let Some((link, create)) = from else { return };
+        let refusal = self.refusal(RefuseCause::Crowded);
+        self.answer_refused(link, &create, refusal);
     }
 
     /// Marks a channel that waits here as closed by its application; it ends when the stages have replied.
     /// Returns `false` if it does not wait here.
     pub(super) fn close_deciding(&mut self, id: ChannelId, reason: CloseReason) -> bool {
-        let Some(PendingDecision { closed, then, .. }) = self.deciding.begun_here(id) else { return false };
+        let Some((closed, attempt)) = self.deciding.begun_here(id) else { return false };
         if closed.is_some() {
             return false;
         }
         *closed = Some(reason);
-        let (NextStep::Try { attempt, .. } | NextStep::Offer { attempt, .. }) = then else { return true };
         if let Some(asked) = attempt.asked.take() {
             self.answer_no(&asked, self.refusal(RefuseCause::Receiver(CLOSED.into())));
         }

@@ -8,10 +8,11 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::fair::Places;
+use super::message::Create;
 use super::offers::Offering;
 use super::resources::LocalChannel;
 use super::{Attempt, Channel, PendingDecision};
-use crate::api::{OpenRequest, StageGrant};
+use crate::api::{CloseReason, OpenRequest, StageGrant};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 
 /// What to do when the stages have replied.
@@ -62,12 +63,21 @@ impl Decisions {
         let is_test = self.waiting.get(&id).is_some_and(|deciding| matches!(deciding.then, NextStep::Test));
         if is_test { self.remove(id) } else { None }
     }
-    /// A channel that starts here and whose CREATE or offer is under decision.
-    pub fn begun_here(&mut self, id: ChannelId) -> Option<&mut PendingDecision> {
-        let begins = |deciding: &&mut PendingDecision| {
-            matches!(deciding.then, NextStep::Try { .. } | NextStep::Offer { .. })
-        };
-        self.waiting.get_mut(&id).filter(begins)
+    /// A channel that ends here, whose stages are final: its CREATE, the link that this came over, and the route's stages.
+    pub fn take_final(&mut self, id: ChannelId) -> Option<(Create, LinkId, Box<Channel>, Vec<StageGrant>)> {
+        let PendingDecision { create, then, .. } = self.remove(id)?;
+        match then {
+            NextStep::AskReceiver(link, channel, stages) => Some((create, link, channel, stages)),
+            _ => None,
+        }
+    }
+    /// A channel that starts here and is to be held, or asked for: why it was closed, if it was, and its attempt.
+    pub fn begun_here(&mut self, id: ChannelId) -> Option<(&mut Option<CloseReason>, &mut Attempt)> {
+        let PendingDecision { closed, then, .. } = self.waiting.get_mut(&id)?;
+        match then {
+            NextStep::Try { attempt, .. } | NextStep::Offer { attempt, .. } => Some((closed, attempt)),
+            _ => None,
+        }
     }
     /// Whether the channel of a path that came over a link is under decision.
     pub fn knows(&self, path: PathId) -> bool {

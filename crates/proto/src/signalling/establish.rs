@@ -65,11 +65,10 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) {
         while let Some(via) = attempt.candidates.pop_front() {
-            let next = via.first().copied();
-            attempt.candidates.push_front(via);
-            let Some(goes_on) = self.wait_to_open(id, request, next, attempt) else { return };
-            attempt = goes_on;
-            let Some(via) = attempt.candidates.pop_front() else { break };
+            if let Some(link) = self.closed_towards(via.first().copied()) {
+                attempt.candidates.push_front(via);
+                return self.wait_to_open(link, id, request, attempt);
+            }
             let create = self.first_create(request, &attempt, via.clone());
             match self.local_channel(id, None, &create) {
                 Ok(local) => {
@@ -106,9 +105,7 @@ impl Signalling {
         create: Create,
         now: Instant,
     ) {
-        if let Some(setup) = &mut channel.setup {
-            setup.attempt = Some(attempt);
-        }
+        channel.setup_mut().attempt = Some(attempt);
         self.pass_create(&mut channel, create, now);
         self.channels.insert(channel);
     }
@@ -389,14 +386,12 @@ impl Signalling {
             Err(cause) => return self.refuse_to_ask(link, &channel, cause, create, resources),
         };
         self.note_degraded(&mut channel, &stages);
-        let mut inbox_messages = 0;
-        if let Some(setup) = &mut channel.setup {
-            let bounds: Vec<_> = setup.stages.iter().map(|stage| stage.bound).collect();
-            let last = setup.own.start.checked_sub(1).and_then(|index| stages.get(index));
-            let before = last.map_or(Nanos::ZERO, |stage| stage.bound);
-            inbox_messages = budget::inbox_messages(&create.contract, &terms, &bounds, before);
-            setup.all_stages = stages;
-        }
+        let setup = channel.setup_mut();
+        let bounds: Vec<_> = setup.stages.iter().map(|stage| stage.bound).collect();
+        let last = setup.own.start.checked_sub(1).and_then(|index| stages.get(index));
+        let before = last.map_or(Nanos::ZERO, |stage| stage.bound);
+        let inbox_messages = budget::inbox_messages(&create.contract, &terms, &bounds, before);
+        setup.all_stages = stages;
         channel.deadline = Timer::due(now + self.config.signalling.consent_timeout);
         channel.lease = Timer::due(now + self.config.signalling.lease);
         self.announcements.events.push_back(Event::Incoming(Incoming {

@@ -266,6 +266,20 @@ mod tests {
         assert_eq!(queue.pop().map(|((source, _), _)| source.node.0), Some(4));
     }
 
+    /// Whoever adds a place twice has it once, and gives it back once.
+    #[test]
+    fn a_place_is_taken_once_and_given_back_once() {
+        let mut places = Places::default();
+        for _ in 0..2 {
+            places.add(source(1, 1), 7);
+            assert_eq!(places.books(), [1, 1]);
+        }
+        for _ in 0..2 {
+            places.remove(source(1, 1), 7);
+            assert_eq!(places.books(), [0, 0]);
+        }
+    }
+
     /// Takes one of `most` places for `source`. If none is free, it takes one from the source that has the
     /// most.
     fn take(counts: &mut Counts, most: usize, source: Source) -> bool {

@@ -64,16 +64,15 @@ impl Signalling {
     fn expire_channels(&mut self, now: Instant, resources: &mut dyn Resources) {
         // The rest stays due, and the next call handles it.
         for _ in 0..ENDS_MAX {
-            let Some((at, id)) = self.channels.first_timer() else { return };
-            if at > now {
-                return;
-            }
-            // The channel is taken out first, so that no timer can expire twice.
-            let Some(mut channel) = self.channels.take(id) else { return };
-            let over = channel.deadline.expires(now);
-            let leased = channel.lease.expires(now);
-            let (state, role) = (channel.state, channel.local.role);
-            self.channels.insert(channel);
+            let due = self.channels.first_timer().filter(|(at, _)| *at <= now);
+            // Switched off first, so that no timer can come twice.
+            let expired = due.and_then(|(_, id)| {
+                self.channels.change(id, |channel| {
+                    let (over, leased) = (channel.deadline.expires(now), channel.lease.expires(now));
+                    (id, over, leased, channel.state, channel.local.role)
+                })
+            });
+            let Some((id, over, leased, state, role)) = expired else { return };
             let lease_over = || InputDetails::reason(CloseReason::LeaseOver);
             let (input, what) = match (over, leased, state) {
                 // A draining channel may have to wait for longer than its time, but not without a lease.
@@ -175,13 +174,16 @@ impl Signalling {
         let Change::Lost { restarted } = change;
         let Some(neighbour) = self.node_at(link) else { return };
         self.forget_waiting_from(link);
-        let of_link = |c: &Channel| [c.local.link_in, c.local.link_out].contains(&Some(link));
-        for id in self.channels.chosen(of_link) {
-            let Some(channel) = self.channels.get(id) else { continue };
-            let (input, end) = match channel.local.link_in == Some(link) {
-                true => (Input::UpstreamLost, channel.way.nodes.first().copied()),
-                false => (Input::DownstreamLost, channel.way.nodes.last().copied()),
-            };
+        let of_link = |channel: &Channel| match &channel.local {
+            local if local.link_in == Some(link) => {
+                Some((Input::UpstreamLost, channel.way.nodes.first().copied()))
+            }
+            local if local.link_out == Some(link) => {
+                Some((Input::DownstreamLost, channel.way.nodes.last().copied()))
+            }
+            _ => None,
+        };
+        for (id, (input, end)) in self.channels.chosen(of_link) {
             let peer_restarted = restarted && end == Some(neighbour);
             let reason = if peer_restarted { CloseReason::PeerRestarted } else { CloseReason::PathLost };
             let refusal = Some(self.refusal(self.unreachable(neighbour)));
@@ -195,11 +197,13 @@ impl Signalling {
         self.leaving = true;
         self.end_waiting(now, resources);
         self.hasten(now);
-        for id in self.channels.chosen(|channel| !matches!(channel.state, State::Draining | State::Settling))
-        {
-            let Some(channel) = self.channels.get(id) else { continue };
-            let (input, reason) = match channel.local.role {
-                // A channel that passes through cannot continue without this node.
+        let stands = |channel: &Channel| {
+            let closes = matches!(channel.state, State::Draining | State::Settling);
+            (!closes).then_some(channel.local.role)
+        };
+        for (id, role) in self.channels.chosen(stands) {
+            let (input, reason) = match role {
+                // What passes through cannot stay without this node.
                 Role::Forwarder => (Input::LeaseOver, CloseReason::Stopped),
                 Role::Source | Role::Sink => (Input::Close, CloseReason::Stopped),
             };
@@ -209,10 +213,8 @@ impl Signalling {
     /// Limits channels that were closing before to the grace of a stopping host, too.
     fn hasten(&mut self, now: Instant) {
         let latest = Timer::due(now + self.config.signalling.grace);
-        for id in self.channels.chosen(|channel| channel.state == State::Draining) {
-            let Some(mut channel) = self.channels.take(id) else { continue };
-            channel.deadline = channel.deadline.min(latest);
-            self.channels.insert(channel);
+        for (id, ()) in self.channels.chosen(|channel| (channel.state == State::Draining).then_some(())) {
+            self.channels.change(id, |channel| channel.deadline = channel.deadline.min(latest));
         }
     }
 }

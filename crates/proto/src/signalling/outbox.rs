@@ -15,7 +15,7 @@ use super::books::Entry;
 use super::fair::{Fair, Place, Source};
 use super::message::Message;
 use super::stream::{Full, SendStream};
-use crate::ids::PathId;
+use crate::ids::{ChannelNumber, Epoch, NodeId, PathId};
 use crate::limits::{ANSWERS_WAITING_MAX, ASK_WAIT_MAX, ASKS_WAITING_MAX, SIGNAL_AHEAD_SEGMENTS};
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ impl Outbox {
     /// Queues a message that is neither a reply nor a request.
     pub fn say(&mut self, message: &Message) -> Result<(), CannotEncode> {
         match message {
-            Message::Refresh { .. } => return self.say_refresh(message),
+            Message::Refresh { node, epoch, channels } => return self.say_refresh(*node, *epoch, channels),
             Message::Rate(_) | Message::LateArrivals(_) => {
                 let bytes = self.encode(message)?;
                 self.first.push_back(bytes);
@@ -137,16 +137,19 @@ impl Outbox {
         Ok(bytes)
     }
 
-    /// A channel whose CREATE has not been sent needs no refresh.
-    fn say_refresh(&mut self, message: &Message) -> Result<(), CannotEncode> {
-        let Message::Refresh { node, epoch, channels } = message else { return Ok(()) };
-        let path = |channel| PathId { node: *node, channel, epoch: *epoch };
-        let mut channels = channels.clone();
-        channels.retain(|channel| !self.has_create(path(*channel)));
+    /// A channel that has not begun there needs no refresh.
+    fn say_refresh(
+        &mut self,
+        node: NodeId,
+        epoch: Epoch,
+        channels: &[ChannelNumber],
+    ) -> Result<(), CannotEncode> {
+        let is_begun = |channel: &ChannelNumber| !self.has_create(PathId { node, channel: *channel, epoch });
+        let channels: Vec<_> = channels.iter().copied().filter(is_begun).collect();
         if channels.is_empty() {
             return Ok(());
         }
-        let bytes = self.encode(&Message::Refresh { node: *node, epoch: *epoch, channels })?;
+        let bytes = self.encode(&Message::Refresh { node, epoch, channels })?;
         self.first.push_back(bytes);
         Ok(())
     }
@@ -262,9 +265,8 @@ impl Outbox {
     }
     fn next_answer(&mut self) -> Option<Vec<u8>> {
         let (_, said) = self.answers.pop()?;
-        if let Some(path) = said.path
-            && let Some((_, count)) = self.answered.get_mut(&path)
-        {
+        let of_path = said.path.and_then(|path| Some((path, &mut self.answered.get_mut(&path)?.1)));
+        if let Some((path, count)) = of_path {
             *count -= 1;
             if *count == 0 {
                 self.answered.remove(&path);

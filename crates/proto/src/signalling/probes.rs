@@ -168,12 +168,8 @@ impl Signalling {
     /// Handles the positive result of a probe of this node.
     fn probe_granted(&mut self, probe: Create, now: Instant, resources: &mut dyn Resources) {
         let Some(id) = self.channels.of_path(probe.path).map(|channel| channel.local.channel) else { return };
-        let Some(mut channel) = self.channels.take(id) else { return };
         let own = self.own_stages(&probe);
-        if let Some(setup) = &mut channel.setup {
-            setup.stages = probe.stages[own].to_vec();
-        }
-        self.channels.insert(channel);
+        self.channels.change(id, |channel| channel.setup_mut().stages = probe.stages[own].to_vec());
         let what = InputDetails { drift: probe.drift, ..InputDetails::stages(probe.stages) };
         self.apply(id, Input::Probed, what, now, resources);
     }

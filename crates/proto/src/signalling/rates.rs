@@ -151,19 +151,20 @@ impl Signalling {
         link.filter(|link| may_wait && self.links.closed.links.contains(link))
     }
 
-    /// If the link to `next` is closed, the channel that needs it waits. Otherwise returns the attempt.
+    /// The link to `next`, where it is measured: a channel that wants it waits.
+    pub(super) fn closed_towards(&self, next: Option<NodeId>) -> Option<LinkId> {
+        self.is_closed(next.and_then(|next| self.link_to(next)))
+    }
+
+    /// A channel waits for a link.
     pub(super) fn wait_to_open(
         &mut self,
+        link: LinkId,
         id: ChannelId,
         request: &OpenRequest,
-        next: Option<NodeId>,
         attempt: Attempt,
-    ) -> Option<Attempt> {
-        let Some(link) = self.is_closed(next.and_then(|next| self.link_to(next))) else {
-            return Some(attempt);
-        };
+    ) {
         self.links.closed.waiting.push_back((link, Waiting::Open(id, Box::new((request.clone(), attempt)))));
-        None
     }
 
     /// The same for a CREATE that came over a link; `true` if it waits.
@@ -202,10 +203,9 @@ impl Signalling {
     /// Closes a waiting channel for its application; `false` if it does not wait.
     pub(super) fn close_waiting(&mut self, id: ChannelId, reason: CloseReason) -> bool {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Open(known, _) if *known == id);
-        let Some(at) = self.links.closed.waiting.iter().position(|(_, waiting)| is(waiting)) else {
-            return false;
-        };
-        let Some((_, Waiting::Open(_, wanted))) = self.links.closed.waiting.remove(at) else { return false };
+        let waiting = &mut self.links.closed.waiting;
+        let at = waiting.iter().position(|(_, waiting)| is(waiting));
+        let Some((_, Waiting::Open(_, wanted))) = at.and_then(|at| waiting.remove(at)) else { return false };
         if let Some(asked) = &wanted.1.asked {
             self.answer_no(asked, self.refusal(RefuseCause::Receiver(super::transitions::CLOSED.into())));
         }

@@ -86,23 +86,27 @@ impl SendStream {
     }
     fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let room = match self.segments.back() {
-                Some(last) if last.sent == 0 => self.segment_bytes - last.bytes.len(),
-                _ => 0,
-            };
-            if room == 0 {
-                let bytes = Vec::new();
-                let at = Instant::ZERO;
-                let segment =
-                    Segment { bytes, sent: 0, first_at: at, again_at: at, due: true, acknowledged: false };
-                self.segments.push_back(segment);
-                continue;
+            match self.segments.back_mut() {
+                Some(last) if last.sent == 0 && last.bytes.len() < self.segment_bytes => {
+                    let room = self.segment_bytes - last.bytes.len();
+                    let (now, later) = bytes.split_at(room.min(bytes.len()));
+                    last.bytes.extend_from_slice(now);
+                    bytes = later;
+                }
+                _ => {
+                    let bytes = Vec::new();
+                    let at = Instant::ZERO;
+                    let segment = Segment {
+                        bytes,
+                        sent: 0,
+                        first_at: at,
+                        again_at: at,
+                        due: true,
+                        acknowledged: false,
+                    };
+                    self.segments.push_back(segment);
+                }
             }
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            if let Some(last) = self.segments.back_mut() {
-                last.bytes.extend_from_slice(now);
-            }
-            bytes = later;
         }
     }
     fn in_window(&mut self) -> impl Iterator<Item = (u64, &mut Segment)> {
@@ -286,6 +290,15 @@ mod tests {
         sender.push(&[1; 30]).expect("room");
         sender.acknowledge(Received { next: u64::MAX, later: u32::MAX });
         assert_eq!(sender.len(), 1);
+    }
+
+    #[test]
+    fn a_segment_that_is_acknowledged_already_is_not_sent_again() {
+        let mut sender = SendStream::new(40, Nanos::from_millis(100));
+        sender.push(&[1; 30]).expect("room");
+        assert!(!sender.sent(0, Instant(1)) && sender.sent(0, Instant(2)));
+        sender.acknowledge(Received { next: 1, later: 0 });
+        assert!(!sender.sent(0, Instant(3)) && sender.is_empty());
     }
 
     #[test]

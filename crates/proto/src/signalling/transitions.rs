@@ -72,7 +72,8 @@ impl InputDetails {
 /// The terms of the local stages, computed from the route's `stages`.
 fn terms(channel: &Channel, stages: &[StageGrant]) -> Result<CommitTerms, RefuseCause> {
     let garbled = || RefuseCause::Unsuitable("ACCEPT does not fit what was held".into());
-    let Channel { local, drift, setup: Some(setup), .. } = channel else { return Err(garbled()) };
+    let Channel { local, drift, setup, .. } = channel;
+    let setup = setup.as_ref().ok_or_else(garbled)?;
     let mine = stages.get(setup.own.clone()).ok_or_else(garbled)?;
     if mine != &*setup.stages || budget::spent(stages, *drift) > local.contract.deadline {
         return Err(garbled());
@@ -98,10 +99,9 @@ pub fn commit(
     resources: &mut dyn Resources,
 ) -> Result<CommitTerms, RefuseCause> {
     let terms = terms(channel, stages)?;
-    let garbled = || RefuseCause::Unsuitable("ACCEPT does not fit what was held".into());
-    let Channel { local, setup: Some(setup), .. } = channel else { return Err(garbled()) };
+    let mut grants = resources.commit(&channel.local, &terms)?;
+    let setup = channel.setup_mut();
     let own = setup.own.clone();
-    let mut grants = resources.commit(local, &terms)?;
     let within = grants.iter().zip(&terms.bounds).all(|(grant, most)| grant.bound <= *most);
     if grants.len() != own.len() || !within {
         return Err(RefuseCause::Unsuitable("stages took more than their share".into()));
@@ -159,9 +159,7 @@ impl Signalling {
         }
         match ask_final(&channel, &what.stages, resources) {
             Ok(()) => {
-                if let Some(setup) = &mut channel.setup {
-                    setup.accepted = Some(core::mem::take(&mut what.stages));
-                }
+                channel.setup_mut().accepted = Some(core::mem::take(&mut what.stages));
                 self.channels.insert(channel);
                 self.settle(now, resources);
             }
@@ -275,9 +273,7 @@ impl Signalling {
             Action::Commit | Action::TryNext => {}
             Action::SendAccept => self.send_accept(channel, what),
             Action::KeepAnswer => {
-                if let Some(setup) = &mut channel.setup {
-                    setup.all_stages = core::mem::take(&mut what.stages);
-                }
+                channel.setup_mut().all_stages = core::mem::take(&mut what.stages);
                 channel.deadline = Timer::due(now + SHAPER_PATIENCE);
             }
             Action::SendConfirm => self.say_to(down, &Message::Confirm { path }),
@@ -350,11 +346,11 @@ impl Signalling {
 
     /// The outgoing link now meets the bounds of a final channel: its reply is sent.
     pub fn fitted(&mut self, id: ChannelId, now: Instant, resources: &mut dyn Resources) {
-        let Some(mut channel) = self.channels.take(id) else { return };
-        let kept = channel.setup.as_mut().filter(|_| channel.state == State::Fitting);
-        let stages = kept.map(|setup| core::mem::take(&mut setup.all_stages));
-        self.channels.insert(channel);
-        if let Some(stages) = stages {
+        let stages = self.channels.change(id, |channel| {
+            let kept = channel.setup.as_mut().filter(|_| channel.state == State::Fitting);
+            kept.map(|setup| core::mem::take(&mut setup.all_stages))
+        });
+        if let Some(stages) = stages.flatten() {
             self.apply(id, Input::Fitted, InputDetails::stages(stages), now, resources);
         }
     }

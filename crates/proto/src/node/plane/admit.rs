@@ -10,7 +10,7 @@ use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
-use super::clip::{Counters, Ending, LinkReservation, NoticesGiven, SoftTerms};
+use super::clip::{Counters, Ending, LinkReservation, NoticesGiven, PooledFrames, SoftTerms};
 use super::filters::{Upstream, slack_ns_min};
 use super::new::best_effort_parameters;
 use super::outgoing::Outgoing;
@@ -285,7 +285,7 @@ impl<M: Memory> Plane<M> {
         self.set_filter(local, upstream, buffers);
         let soft = SoftTerms {
             slack_ns_min: slack_ns_min(&local.contract, upstream).unwrap_or(i64::MIN),
-            pooled: relaxed.soft.0.then_some(0),
+            pooled: local.link_in.filter(|_| relaxed.soft.0).map(|link| PooledFrames { link, kept: 0 }),
         };
         let clip = Clip {
             local: local.clone(),
@@ -419,8 +419,8 @@ impl<M: Memory> Plane<M> {
         self.channels.soft -= u32::from(clip.is_soft());
         self.context.processor.promises.remove(clip.local.role == Role::Source);
         self.channels.counted_gone.add(&clip.counted());
-        if let (Some(link), Some(pooled)) = (clip.local.link_in, clip.pooled_mut()) {
-            self.line_mut(link).frames.pooled -= *pooled;
+        if let Some(PooledFrames { link, kept }) = clip.pooled_mut() {
+            self.line_mut(*link).frames.pooled -= *kept;
         }
         if let Some(link) = clip.local.link_in {
             self.channels.paths.remove(&clip.local.path, channel);

@@ -11,18 +11,14 @@ use crate::times::earliest;
 impl<M: Memory> Plane<M> {
     /// The channel that takes packets of `path` from a link.
     pub fn channel_of(&self, path: &PathId) -> Option<ChannelId> {
-        self.channels
-            .paths
-            .find(path, |id| self.channels.clips.get(id).is_some_and(|clip| clip.local.path == *path))
+        self.channels.of_path(path)
     }
 
     /// Counts a demoted packet of a channel that found no room as best effort. The packet was demoted here or
     /// at a host before.
     pub fn note_demoted_dropped(&mut self, path: &PathId) {
-        let Some(channel) = self.channel_of(path) else { return };
-        if let Some(clip) = self.channels.clips.get_mut(channel) {
-            clip.counters.demoted_dropped += 1;
-        }
+        let Some((channel, clip)) = self.channels.clip_of_path(path) else { return };
+        clip.counters.demoted_dropped += 1;
         self.look_for_end(channel);
     }
 

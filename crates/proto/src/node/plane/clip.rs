@@ -6,10 +6,11 @@ use core::ops::AddAssign;
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
 use super::{
-    Channels, Clip, Context, PacketIn, PacketQueue, PendingOutput, RoleState, Sink, Source, SourceEnd,
+    Channels, Clip, Forwarder, Links, PacketIn, PacketQueue, PendingOutput, RoleState, Sink, SinkEnd, Source,
+    SourceEnd,
 };
 use crate::api::{ChannelCounters, DroppedPackets, Notice, Passed, Receipt, Tally};
-use crate::ids::{ChannelId, LinkId};
+use crate::ids::{ChannelId, LinkId, PathId};
 use crate::lateness::Timeliness;
 use crate::linksched::FlowIndex;
 use crate::memory::{Inbox, Memory, Outbox};
@@ -31,9 +32,16 @@ pub(in crate::node) struct SoftTerms {
     /// The smallest slack in nanoseconds at which a packet has not expired. The least value if late packets
     /// are delivered too.
     pub slack_ns_min: i64,
-    /// Frames that the channel keeps of the pool of its incoming link; `None` if it has a reservation of its
-    /// own.
-    pub pooled: Option<u32>,
+    /// Its part of the pool of the link that it comes in on; none if it has frames of its own, or comes in on no link.
+    pub pooled: Option<PooledFrames>,
+}
+
+/// What a soft channel keeps of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::node) struct PooledFrames {
+    /// The link whose driver's frames they are.
+    pub link: LinkId,
+    pub kept: u32,
 }
 
 /// State of a source's end.
@@ -83,9 +91,15 @@ impl PacketQueue {
         Some(packet)
     }
 
-    /// At most `packets_max` packets at the head, all of one message (a unit is charged for one message),
-    /// each at or after e - h. A packet that is served earlier would need a buffer at the next stage that
-    /// admission has not reserved.
+    /// Takes the head for a unit of work that may take `left` more.
+    #[inline]
+    pub fn pop_for<F>(&mut self, slab: &mut Slab<PacketIn<F>>, left: &mut u32) -> Option<PacketIn<F>> {
+        *left = left.checked_sub(1)?;
+        self.pop(slab)
+    }
+
+    /// At most `packets_max` packets at the head, of one message (a unit is charged for one), each at or after
+    /// e - h: what is served earlier would need buffers behind that nobody has reserved.
     pub fn head_run<F>(
         &self,
         slab: &Slab<PacketIn<F>>,
@@ -94,9 +108,10 @@ impl PacketQueue {
         now: Instant,
     ) -> Run {
         let mut run = Run::default();
-        let Some(number) = slab.front(&self.packets).map(|packet| packet.header.message) else { return run };
-        let current =
-            |packet: &&PacketIn<F>| packet.header.message == number && packet.effective - horizon <= now;
+        let number = slab.front(&self.packets).map(|packet| packet.header.message);
+        let current = |packet: &&PacketIn<F>| {
+            Some(packet.header.message) == number && packet.effective - horizon <= now
+        };
         for packet in slab.iter(&self.packets).take(packets_max as usize).take_while(current) {
             run.packets += 1;
             run.bytes += packet.header.payload_bytes;
@@ -113,9 +128,25 @@ impl<M: Memory> OfChannel for Clip<M> {
 }
 
 impl<M: Memory> Channels<M> {
+    /// The channel that takes packets of `path` from a link.
+    pub fn of_path(&self, path: &PathId) -> Option<ChannelId> {
+        self.paths.find(path, |id| self.clips.get(id).is_some_and(|clip| clip.local.path == *path))
+    }
+
+    /// The same channel, with its clip.
+    pub fn clip_of_path(&mut self, path: &PathId) -> Option<(ChannelId, &mut Clip<M>)> {
+        let channel = self.of_path(path)?;
+        Some((channel, self.clips.get_mut(channel)?))
+    }
+
     /// The end of a channel that starts here.
     pub fn source(&mut self, channel: ChannelId) -> Option<SourceEnd<'_, M>> {
         self.clips.get_mut(channel)?.as_source()
+    }
+
+    /// The end of a channel that ends here.
+    pub fn sink(&mut self, channel: ChannelId) -> Option<SinkEnd<'_, M>> {
+        self.clips.get_mut(channel)?.as_sink()
     }
 }
 
@@ -126,13 +157,37 @@ impl<M: Memory> RoleState<M> {
             Self::Forwarder(_) | Self::Sink(_) => None,
         }
     }
+
+    pub const fn sink(&self) -> Option<&Sink<M>> {
+        match self {
+            Self::Sink(sink) => Some(sink),
+            Self::Source(_) | Self::Forwarder(_) => None,
+        }
+    }
+
+    pub const fn forwarder_mut(&mut self) -> Option<&mut Forwarder> {
+        match self {
+            Self::Forwarder(forwarder) => Some(forwarder),
+            Self::Source(_) | Self::Sink(_) => None,
+        }
+    }
 }
 
 impl<M: Memory> SourceEnd<'_, M> {
     /// See [`Clip::touch`].
     pub fn touch(&mut self, news: &mut PendingOutput) {
-        let is_news = self.source.outbox.as_mut().is_some_and(Outbox::touch);
-        news.touched.extend(is_news.then_some(self.local.channel));
+        if self.source.outbox.as_mut().is_some_and(Outbox::touch) {
+            news.touched.push(self.local.channel);
+        }
+    }
+}
+
+impl<M: Memory> SinkEnd<'_, M> {
+    /// See [`Clip::touch`].
+    pub fn touch(&mut self, news: &mut PendingOutput) {
+        if self.sink.inbox.as_mut().is_some_and(Inbox::touch) {
+            news.touched.push(self.local.channel);
+        }
     }
 }
 
@@ -149,8 +204,18 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// The frames that it keeps of a pool, where it shares one.
-    pub fn pooled_mut(&mut self) -> Option<&mut u32> {
+    /// Its end here, if its messages end here.
+    pub fn as_sink(&mut self) -> Option<SinkEnd<'_, M>> {
+        let Self { local, cpu_bound, soft, last, counters, role, .. } = self;
+        let (cpu_bound, soft, closes) = (*cpu_bound, soft.as_deref_mut(), last.is_some());
+        match role {
+            RoleState::Sink(sink) => Some(SinkEnd { local, cpu_bound, soft, closes, counters, sink }),
+            RoleState::Source(_) | RoleState::Forwarder(_) => None,
+        }
+    }
+
+    /// Its part of a pool, where it shares one.
+    pub fn pooled_mut(&mut self) -> Option<&mut PooledFrames> {
         self.soft.as_mut()?.pooled.as_mut()
     }
 
@@ -170,15 +235,7 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// Returns frames of the driver. A clip that shares a pool returns them to the pool.
-    pub fn give_back_frames(&mut self, count: u32, context: &mut Context<M>) {
-        let Some(link) = self.local.link_in else { return };
-        let Some(pooled) = self.pooled_mut() else { return };
-        *pooled -= count;
-        context.links.lines[usize::from(link.0)].frames.pooled -= count;
-    }
-
-    /// Number of messages that were lost before this sink: missing numbers below the highest number received.
+    /// Messages that a sink was never given, though later ones were taken in: numbers that are missing.
     pub fn lost(&self) -> u64 {
         let RoleState::Sink(Sink { reassembly, at_deadline, .. }) = &self.role else { return 0 };
         let held = at_deadline.as_ref().map_or(0, |at_deadline| at_deadline.held.len());
@@ -238,6 +295,13 @@ impl<M: Memory> Clip<M> {
     pub fn is_soft(&self) -> bool {
         self.local.contract.guarantee() == Guarantee::Soft
     }
+}
+
+/// A channel has given back frames of the driver; one that shares a pool, to that.
+pub(super) fn give_back_frames<M: Memory>(soft: Option<&mut SoftTerms>, count: u32, links: &mut Links<M>) {
+    let Some(PooledFrames { link, kept }) = soft.and_then(|soft| soft.pooled.as_mut()) else { return };
+    *kept -= count;
+    links.lines[usize::from(link.0)].frames.pooled -= count;
 }
 
 /// Counters of one end of a channel, or of the part that passes through.

@@ -128,9 +128,10 @@ impl<M: Memory> Plane<M> {
 
     /// Stops making packets. Returns `true` once no filler packet waits for transmission.
     pub(in crate::node) fn stop_filling(&mut self, link: LinkId, now: Instant) -> bool {
-        let Some(filler) = &mut self.line_mut(link).measuring.filler else { return true };
-        filler.stopped = true;
-        let is_empty = filler.is_empty();
+        let is_empty = self.line_mut(link).measuring.filler.as_mut().is_none_or(|filler| {
+            filler.stopped = true;
+            filler.is_empty()
+        });
         self.arm_filler(link, now);
         is_empty
     }

@@ -4,6 +4,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use super::best_effort::key_of;
+use super::clip::give_back_frames;
 use super::work::Unit;
 use super::{Clip, Forwarder, Plane, RoleState};
 use crate::api::WorkKind;
@@ -30,15 +31,14 @@ impl<M: Memory> Plane<M> {
 
     /// Hands up to `packets` packets to the link out.
     pub fn run_forward(&mut self, channel: ChannelId, packets: u32, now: Instant) {
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
-        let Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, .. } = clip else {
+        let clip = self.channels.clips.get_mut(channel);
+        let Some(Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, soft, .. }) = clip else {
             return;
         };
         let line = &mut self.context.links.lines[usize::from(forwarder.reservation.link.0)];
-        let mut freed = 0;
+        let (mut left, mut freed) = (packets, 0);
         let mut late = Nanos::ZERO;
-        for _ in 0..packets {
-            let Some(packet) = forwarder.input.pop(&mut self.context.waiting) else { break };
+        while let Some(packet) = forwarder.input.pop_for(&mut self.context.waiting, &mut left) {
             let number = packet.header.message;
             if forwarder.dropping == Some(number) {
                 counters.no_slot += 1;
@@ -65,7 +65,7 @@ impl<M: Memory> Plane<M> {
                 forwarder.dropping = Some(number);
             }
         }
-        clip.give_back_frames(freed, &mut self.context);
+        give_back_frames(soft.as_deref_mut(), freed, &mut self.context.links);
         if freed > 0 {
             self.look_for_end(channel);
         }

@@ -305,6 +305,17 @@ struct SourceEnd<'clip, M: Memory> {
     source: &'clip mut Source<M>,
 }
 
+/// A channel's clip where its messages end, its role known.
+struct SinkEnd<'clip, M: Memory> {
+    local: &'clip LocalChannel,
+    cpu_bound: Nanos,
+    soft: Option<&'clip mut SoftTerms>,
+    /// True if all packets that will still come are known.
+    closes: bool,
+    counters: &'clip mut Counters,
+    sink: &'clip mut Sink<M>,
+}
+
 /// Messages that start here.
 struct Source<M: Memory> {
     reservation: LinkReservation,

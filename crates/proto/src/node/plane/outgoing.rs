@@ -324,8 +324,15 @@ mod tests {
         assert!(!queue.sent(&mut messages, 0), "a late completion of a forgotten message changes nothing");
     }
 
-    /// A message has 65,535 fragments at most: one that needs more is returned to its application, and takes
-    /// no room.
+    #[test]
+    fn where_nothing_is_queued_nothing_is_made() {
+        let mut messages = Messages::<Bytes>::new();
+        let mut queue = Outgoing::new(&mut messages, 2, 100);
+        queue.made(&mut messages);
+        assert!(queue.is_empty() && queue.peek(&messages).is_none() && !queue.sent(&mut messages, 0));
+    }
+
+    /// A message has 65,535 fragments at most: one that would have more is given back to its application, and takes no room.
     #[test]
     fn what_cannot_be_cut_is_not_queued() {
         let mut messages = Messages::new();

@@ -91,12 +91,9 @@ impl<M: Memory> Plane<M> {
         Some(())
     }
 
-    /// Attaches the incoming ring of a channel that ends here; `None` if the channel is not here.
+    /// The ring of a channel that ends here; `None` if it does not.
     pub fn attach_inbox(&mut self, channel: ChannelId, inbox: M::Inbox) -> Option<()> {
-        let clip = self.channels.clips.get_mut(channel)?;
-        if let RoleState::Sink(sink) = &mut clip.role {
-            sink.inbox = Some(inbox);
-        }
+        self.channels.sink(channel)?.sink.inbox = Some(inbox);
         self.show_from_now_on(channel);
         Some(())
     }

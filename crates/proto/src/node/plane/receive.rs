@@ -8,6 +8,7 @@ use punctual_analysis::arrival::{Arrival, Verdict};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_trial::{Defence, holds};
 
+use super::clip::PooledFrames;
 use super::{Clip, Context, Links, PacketIn, PacketQueue, Plane, Processor, RoleState, SignalIn, Waiting};
 use crate::api::{Port, Tally};
 use crate::ids::LinkId;
@@ -77,9 +78,9 @@ impl<M: Memory> Plane<M> {
         header: &Header,
         now: Instant,
     ) {
-        let channel = self.channel_of(&header.path);
-        let found = channel.and_then(|channel| Some((channel, self.channels.clips.get_mut(channel)?)));
-        let Some((channel, clip)) = found else { return self.drops.unknown_path += 1 };
+        let Some((channel, clip)) = self.channels.clip_of_path(&header.path) else {
+            return self.drops.unknown_path += 1;
+        };
         if clip.local.cookie != header.cookie && holds(Defence::Cookies) {
             return self.drops.wrong_cookie += 1;
         }
@@ -219,17 +220,14 @@ impl<M: Memory> Clip<M> {
     /// Queues a packet for the handler, or drops it if no buffer is free.
     fn queue(&mut self, packet: PacketIn<M::Frame>, context: &mut Context<M>, stages: &Stages) -> bool {
         let Context { links: Links { lines, .. }, waiting, .. } = context;
-        let is_pooled = self.pooled_mut().is_some();
-        let pool = self.local.link_in.filter(|_| is_pooled);
-        let dry =
-            pool.is_some_and(|link| lines[usize::from(link.0)].frames.pooled >= stages.pool_frames(link));
-        let Some(input) = self.input_mut() else { return false };
-        if dry || !input.push(waiting, packet) {
-            return false;
-        }
-        let used = input.packets_used;
-        if let Some(link) = pool {
-            self.pooled_mut().into_iter().for_each(|kept| *kept += 1);
+        let dry = self.pooled_mut().is_some_and(|PooledFrames { link, .. }| {
+            lines[usize::from(link.0)].frames.pooled >= stages.pool_frames(*link)
+        });
+        let input = self.input_mut().filter(|_| !dry);
+        let queued = input.and_then(|input| input.push(waiting, packet).then_some(input.packets_used));
+        let Some(used) = queued else { return false };
+        if let Some(PooledFrames { link, kept }) = self.pooled_mut() {
+            *kept += 1;
             lines[usize::from(link.0)].frames.pooled += 1;
         }
         self.counters.occupancy_max = self.counters.occupancy_max.max(used);

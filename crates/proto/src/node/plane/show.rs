@@ -16,10 +16,12 @@ impl<M: Memory> Node<M> {
 
     /// Marks the ends on whose route a stage began or ceased to break its promise.
     pub(in crate::node) fn outdate_channels(&mut self) {
-        while self.signalling.has_outdated() {
-            if let Some(channel) = self.signalling.poll_outdated() {
-                self.plane.outdate(channel);
-            }
+        // Whoever may change signalling has its next time computed anew: mostly there are none.
+        if !self.signalling.has_outdated() {
+            return;
+        }
+        while let Some(channel) = self.signalling.poll_outdated() {
+            self.plane.outdate(channel);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::best_effort::{Message, key_of};
 use super::clip::Ending;
 use super::outgoing::{Arrival, Fragment, Messages};
 use super::work::Unit;
-use super::{Clip, Context, LinkState, Plane, Processor, RoleState, Source, SourceEnd};
+use super::{Clip, Context, Demoted, LinkState, Plane, Processor, RoleState, Source, SourceEnd};
 use crate::api::{Notice, WorkKind};
 use crate::config::Pacing;
 use crate::ids::ChannelId;
@@ -137,14 +137,14 @@ impl<M: Memory> Plane<M> {
 
     /// Queues one fragment of a demoted message, if there still is room.
     pub fn run_demoted(&mut self, channel: ChannelId, now: Instant) {
-        let Some(SourceEnd { source, local, .. }) = self.channels.source(channel) else { return };
-        let line = &mut self.context.links.lines[usize::from(source.reservation.link.0)];
         let messages = &mut self.context.messages;
-        let head = source.demoted.as_deref_mut().and_then(|demoted| {
-            let fragment = demoted.outgoing.peek(messages)?;
-            Some((&mut demoted.outgoing, fragment))
+        let head = self.channels.source(channel).and_then(|SourceEnd { source, local, .. }| {
+            let outgoing = &mut source.demoted.as_deref_mut()?.outgoing;
+            let fragment = outgoing.peek(messages)?;
+            Some((source.reservation.link, local, outgoing, fragment))
         });
-        let Some((outgoing, fragment)) = head else { return };
+        let Some((link, local, outgoing, fragment)) = head else { return };
+        let line = &mut self.context.links.lines[usize::from(link.0)];
         let packet = Packet::Demoted { channel, number: fragment.number, fragment: fragment.index };
         let wire_bytes = line.wire_bytes(fragment.bytes);
         if line.queue_best_effort(key_of(local.path), wire_bytes, packet, now) {
@@ -327,8 +327,9 @@ impl<M: Memory> Source<M> {
         number: u64,
         sent: Instant,
     ) -> bool {
-        let Some(demoted) = &mut self.demoted else { return false };
-        !demoted.outgoing.is_full() && demoted.outgoing.push(messages, message, number, Arrival::at(sent))
+        self.demoted.as_deref_mut().is_some_and(|Demoted { outgoing, .. }| {
+            !outgoing.is_full() && outgoing.push(messages, message, number, Arrival::at(sent))
+        })
     }
 
     /// Hands the next fragment to the link scheduler; `None` if there is none, or no slot: the source waits

@@ -4,9 +4,10 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
+use super::clip::give_back_frames;
 use super::outgoing::{Fragment, Messages, Outgoing};
 use super::source::Portion;
-use super::{Plane, RoleState, SourceEnd};
+use super::{Plane, SourceEnd};
 use crate::api::{PacketOut, Port, Tally, Transmit};
 use crate::config::Pacing;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
@@ -107,11 +108,10 @@ impl<M: Memory> Plane<M> {
             }
             Packet::Forward { channel, header, frame, nominal } => {
                 let clip = self.channels.clips.get_mut(channel)?;
-                clip.give_back_frames(1, &mut self.context);
-                let RoleState::Forwarder(forwarder) = &clip.role else { return None };
+                give_back_frames(clip.soft.as_deref_mut(), 1, &mut self.context.links);
+                let bound = clip.role.forwarder_mut()?.reservation.bound;
                 clip.counters.packets_out += 1;
-                let (slack_ns, closes) =
-                    ((nominal + forwarder.reservation.bound).minus(departure), clip.last.is_some());
+                let (slack_ns, closes) = ((nominal + bound).minus(departure), clip.last.is_some());
                 let age = Age::of(departure.since(header.logical_arrival));
                 if header.fragment + 1 == header.fragments {
                     clip.counters.messages_out += 1;
@@ -139,8 +139,8 @@ impl<M: Memory> Plane<M> {
         if header.kind != Kind::Guaranteed {
             return;
         }
-        let Some(channel) = self.channel_of(&header.path) else { return };
-        self.channels.clips.get_mut(channel).into_iter().for_each(|clip| clip.counters.packets_out += 1);
+        let Some((channel, clip)) = self.channels.clip_of_path(&header.path) else { return };
+        clip.counters.packets_out += 1;
         self.look_for_end(channel);
     }
 

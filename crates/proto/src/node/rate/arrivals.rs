@@ -7,6 +7,7 @@
 //! the first marks are left out, and the straightest of a few windows counts.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use punctual_analysis::{Instant, Nanos};
 
@@ -79,19 +80,19 @@ impl FillerArrivals {
 
     fn window(&self, begin: usize, end: usize) -> Option<RateSample> {
         let (from, to) = (self.marks.get(begin)?, self.marks.get(end)?);
-        let (packets, span) = (to.packets - from.packets, to.received.since(from.received));
-        if packets == 0 || span == Nanos::ZERO {
-            return None;
-        }
+        // No rate follows from none of them, nor from no time.
+        let packets = NonZeroU64::new(to.packets - from.packets)?;
+        let span = Nanos(NonZeroU64::new(to.received.since(from.received).0)?.get());
         let even = |mark: &Mark| {
-            let part = u128::from(span.0) * u128::from(mark.packets - from.packets) / u128::from(packets);
+            let part =
+                u128::from(span.0) * u128::from(mark.packets - from.packets) / u128::from(packets.get());
             from.received + Nanos(part as u64)
         };
         let off = |mark: &Mark| mark.received.minus(even(mark)).unsigned_abs();
         let jitter = Nanos(self.marks[begin..end].iter().map(off).max().unwrap_or(0));
         let (offered, offered_span) = (to.number - from.number, to.sent.since(from.sent));
         let others = to.others.saturating_sub(from.others);
-        Some(RateSample { packets, span, jitter, offered, offered_span, others })
+        Some(RateSample { packets: packets.get(), span, jitter, offered, offered_span, others })
     }
 }
 

@@ -83,11 +83,8 @@ impl Stages {
     /// If the node has no more; nothing changes then.
     pub fn reserve_buffers(&mut self, channel: ChannelId, wanted: Reserved) -> Result<(), RefuseCause> {
         self.check_buffers(channel, &wanted)?;
-        let had = self.held.get(channel).map(Held::buffers).unwrap_or_default();
+        let had = self.held.get_mut(channel).map(|held| held.replace_buffers(wanted)).unwrap_or_default();
         self.count_buffers(channel, &had, &wanted);
-        if let Some(held) = self.held.get_mut(channel) {
-            held.set_buffers(wanted);
-        }
         Ok(())
     }
 

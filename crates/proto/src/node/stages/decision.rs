@@ -64,9 +64,8 @@ impl Stages {
 
     pub(super) fn put(&mut self, question: Question) {
         self.asking.questions.push_back(question);
-        if !self.asking.elsewhere
-            && let Some(decision) = self.poll_decision()
-        {
+        let at_once = if self.asking.elsewhere { None } else { self.poll_decision() };
+        if let Some(decision) = at_once {
             self.handle_decided(decision.decide(|| Instant::ZERO));
         }
     }

@@ -100,9 +100,12 @@ impl Held {
         Reserved { bytes: self.buffer_bytes, frames: self.frames, pooled: self.special().pooled }
     }
 
-    pub(super) fn set_buffers(&mut self, Reserved { bytes, frames, pooled }: Reserved) {
+    /// Reserves other buffers; returns those that the channel had.
+    pub(super) fn replace_buffers(&mut self, Reserved { bytes, frames, pooled }: Reserved) -> Reserved {
+        let had = self.buffers();
         (self.buffer_bytes, self.frames) = (bytes, frames);
         self.set_special(Special { pooled, ..self.special() });
+        had
     }
 
     fn early(&self) -> (Nanos, Nanos) {

@@ -4,7 +4,11 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::super::fair::Source;
 use super::super::message::{Create, Message, Request, Route, StageReport};
+use super::super::peer::Change;
+use super::super::states::Input;
+use super::super::transitions::InputDetails;
 use super::*;
 use crate::api::{Breach, Cause, DroppedPackets};
 use crate::ids::{ChannelNumber, Cookie};
@@ -391,4 +395,50 @@ fn a_probe_is_answered_only_from_where_it_went() {
     row.hear(1, false, word);
     assert_eq!(row.unexpected(1), 1);
     assert_eq!(row.states()[1], ["probing"], "it still waits");
+}
+
+/// A driver's host that names a link which the node does not have: nothing is heard from there, said there, or known of it.
+#[test]
+fn a_link_that_is_not_there_changes_nothing() {
+    let (mut row, _, _) = opened();
+    let nowhere = LinkId(9);
+    let message = Message::Create(create(a_path()));
+    row.hosts[0].events.clear();
+    row.at(0, |signalling, now, stages| {
+        signalling.handle_signal(nowhere, now, now, &[0; 100], stages);
+        signalling.say(nowhere, &message);
+        signalling.answer(None, Source { node: NodeId(3), user: UserId(7) }, &message);
+        signalling.tell_link(nowhere, None);
+        signalling.on_unauthenticated(nowhere, now);
+        signalling.on_change(nowhere, Change::Lost { restarted: true }, now, stages);
+        signalling.set_link_rate(nowhere, BitRate(1), Ppm(1));
+        signalling.announce_arrivals(nowhere, None, now);
+    });
+    let Host { signalling, events, .. } = &row.hosts[0];
+    assert_eq!((signalling.counters.malformed, signalling.counters.unauthenticated), (0, 1));
+    assert!(events.is_empty() && signalling.arrivals(nowhere).is_none() && !signalling.has_room(nowhere));
+    assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
+}
+
+/// Whatever is done for a channel that has gone is done for nobody; the stages give back what they still hold for it.
+#[test]
+fn a_channel_that_is_gone_is_left_alone() {
+    let (mut row, _, path) = opened();
+    let (gone, nobodys) = (ChannelId(999), PathId { channel: ChannelNumber(999), ..path });
+    row.hosts[0].events.clear();
+    row.at(0, |signalling, now, stages| {
+        stages.held.insert(gone, true);
+        signalling.apply(gone, Input::Close, InputDetails::default(), now, stages);
+        signalling.give_way_deciding(gone);
+        assert!(!signalling.close_deciding(gone, CloseReason::Local));
+        signalling.probe_tested(gone, Err(RefuseCause::Exhausted), now, stages);
+        signalling.losses.keep_word(nobodys, Receipt::default());
+        // Nobody has heard of its begin.
+        signalling.announce(Some(NodeId(2)), None, now);
+        stages.answers.push_back(Answer::Final(gone));
+        signalling.settle(now, stages);
+        assert!(!stages.held.contains_key(&gone) && signalling.losses.word(nobodys).is_none());
+    });
+    assert!(row.hosts[0].events.is_empty());
+    assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
 }
