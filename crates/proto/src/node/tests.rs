@@ -126,6 +126,6 @@ fn what_comes_for_an_end_that_is_gone_changes_nothing() {
     assert!(plane.stop_filling(LINK, NOW) && !plane.has_drained() && *plane.drops() == drops);
     assert!(plane.attach_inbox(gone, Nothing).is_none() && plane.begin(NOW).is_none());
     node.make_ready(RtuId(999), NOW);
-    node.remove_handler(RtuId(999));
+    node.remove_handler(RtuId(999), NOW);
     assert_eq!(node.accounts(), before);
 }
