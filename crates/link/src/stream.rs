@@ -108,4 +108,6 @@ pub struct StreamDrops {
     pub expired: u64,
     /// Signalling of the neighbour that came before, or that is too old to tell.
     pub replayed: u64,
+    /// First fragments of segments of a flow or to a listener: without ports in every packet no flow is found.
+    pub fragmented: u64,
 }

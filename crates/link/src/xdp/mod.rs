@@ -3,12 +3,15 @@
 //! The XDP program (`bpf/punctual.bpf.c`) recognises the link's packets, polices each path, drops what nobody may use
 //! and steers the rest to the ring of its stream. [`Classifier`] owns the program: it loads, attaches and fills it and
 //! reads what it counted. A steered frame carries a [`Tag`] if its Ethernet header was: the driver's receive time,
-//! where our bytes lie, and what they are charged to ([`Accounts`]).
+//! where our bytes lie, and what they are charged to ([`Accounts`]). Packets of flows keep their headers, with the tag in
+//! front (ADR 0053).
 
 mod accounts;
 mod attach;
+mod checksum;
 mod driver;
 mod filters;
+mod flows;
 mod headers;
 mod ledger;
 mod link_options;
@@ -38,3 +41,7 @@ pub use umem::XdpMemory;
 pub const QUEUES_MAX: u32 = 64;
 /// Most filters of a link, where the options ask for no fewer.
 pub const FILTERS_MAX: u32 = 65_536;
+/// Most flows of a link.
+pub const FLOWS_MAX: u32 = 65_536;
+/// Most listeners of a link.
+pub const LISTENERS_MAX: u32 = 4_096;

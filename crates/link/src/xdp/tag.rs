@@ -1,5 +1,7 @@
 //! What the program writes over the first bytes of a packet that it steers to us, where its Ethernet header was.
 //!
+//! Of an IP packet of a flow nothing is overwritten: the tag stands in front of the frame.
+//!
 //! Nobody needs those bytes any more, every driver lets a program write there (metadata in front of a packet it may
 //! not), and copying the frame to user space takes them along.
 
@@ -15,11 +17,11 @@ pub struct Tag {
     pub stream_count: u32,
     /// Number of the packet in its path; wraps around. It means nothing without a path.
     pub path_count: u32,
-    /// Account of its path, or [`Tag::NO_PATH`].
+    /// Account of its path, flow or listener, or [`Tag::NO_PATH`].
     pub path: u32,
-    /// Where our header (or the signalling packet) begins, from the frame's first byte; [`TAG_BYTES`] at least.
+    /// Where our header (or the signalling packet, or an IP packet of a flow) begins, from the frame's first byte; [`TAG_BYTES`] at least.
     pub offset: u16,
-    /// How long the UDP payload is, all of it within the frame.
+    /// How long the UDP payload or the IP packet is, all of it within the frame.
     pub bytes: u16,
 }
 

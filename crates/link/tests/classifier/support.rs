@@ -59,6 +59,7 @@ pub enum Reason {
     NoBuffer,
     Expired,
     Replayed,
+    Fragmented,
 }
 
 /// The program with a socket for each stream of queue 0.
@@ -152,6 +153,7 @@ fn reasons(before: StreamDrops, after: StreamDrops) -> Vec<Reason> {
         (before.no_buffer, after.no_buffer, Reason::NoBuffer),
         (before.expired, after.expired, Reason::Expired),
         (before.replayed, after.replayed, Reason::Replayed),
+        (before.fragmented, after.fragmented, Reason::Fragmented),
     ]
     .into_iter()
     .flat_map(|(before, after, reason)| std::iter::repeat_n(reason, (after - before) as usize))
