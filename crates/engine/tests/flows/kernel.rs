@@ -4,8 +4,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 /// Longer than anything here takes.
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(30);
 
 /// Byte `at` of what side `side` sends.
 pub fn byte(side: u8, at: u64) -> u8 {
@@ -55,5 +57,8 @@ pub fn exchange(stream: &TcpStream, side: u8, bytes: u64) {
 
 /// Accepts one connection.
 pub fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    let mut waits = [PollFd::new(listener, PollFlags::IN)];
+    let patience = Timespec { tv_sec: LONG.as_secs() as i64, tv_nsec: 0 };
+    assert_eq!(poll(&mut waits, Some(&patience)).expect("to wait"), 1, "nobody connects");
     listener.accept().expect("a connection")
 }

@@ -225,16 +225,30 @@ impl Native {
             if done(self) {
                 return;
             }
-            assert!(begun.elapsed() < LONG, "waited for {what}: {:?} {:?}", self.link, self.link.facts());
+            let left = LONG.saturating_sub(begun.elapsed());
+            assert!(!left.is_zero(), "waited for {what}: {}", self.describe());
             self.turn();
-            self.wait();
+            self.wait(left);
         }
     }
 
-    fn wait(&mut self) {
+    /// For whoever reads why a test failed.
+    fn describe(&mut self) -> String {
+        let ids: Vec<ConnectionId> = self.stack.ids().collect();
+        let states: Vec<_> = ids.into_iter().map(|id| (self.at(id).state(), self.at(id).ended())).collect();
+        format!(
+            "{:?} {:?} {:?} {states:?} {:?}",
+            self.link,
+            self.link.facts(),
+            self.link.stream_drops(),
+            self.hops
+        )
+    }
+
+    fn wait(&mut self, at_most: Duration) {
         let now = Self::now();
         let due = self.stack.next_deadline(now).map(|at| Duration::from_nanos(at.since(now).as_u64()));
-        let mut patience = due.unwrap_or(LONG).min(LONG);
+        let mut patience = due.unwrap_or(at_most).min(at_most);
         if self.link.is_pending() || self.link.transmit_ip_buffer().is_none() {
             patience = Duration::ZERO;
         }

@@ -59,11 +59,16 @@ impl Network {
     }
 }
 
+/// Devices, by the last number of their link-local addresses.
+const ORDER: [&str; 4] = ["va", "vb", "vr", "vc"];
+
 fn up(host: &Host, device: &str, addresses: [&str; 2], bits: [u8; 2]) {
     let ([v4, v6], [bits4, bits6]) = (addresses, bits);
     host.ip_batch(&format!(
         "link set {device} addrgenmode none\nlink set {device} up\naddress add {v4}/{bits4} dev {device}\n\
-         address add {v6}/{bits6} dev {device} nodad\n"
+         address add {v6}/{bits6} dev {device} nodad\naddress add fe80::{:x}/64 dev {device} nodad\n",
+        // Which the kernel makes by itself elsewhere, when it has time: it asks for neighbours from there.
+        1 + ORDER.iter().position(|known| *known == device).expect("a device of this network")
     ));
 }
 
