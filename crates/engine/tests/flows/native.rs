@@ -114,12 +114,14 @@ impl Native {
         Instant(monotonic_ns())
     }
 
-    /// Receives, answers and sends what is due.
-    pub fn turn(&mut self) {
+    /// Receives, answers and sends what is due; whether anything was.
+    pub fn turn(&mut self) -> bool {
+        let mut busy = false;
         while self.link.receive(&mut self.out, 32).expect("a link never fails") > 0 {
-            for received in std::mem::take(&mut self.out) {
-                self.input(received);
-            }
+            busy = true;
+            let mut received = std::mem::take(&mut self.out);
+            received.drain(..).for_each(|received| self.input(received));
+            self.out = received;
         }
         while self.link.transmit_ip_buffer().is_some() {
             let mut packet = std::mem::take(&mut self.packet);
@@ -128,13 +130,14 @@ impl Native {
                 self.send(&packet);
             }
             self.packet = packet;
+            busy |= made;
             if !made {
                 break;
             }
         }
         self.link.flush().expect("a link never fails");
         self.link.completed();
-        self.forget();
+        busy | self.forget()
     }
 
     fn input(&mut self, mut received: Received) {
@@ -179,18 +182,19 @@ impl Native {
         hop
     }
 
-    /// Forgets connections that are over, those in TIME-WAIT when it ends.
-    fn forget(&mut self) {
+    /// Forgets connections that are over, those in TIME-WAIT when it ends; whether there was one.
+    fn forget(&mut self) -> bool {
         let now = Self::now();
         let over: Vec<ConnectionId> =
             self.stack.ids().collect::<Vec<_>>().into_iter().filter(|id| self.at(*id).is_over(now)).collect();
-        for id in over {
-            self.stack.remove(id);
-            if let Some(placed) = self.placed.remove(&id) {
+        for id in &over {
+            self.stack.remove(*id);
+            if let Some(placed) = self.placed.remove(id) {
                 self.link.clear_flow(placed.key).expect("to clear");
                 self.free.push(placed.index);
             }
         }
+        !over.is_empty()
     }
 
     pub fn at(&mut self, id: ConnectionId) -> &mut Connection {
@@ -221,14 +225,16 @@ impl Native {
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         let begun = std::time::Instant::now();
         loop {
-            self.turn();
+            let mut busy = self.turn();
             if done(self) {
                 return;
             }
             let left = LONG.saturating_sub(begun.elapsed());
             assert!(!left.is_zero(), "waited for {what}: {}", self.describe());
-            self.turn();
-            self.wait(left);
+            busy |= self.turn();
+            if !busy {
+                self.wait(left);
+            }
         }
     }
 
