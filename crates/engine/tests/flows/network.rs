@@ -17,22 +17,29 @@ pub struct Network {
     pub a: Host,
     pub b: Host,
     pub c: Option<Host>,
+    queues: u32,
 }
 
 impl Network {
     /// Two hosts on one cable, whose end at `a` has `queues` receive queues.
     pub fn with_queues(queues: u32) -> Self {
-        let (a, b) = (Host::new(), Host::new());
+        let network = Self { a: Host::new(), b: Host::new(), c: None, queues };
+        network.lay();
+        network
+    }
+
+    /// Lays the cable between `a` and `b`, also once more after it was gone.
+    pub fn lay(&self) {
+        let Self { a, b, queues, .. } = self;
         a.run(&format!(
             "ip link add va numrxqueues {queues} numtxqueues {queues} type veth peer name vb numrxqueues {queues} \
              numtxqueues {queues} netns {}",
             b.name()
         ));
-        up(&a, "va", A, [30, 64]);
-        up(&b, "vb", B, [30, 64]);
+        up(a, "va", A, [30, 64]);
+        up(b, "vb", B, [30, 64]);
         a.await_up("va");
         b.await_up("vb");
-        Self { a, b, c: None }
     }
 
     pub fn new() -> Self {

@@ -23,6 +23,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pu
 /// Name of the program in it.
 const PROGRAM: &str = "punctual";
 
+/// What the kernel leaves free in front of a frame: no run can make it longer than that.
+const HEADROOM_BYTES: usize = 256;
+
 /// Bucket of signalling that anybody may have sent; the streams' come before it.
 const STRANGERS: u32 = Stream::ALL.len() as u32;
 
@@ -265,19 +268,21 @@ impl Program {
     }
 
     /// Runs the program in the kernel on an Ethernet frame of 14 bytes or more, as if it had come in on queue 0, and
-    /// leaves there what it made of it. A steered frame goes nowhere, but is charged. Of `repeat` runs the mean time
-    /// is given; a run after the first sees what the one before left.
+    /// leaves there what it made of it: longer by a tag where it is steered to a flow. A steered frame goes nowhere, but is
+    /// charged. Of `repeat` runs the mean time is given; a run after the first sees what the one before left.
     ///
     /// # Errors
     /// If the kernel refuses (no rights, a frame too long).
-    pub fn run(&self, frame: &mut [u8], repeat: u32) -> Result<(Verdict, Duration), LinkError> {
-        let input = frame.to_vec();
+    pub fn run(&self, frame: &mut Vec<u8>, repeat: u32) -> Result<(Verdict, Duration), LinkError> {
+        let input = std::mem::take(frame);
+        frame.resize(input.len() + HEADROOM_BYTES, 0);
         let options =
             TestRunOptions { data_in: Some(&input), data_out: Some(frame), repeat, ..TestRunOptions::new() };
         let result = self.xdp()?.test_run(options).map_err(|error| LinkError::Os {
             what: "running the XDP program on a packet".into(),
             error: io_error(error.into()),
         })?;
+        frame.truncate(result.data_size_out as usize);
         let verdict = match result.return_value {
             action::DROP => Verdict::Drop,
             action::PASS => Verdict::Pass,
