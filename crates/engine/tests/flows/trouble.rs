@@ -71,8 +71,10 @@ fn a_flood_of_syns_is_bounded_by_the_listeners_bucket() {
             let id = native.connect((ip(B[0]), PORT).into());
             network.b.within(|| {
                 let raw = Raw::open();
+                // Nobody has this address, so nobody answers.
+                let nobody = ip("203.0.113.9");
                 for number in 0..FLOOD {
-                    raw.send(local.ip(), &syn(local, (ip(B[0]), 10_000 + number as u16).into()));
+                    raw.send(local.ip(), &syn(local, (nobody, 10_000 + number as u16).into()));
                 }
             });
             native.exchange(id, 0, BYTES);
@@ -154,7 +156,7 @@ fn fragments_of_a_flow_reach_nobody() {
     assert_eq!([&network.a, &network.b].map(resets), [0, 0]);
 }
 
-/// The device is made again in the middle of a stream: flow, next hop and connection are as before.
+/// The device is made again while a connection is idle: flow, next hop and connection are as before.
 #[test]
 fn a_connection_outlives_its_device() {
     if !privileged() {
@@ -162,8 +164,13 @@ fn a_connection_outlives_its_device() {
     }
     let network = Network::new();
     let listener = network.b.within(|| TcpListener::bind((ip(B[0]), PORT))).expect("a listener");
+    let (ready, begins) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        let server = scope.spawn(|| exchange(&accept(&listener).0, 1, BYTES));
+        let server = scope.spawn(move || {
+            let stream = accept(&listener).0;
+            begins.recv().expect("the other end works");
+            exchange(&stream, 1, BYTES);
+        });
         network.a.within(|| {
             let mut native = Native::open();
             let id = native.connect((ip(B[0]), PORT).into());
@@ -172,6 +179,8 @@ fn a_connection_outlives_its_device() {
             native.until("its end", |native| !native.link.is_open());
             network.lay();
             native.until("a new device", |native| native.link.is_open());
+            native.way(ip(B[0]));
+            ready.send(()).expect("the other end waits");
             native.exchange(id, 0, BYTES);
             native.end(id);
         });
@@ -196,7 +205,8 @@ fn several_receive_queues_are_refused_with_the_fix() {
     assert!(why.contains("va") && why.contains("2 receive queues"), "{why}");
     let fix = why.split("ethtool").nth(1).expect("the fix");
     assert!(fix.starts_with(" -L va"), "{why}");
-    // What it says works.
+    // What it says works; a veth wants the other end to send on no more queues than that.
+    network.b.run("ethtool -L vb tx 1");
     network.a.run("ethtool -L va rx 1");
     network.a.within(|| Native::open().link.set_flow(&flow).expect("one queue"));
 }
