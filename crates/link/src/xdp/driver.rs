@@ -261,8 +261,8 @@ impl Link for XdpLink {
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let completes =
-            self.flows.completes_checksums.then(|| "completed, the device has left them to us".into());
+        let completes = (self.flows.has_room && self.flows.completes_checksums)
+            .then(|| "completed, the device has left them to us".into());
         completes.map(|how| ("tcp_checksums", how)).into_iter().collect()
     }
 
@@ -277,6 +277,8 @@ struct FlowFacts {
     device: String,
     /// Receive queues that packets are spread over.
     rx_queues: u32,
+    /// The tables have room for any.
+    has_room: bool,
     ip_bytes_max: usize,
     /// TCP checksums of local senders are left to hardware that there is not.
     completes_checksums: bool,
@@ -287,6 +289,7 @@ impl FlowFacts {
         Self {
             device: device.name.clone(),
             rx_queues: device.rx_queues_used(),
+            has_room: options.classifier.flows_max > 0,
             ip_bytes_max: options.classifier.ip_bytes_max as usize,
             completes_checksums: device.kind.as_deref() == Some("veth"),
         }

@@ -21,6 +21,25 @@ use crate::{
 
 type Driver = Box<dyn Link>;
 
+/// What a driver is told of packets that come in; each later driver is told the same.
+#[derive(Default)]
+struct Told {
+    filters: HashMap<PathKey, Filter>,
+    flows: HashMap<FlowKey, FlowFilter>,
+    listeners: HashMap<SocketAddr, ListenerFilter>,
+    neighbour: Option<SealKey>,
+}
+
+impl Told {
+    /// A system call for each, on a link where nothing has been kept for a long while.
+    fn tell(&self, driver: &mut Driver) -> Result<(), LinkError> {
+        self.filters.values().try_for_each(|filter| driver.set_filter(filter))?;
+        self.listeners.values().try_for_each(|listener| driver.set_listener(listener))?;
+        self.flows.values().try_for_each(|flow| driver.set_flow(flow))?;
+        self.neighbour.map_or(Ok(()), |key| driver.set_neighbour(key))
+    }
+}
+
 /// A link whose driver is closed while its device is gone, and opened anew when it is back.
 pub struct FollowedLink {
     driver: Option<Driver>,
@@ -32,11 +51,8 @@ pub struct FollowedLink {
     gate: OwnedFd,
     /// Whether the driver is the first.
     first: bool,
-    filters: HashMap<PathKey, Filter>,
-    flows: HashMap<FlowKey, FlowFilter>,
-    listeners: HashMap<SocketAddr, ListenerFilter>,
+    told: Told,
     hops: Hops,
-    neighbour: Option<SealKey>,
     /// Buffer for what is sent without a driver.
     void: Vec<u8>,
     /// Wire bytes that the driver has and has not completed.
@@ -74,11 +90,8 @@ impl FollowedLink {
             mailbox,
             gate,
             first: true,
-            filters: HashMap::new(),
-            flows: HashMap::new(),
-            listeners: HashMap::new(),
+            told: Told::default(),
             hops,
-            neighbour: None,
             void: vec![0; packet_bytes_max.max(ip_bytes_max)],
             outstanding_bytes: 0,
             void_bytes: 0,
@@ -137,14 +150,10 @@ impl FollowedLink {
         self.leaving = self.mailbox.give_back(driver, why).err();
     }
 
-    /// Works with this driver from now on. The driver is told all filters: a system call for each, on a link
-    /// where nothing has been kept for a long while.
+    /// Works with this driver from now on.
     fn install(&mut self, mut driver: Driver) {
         self.lose(None);
-        let told = self.filters.values().try_for_each(|filter| driver.set_filter(filter));
-        let told = told.and_then(|()| self.listeners.values().try_for_each(|one| driver.set_listener(one)));
-        let told = told.and_then(|()| self.flows.values().try_for_each(|flow| driver.set_flow(flow)));
-        let told = told.and_then(|()| self.neighbour.map_or(Ok(()), |key| driver.set_neighbour(key)));
+        let told = self.told.tell(&mut driver);
         let watched =
             driver.descriptors().into_iter().try_for_each(|descriptor| watch(&self.gate, descriptor));
         self.first = false;
@@ -223,44 +232,44 @@ impl Link for FollowedLink {
     fn set_filter(&mut self, filter: &Filter) -> Result<(), LinkError> {
         let told = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_filter(filter));
         if told.is_ok() {
-            self.filters.insert(filter.path, *filter);
+            self.told.filters.insert(filter.path, *filter);
         }
         told
     }
 
     fn set_neighbour(&mut self, key: SealKey) -> Result<(), LinkError> {
-        self.neighbour = Some(key);
+        self.told.neighbour = Some(key);
         self.driver.as_mut().map_or(Ok(()), |driver| driver.set_neighbour(key))
     }
 
     fn clear_filter(&mut self, path: PathKey) -> Result<(), LinkError> {
-        self.filters.remove(&path);
+        self.told.filters.remove(&path);
         self.driver.as_mut().map_or(Ok(()), |driver| driver.clear_filter(path))
     }
 
     fn set_flow(&mut self, flow: &FlowFilter) -> Result<(), LinkError> {
         let told = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_flow(flow));
         if told.is_ok() {
-            self.flows.insert(flow.key, *flow);
+            self.told.flows.insert(flow.key, *flow);
         }
         told
     }
 
     fn clear_flow(&mut self, flow: FlowKey) -> Result<(), LinkError> {
-        self.flows.remove(&flow);
+        self.told.flows.remove(&flow);
         self.driver.as_mut().map_or(Ok(()), |driver| driver.clear_flow(flow))
     }
 
     fn set_listener(&mut self, listener: &ListenerFilter) -> Result<(), LinkError> {
         let told = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_listener(listener));
         if told.is_ok() {
-            self.listeners.insert(listener.local, *listener);
+            self.told.listeners.insert(listener.local, *listener);
         }
         told
     }
 
     fn clear_listener(&mut self, local: SocketAddr) -> Result<(), LinkError> {
-        self.listeners.remove(&local);
+        self.told.listeners.remove(&local);
         self.driver.as_mut().map_or(Ok(()), |driver| driver.clear_listener(local))
     }
 
