@@ -10,7 +10,8 @@
  * - IPv6 extension headers in front of TCP: dropped as malformed. The kernel would find TCP behind them, and reset.
  * - The first fragment of a segment: dropped and counted. Later ones have no ports and go to the kernel, which never
  *   completes them without the first.
- * Bytes at variable offsets come by a helper: pointers with variable offsets would need CAP_PERFMON. */
+ * Segments without options are read where they lie. Bytes at variable offsets come by a helper, which is slower: pointers
+ * with variable offsets would need CAP_PERFMON. */
 #ifndef PUNCTUAL_FLOWS_H
 #define PUNCTUAL_FLOWS_H
 
@@ -72,6 +73,9 @@ enum shape {
 };
 
 
+/* Verdict of a part that leaves the packet to the next one. */
+#define OTHERWISE -1
+
 struct ports {
 	__u16 source;
 	__u16 destination;
@@ -121,31 +125,53 @@ static __always_inline struct inlet *listener_of(const struct flow *flow)
 	return bpf_map_lookup_elem(&listeners, &key);
 }
 
-/* `flow` lacks its ports. */
-static __attribute__((noinline)) int classify_tcp(struct xdp_md *ctx, struct flow *flow, __u32 offset, __u32 end,
-						  enum shape shape)
-{
-	struct inlet *inlet;
+/* What is looked at of a TCP header. */
+struct tcp {
 	struct ports ports;
+	__u32 numbers[2];
 	__u8 words;
+	__u8 flags;
+};
 
-	if (bpf_xdp_load_bytes(ctx, offset, &ports, sizeof(ports)))
-		return XDP_PASS;
-	flow->local_port = ports.destination;
-	flow->remote_port = ports.source;
-	inlet = bpf_map_lookup_elem(&flows, flow);
+_Static_assert(sizeof(struct tcp) == 16, "two bytes more than what is looked at, and less than a header");
+
+/* Where a segment ends, how long its header is in words, and its shape, in one argument: at most five can be passed. */
+#define SEGMENT(end, words, shape) ((__u32)(end) << 8 | (__u32)(words) << 4 | (__u32)(shape))
+
+/* A segment whose TCP header is at `offset`. */
+static __attribute__((noinline)) int classify_segment(struct xdp_md *ctx, const struct flow *flow, __u32 offset,
+						      __u32 segment)
+{
+	__u32 end = segment >> 8, words = segment >> 4 & 15;
+	enum shape shape = segment & 15;
+	struct inlet *inlet = bpf_map_lookup_elem(&flows, flow);
+
 	if (!inlet)
 		inlet = listener_of(flow);
 	if (!inlet)
 		return XDP_PASS;
 	if (shape == FIRST_FRAGMENT)
 		return drop(FRAGMENTED);
-	if (shape == EXTENDED || offset + TCP_BYTES_MIN > end || bpf_xdp_load_bytes(ctx, offset + 12, &words, 1))
-		return drop(MALFORMED);
-	words >>= 4;
-	if (words < TCP_BYTES_MIN / 4 || offset + words * 4 > end)
+	if (shape == EXTENDED || words < TCP_BYTES_MIN / 4 || offset + words * 4 > end)
 		return drop(MALFORMED);
 	return steer_flow(ctx, inlet, end);
+}
+
+/* The same by the helper, wherever the header lies; `flow` lacks its ports. */
+static __attribute__((noinline)) int classify_tcp(struct xdp_md *ctx, struct flow *flow, __u32 offset, __u32 end,
+						  enum shape shape)
+{
+	struct ports ports;
+	__u8 words;
+
+	if (bpf_xdp_load_bytes(ctx, offset, &ports, sizeof(ports)))
+		return XDP_PASS;
+	/* Cut before that: malformed if it is ours. */
+	if (bpf_xdp_load_bytes(ctx, offset + __builtin_offsetof(struct tcp, words), &words, 1))
+		words = 0;
+	flow->local_port = ports.destination;
+	flow->remote_port = ports.source;
+	return classify_segment(ctx, flow, offset, SEGMENT(end, words >> 4, shape));
 }
 
 /* An ICMP error; `flow` is the one that it quotes. */
@@ -201,6 +227,46 @@ static __attribute__((noinline)) int classify_icmpv6(struct xdp_md *ctx, __u32 o
 	__builtin_memcpy(flow.remote, quoted.destination, sizeof(flow.remote));
 	flow.is_ipv6 = 1;
 	return classify_error(ctx, &flow, offset + sizeof(quoted), end);
+}
+
+/* Segments as nearly all are: without options, whole, their headers in one piece. */
+static __attribute__((noinline)) int classify_plain_ipv4(struct xdp_md *ctx)
+{
+	const struct ipv4 *ip = (void *)(long)ctx->data + sizeof(struct ethernet);
+	const struct tcp *tcp = (void *)(ip + 1);
+	struct flow flow = {};
+
+	if ((void *)(tcp + 1) > (void *)(long)ctx->data_end || ip->version_and_words != IPV4_WITHOUT_OPTIONS ||
+	    ip->protocol != TCP || ip->fragment & network16(IPV4_MORE_FRAGMENTS | IPV4_FRAGMENT_OFFSET))
+		return OTHERWISE;
+	flow.local[0] = ip->destination;
+	flow.remote[0] = ip->source;
+	flow.local_port = tcp->ports.destination;
+	flow.remote_port = tcp->ports.source;
+	flow.protocol = TCP;
+	return classify_segment(ctx, &flow, sizeof(struct ethernet) + sizeof(*ip),
+				SEGMENT(sizeof(struct ethernet) + network16(ip->bytes), tcp->words >> 4, WHOLE));
+}
+
+static __attribute__((noinline)) int classify_plain_ipv6(struct xdp_md *ctx)
+{
+	const struct ipv6 *ip = (void *)(long)ctx->data + sizeof(struct ethernet);
+	const struct tcp *tcp = (void *)(ip + 1);
+	struct flow flow;
+
+	if ((void *)(tcp + 1) > (void *)(long)ctx->data_end || *(const __u8 *)ip >> 4 != 6 ||
+	    ip->next_header != TCP)
+		return OTHERWISE;
+	__builtin_memcpy(flow.local, ip->destination, sizeof(flow.local));
+	__builtin_memcpy(flow.remote, ip->source, sizeof(flow.remote));
+	flow.local_port = tcp->ports.destination;
+	flow.remote_port = tcp->ports.source;
+	flow.protocol = TCP;
+	flow.is_ipv6 = 1;
+	flow.pad = 0;
+	return classify_segment(ctx, &flow, sizeof(struct ethernet) + sizeof(*ip),
+				SEGMENT(sizeof(struct ethernet) + sizeof(*ip) + network16(ip->payload_bytes),
+					tcp->words >> 4, WHOLE));
 }
 
 static __attribute__((noinline)) int classify_foreign_ipv4(struct xdp_md *ctx)
@@ -284,12 +350,19 @@ static __attribute__((noinline)) int classify_foreign_ipv6(struct xdp_md *ctx)
 static __always_inline int classify_foreign(struct xdp_md *ctx)
 {
 	struct ethernet *ethernet = (void *)(long)ctx->data;
+	int verdict;
 
 	if (!has_flows() || (void *)(ethernet + 1) > (void *)(long)ctx->data_end)
 		return XDP_PASS;
-	if (ethernet->type == network16(ETHERTYPE_IPV4))
-		return classify_foreign_ipv4(ctx);
-	return ethernet->type == network16(ETHERTYPE_IPV6) ? classify_foreign_ipv6(ctx) : XDP_PASS;
+	if (ethernet->type == network16(ETHERTYPE_IPV4)) {
+		verdict = classify_plain_ipv4(ctx);
+		return verdict == OTHERWISE ? classify_foreign_ipv4(ctx) : verdict;
+	}
+	if (ethernet->type == network16(ETHERTYPE_IPV6)) {
+		verdict = classify_plain_ipv6(ctx);
+		return verdict == OTHERWISE ? classify_foreign_ipv6(ctx) : verdict;
+	}
+	return XDP_PASS;
 }
 
 #endif

@@ -71,9 +71,9 @@ fn to_a_kernel_next_to_us() {
     if !privileged() {
         return;
     }
-    for family in 0..2 {
+    for address in B {
         let network = Network::new();
-        connects(&network.a, &network.b, B[family], BYTES);
+        connects(&network.a, &network.b, address, BYTES);
         no_resets(&[&network.a, &network.b]);
     }
 }
@@ -83,9 +83,9 @@ fn from_a_kernel_next_to_us() {
     if !privileged() {
         return;
     }
-    for family in 0..2 {
+    for address in A {
         let network = Network::new();
-        accepts(&network.a, &network.b, A[family], BYTES);
+        accepts(&network.a, &network.b, address, BYTES);
         no_resets(&[&network.a, &network.b]);
     }
 }
@@ -96,10 +96,10 @@ fn through_a_router() {
     if !privileged() {
         return;
     }
-    for family in 0..2 {
+    for (theirs, ours) in C.into_iter().zip(A) {
         let network = Network::with_router();
-        connects(&network.a, network.c(), C[family], BYTES / 4);
-        accepts(&network.a, network.c(), A[family], BYTES / 4);
+        connects(&network.a, network.c(), theirs, BYTES / 4);
+        accepts(&network.a, network.c(), ours, BYTES / 4);
         no_resets(&[&network.a, &network.b, network.c()]);
     }
 }

@@ -96,15 +96,15 @@ fn a_narrow_path_is_told_by_its_router() {
     if !privileged() {
         return;
     }
-    for family in 0..2 {
+    for address in C {
         let network = Network::with_router();
         network.b.run("ip link set vr mtu 1300");
-        let listener = network.c().within(|| TcpListener::bind((ip(C[family]), PORT))).expect("a listener");
+        let listener = network.c().within(|| TcpListener::bind((ip(address), PORT))).expect("a listener");
         std::thread::scope(|scope| {
             let server = scope.spawn(|| exchange(&accept(&listener).0, 1, BYTES));
             network.a.within(|| {
                 let mut native = Native::open();
-                let id = native.connect((ip(C[family]), PORT).into());
+                let id = native.connect((ip(address), PORT).into());
                 native.exchange(id, 0, BYTES);
                 assert_eq!(native.at(id).path_mtu_bytes(), 1_300);
                 native.end(id);
