@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, exit};
 
 const SOURCE: &str = "bpf/punctual.bpf.c";
-const INCLUDED: [&str; 2] = ["bpf/punctual.bpf.h", "bpf/kernel.h"];
+const INCLUDED: [&str; 3] = ["bpf/punctual.bpf.h", "bpf/flows.bpf.h", "bpf/kernel.h"];
 
 fn main() {
     for file in INCLUDED.iter().chain([&SOURCE]) {

@@ -2,13 +2,14 @@
 /* The classifier of one link, in the NIC's driver.
  *
  * Packets of the neighbour to our two ports are ours: each is dropped and counted, or steered to the AF_XDP socket of
- * its stream. All other packets go to the kernel unchanged; so do IP fragments, IP options and tagged VLANs, which we
- * never send. All offsets are constant: variable ones would need CAP_PERFMON.
+ * its stream. What is left over, from anybody, is looked up among the flows of TCP that this host runs itself, and their
+ * listeners (flows.bpf.h). Everything else goes on to the kernel untouched; so do tagged VLANs, which we never send. Offsets
+ * of pointers are constant: variable ones would need CAP_PERFMON.
  *
- * The receiver checks the rest of a packet's consistency. Here are only the checks that keep a buffer from being
- * spent on an invalid packet. The time is bounded: no loop, at most one look-up in a hash table. There are no
- * locks: counters that several CPUs write are atomic, and a bucket that two CPUs fill at the same instant refuses
- * one of them. */
+ * The rest of a packet's consistency is checked by whoever receives it; here only what keeps a buffer from being spent
+ * on what nobody may use. Bounded: for packets of the neighbour no loop and at most one look-up in a hash table, for
+ * others at most four extension headers and two look-ups. Nothing is locked: counters that
+ * several CPUs write are atomic, a bucket that two CPUs fill at the same instant refuses one of them. */
 #include "punctual.bpf.h"
 
 #define ETHERTYPE_IPV4 0x0800
@@ -87,7 +88,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, STREAM_ACCOUNTS + FILTERS_MAX);
+	__uint(max_entries, STREAM_ACCOUNTS + FILTERS_MAX + FLOW_ACCOUNTS);
 	__type(key, __u32);
 	__type(value, struct taken);
 } taken SEC(".maps");
@@ -95,7 +96,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, STREAM_ACCOUNTS + FILTERS_MAX);
+	__uint(max_entries, STREAM_ACCOUNTS + FILTERS_MAX + FLOW_ACCOUNTS);
 	__type(key, __u32);
 	__type(value, struct returned);
 } returned SEC(".maps");
@@ -163,33 +164,53 @@ static __always_inline __u32 charge(struct taken *account)
 /* Position of the payload of a packet, in one argument: at most five can be passed. */
 #define EXTENT(offset, bytes) ((__u32)(offset) << 16 | (__u16)(bytes))
 
-/* Sends a packet of ours to its stream. It is not inlined: inline it leaves too few registers, and without
- * CAP_PERFMON the verifier lets no stack slot hold a pointer and then a number. */
+/* The accounts that a packet is to be charged to. */
+struct charged {
+	struct taken *stream;
+	struct taken *path;
+};
+
+/* Chooses the socket of the stream, if the packet may have a buffer there and in its path's account. */
+static __always_inline int find_buffer(struct xdp_md *ctx, __u32 stream, __u32 path, struct charged *charged)
+{
+	__u32 number = ctx->rx_queue_index * STREAMS + stream;
+
+	charged->path = 0;
+	if (ctx->rx_queue_index >= QUEUES_MAX || stream >= STREAMS)
+		return 0;
+	charged->stream = bpf_map_lookup_elem(&taken, &number);
+	if (!charged->stream || !has_buffer(charged->stream, number))
+		return 0;
+	if (path != NO_PATH) {
+		charged->path = bpf_map_lookup_elem(&taken, &path);
+		if (!charged->path || !has_buffer(charged->path, path))
+			return 0;
+	}
+	return bpf_redirect_map(&sockets, number, XDP_DROP) == XDP_REDIRECT;
+}
+
+static __always_inline void write_tag(struct tag *tag, const struct charged *charged, __u32 path, __u64 now,
+				      __u32 extent)
+{
+	tag->received_ns = now;
+	tag->stream_count = charge(charged->stream);
+	tag->path_count = charged->path ? charge(charged->path) : 0;
+	tag->path = path;
+	tag->offset = extent >> 16;
+	tag->bytes = (__u16)extent;
+}
+
+/* Sends a packet of ours to its stream. A function of its own: inline it leaves too few registers, and the verifier, which
+ * we face without CAP_PERFMON, lets no slot of the stack hold a pointer and then a number. */
 static __attribute__((noinline)) int steer(struct xdp_md *ctx, enum stream stream, __u32 path, __u64 now,
 					   __u32 extent)
 {
 	struct tag *tag = (void *)(long)ctx->data;
-	__u32 number = ctx->rx_queue_index * STREAMS + stream;
-	struct taken *of_stream, *of_path = 0;
+	struct charged charged;
 
-	if (ctx->rx_queue_index >= QUEUES_MAX || (void *)(tag + 1) > (void *)(long)ctx->data_end)
+	if ((void *)(tag + 1) > (void *)(long)ctx->data_end || !find_buffer(ctx, stream, path, &charged))
 		return drop(NO_BUFFER);
-	of_stream = bpf_map_lookup_elem(&taken, &number);
-	if (!of_stream || !has_buffer(of_stream, number))
-		return drop(NO_BUFFER);
-	if (path != NO_PATH) {
-		of_path = bpf_map_lookup_elem(&taken, &path);
-		if (!of_path || !has_buffer(of_path, path))
-			return drop(NO_BUFFER);
-	}
-	if (bpf_redirect_map(&sockets, number, XDP_DROP) != XDP_REDIRECT)
-		return drop(NO_BUFFER);
-	tag->received_ns = now;
-	tag->stream_count = charge(of_stream);
-	tag->path_count = of_path ? charge(of_path) : 0;
-	tag->path = path;
-	tag->offset = extent >> 16;
-	tag->bytes = (__u16)extent;
+	write_tag(tag, &charged, path, now, extent);
 	return XDP_REDIRECT;
 }
 
@@ -418,17 +439,21 @@ static __always_inline int classify_ipv6(struct xdp_md *ctx, const struct ipv6 *
 	return classify_udp(ctx, (void *)(ip + 1), sizeof(struct ethernet) + sizeof(*ip), network16(ip->payload_bytes));
 }
 
+#include "flows.bpf.h"
+
 SEC("xdp.frags")
 int punctual(struct xdp_md *ctx)
 {
 	struct ethernet *ethernet = (void *)(long)ctx->data;
+	int verdict = XDP_PASS;
 
 	if ((void *)(ethernet + 1) > (void *)(long)ctx->data_end)
 		return XDP_PASS;
-	if (config.is_ipv6)
-		return ethernet->type == network16(ETHERTYPE_IPV6) ? classify_ipv6(ctx, (void *)(ethernet + 1)) :
-								     XDP_PASS;
-	return ethernet->type == network16(ETHERTYPE_IPV4) ? classify_ipv4(ctx, (void *)(ethernet + 1)) : XDP_PASS;
+	if (config.is_ipv6 && ethernet->type == network16(ETHERTYPE_IPV6))
+		verdict = classify_ipv6(ctx, (void *)(ethernet + 1));
+	if (!config.is_ipv6 && ethernet->type == network16(ETHERTYPE_IPV4))
+		verdict = classify_ipv4(ctx, (void *)(ethernet + 1));
+	return verdict == XDP_PASS ? classify_foreign(ctx) : verdict;
 }
 
 char terms[] SEC("license") = "Apache-2.0 OR MIT";

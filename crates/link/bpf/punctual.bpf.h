@@ -65,12 +65,17 @@ enum reason {
 	NO_BUFFER,
 	EXPIRED,
 	REPLAYED,
+	FRAGMENTED,
 	REASONS,
 };
 
 #define QUEUES_MAX 64
 #define STREAM_ACCOUNTS (QUEUES_MAX * STREAMS)
 #define FILTERS_MAX 65536
+#define FLOWS_MAX 65536
+#define LISTENERS_MAX 4096
+/* Accounts behind those of paths: of ICMP errors, of listeners, of flows, in this order. */
+#define FLOW_ACCOUNTS (FLOWS_MAX + LISTENERS_MAX + 1)
 #define NO_PATH 0xffffffff
 
 /* Constants of a loaded program: the verifier folds them into its code. Addresses and ports in network order, an IPv4
@@ -84,6 +89,7 @@ struct config {
 	__u16 peer_data_port;
 	__u32 packet_bytes_max;
 	__u32 is_ipv6;
+	__u32 ip_bytes_max; /* longest IP packet of a flow */
 };
 
 /* A token bucket by its theoretical arrival time (GCRA): one word of state, so that CPUs need no lock. */
@@ -120,7 +126,36 @@ struct filter {
 	__u32 stream;
 };
 
-/* Accounts: accounts.rs documents the protocol. */
+/* A flow: flows.rs. Addresses and ports in network order, an IPv4 address in the first word. */
+struct flow {
+	__u32 local[4];
+	__u32 remote[4];
+	__u16 local_port;
+	__u16 remote_port;
+	__u8 protocol;
+	__u8 is_ipv6;
+	__u16 pad;
+};
+
+_Static_assert(sizeof(struct flow) == 40, "no gaps: a key is compared byte by byte");
+
+struct listener {
+	__u32 local[4];
+	__u16 port;
+	__u8 protocol;
+	__u8 is_ipv6;
+};
+
+_Static_assert(sizeof(struct listener) == 20, "no gaps: a key is compared byte by byte");
+
+/* How packets of a flow or of a listener, or ICMP errors, are let in. */
+struct inlet {
+	struct bucket bucket;
+	__u32 account;
+	__u32 stream;
+};
+
+/* Accounts: accounts.rs tells the protocol. */
 struct taken {
 	__u32 taken;         /* written here */
 	__u32 limit;         /* written by user space */
@@ -133,7 +168,7 @@ struct returned {
 	__u32 pad;
 };
 
-/* Written over the first bytes of a steered frame: tag.rs. */
+/* Over the first bytes of a steered frame, or in front of the frame of an IP packet of a flow: tag.rs. */
 struct tag {
 	__u64 received_ns;
 	__u32 stream_count;

@@ -8,6 +8,7 @@
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod flow;
 pub mod kernel;
 pub mod memory;
 pub mod pool;
@@ -18,11 +19,14 @@ pub mod udp;
 mod wake_flag;
 pub mod xdp;
 
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 use derive_more::{Add, AddAssign};
 use thiserror::Error;
 
+pub use flow::{FlowFilter, FlowKey, Inlet, IpPacket, IpTarget, ListenerFilter};
+pub use kernel::NextHop;
 pub use memory::{MemoryLink, MemoryOptions};
 pub use pool::{Frame, Pool};
 pub use stream::{Filter, PathKey, SealKey, Spins, Stream, StreamDrops};
@@ -53,11 +57,13 @@ impl Port {
 /// A packet that came in.
 #[derive(Debug)]
 pub struct Received {
-    /// Bytes of the packet, from our header on.
+    /// Bytes of the packet, from our header on; of an IP packet from its IP header on.
     pub frame: Frame,
-    /// Port that the packet came to.
+    /// Port that the packet came to; of an IP packet it says nothing.
     pub port: Port,
-    /// Stream of the packet. A driver that does not distinguish streams uses only [`Stream::Signalling`] and
+    /// Set if this is an IP packet of a flow, of a listener, or about a flow.
+    pub ip: Option<IpPacket>,
+    /// Stream of the packet. A driver that does not distinguish streams knows only [`Stream::Signalling`] and
     /// [`Stream::Guaranteed`].
     pub stream: Stream,
     /// When the driver received it, on this host's `CLOCK_MONOTONIC`; never in the future, never decreasing
@@ -106,6 +112,9 @@ pub enum LinkError {
     /// The kernel's device, route or neighbour is not as the link needs it.
     #[error(transparent)]
     Kernel(#[from] kernel::KernelError),
+    /// The driver knows no flows.
+    #[error("driver {0} carries no IP packets of other connections: use driver = \"xdp\" for the link")]
+    NoFlows(String),
     /// A packet longer than the link carries was queued.
     #[error("a packet of {bytes} B does not fit the link's {bytes_max} B")]
     TooLong {
@@ -193,7 +202,76 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// Hands the queued packets to the medium, in order, as far as it accepts them.
+    /// Hands over packets of a TCP flow from now on, and keeps them from the kernel; replaces the filter of the same flow,
+    /// whose token bucket is kept. To be called before the flow's first segment leaves.
+    ///
+    /// # Errors
+    /// If the driver knows no flows, its table is full, the index or a bound is out of range, or the device spreads packets
+    /// over several receive queues; the fix is in the text.
+    fn set_flow(&mut self, flow: &FlowFilter) -> Result<(), LinkError> {
+        let _ = flow;
+        Err(LinkError::NoFlows(self.mode()))
+    }
+
+    /// Leaves the flow's packets to the kernel; without effect if the flow is unknown.
+    ///
+    /// # Errors
+    /// If the driver knows no flows or the kernel refuses.
+    fn clear_flow(&mut self, flow: FlowKey) -> Result<(), LinkError> {
+        let _ = flow;
+        Err(LinkError::NoFlows(self.mode()))
+    }
+
+    /// Hands over TCP to an address and port of this host that belongs to no flow; otherwise as [`Link::set_flow`].
+    ///
+    /// # Errors
+    /// See [`Link::set_flow`].
+    fn set_listener(&mut self, listener: &ListenerFilter) -> Result<(), LinkError> {
+        let _ = listener;
+        Err(LinkError::NoFlows(self.mode()))
+    }
+
+    /// Leaves an address and port to the kernel; without effect if nothing listens there.
+    ///
+    /// # Errors
+    /// If the driver knows no flows or the kernel refuses.
+    fn clear_listener(&mut self, local: SocketAddr) -> Result<(), LinkError> {
+        let _ = local;
+        Err(LinkError::NoFlows(self.mode()))
+    }
+
+    /// The way to `remote`, which the kernel is asked for in the background: [`NextHop::state`] says when it is known. It
+    /// is followed while the handle exists. May allocate; for connections, not for packets.
+    ///
+    /// # Errors
+    /// If the driver knows no flows, or nobody follows the kernel for it.
+    fn next_hop(&mut self, remote: IpAddr) -> Result<NextHop, LinkError> {
+        let _ = remote;
+        Err(LinkError::NoFlows(self.mode()))
+    }
+
+    /// A buffer of [`Link::ip_bytes_max`] bytes to fill with an IP packet; the same as [`Link::transmit_buffer`] otherwise,
+    /// and in its place: one of the two is filled and queued.
+    fn transmit_ip_buffer(&mut self) -> Option<&mut [u8]> {
+        None
+    }
+
+    /// Queues the first `len` bytes of the last [`Link::transmit_ip_buffer`], an IP packet with all its checksums, which take
+    /// `wire_bytes` on the wire. While the hop's address is not known the packet is lost and counted as a send error.
+    ///
+    /// # Errors
+    /// If the driver knows no flows or `len` does not fit.
+    fn transmit_ip(&mut self, hop: &NextHop, len: usize, wire_bytes: u32) -> Result<(), LinkError> {
+        let _ = (hop, len, wire_bytes);
+        Err(LinkError::NoFlows(self.mode()))
+    }
+
+    /// Longest IP packet of a flow, in bytes; 0: the driver knows no flows.
+    fn ip_bytes_max(&self) -> usize {
+        0
+    }
+
+    /// Hands what is queued to the medium, in order, as far as it takes it.
     ///
     /// # Errors
     /// If the link cannot continue.

@@ -149,7 +149,7 @@ impl Link for MemoryLink {
                 };
                 let Some((len, received_ns)) = consumer.take(frame.buffer_mut()) else { break };
                 frame.set_len(len);
-                out.push(Received { frame, port, stream: port.stream(), received_ns });
+                out.push(Received { frame, port, ip: None, stream: port.stream(), received_ns });
             }
         }
         let received = out.len() - before;

@@ -111,4 +111,6 @@ pub struct StreamDrops {
     pub expired: u64,
     /// Signalling of the neighbour that is a duplicate, or too old to check.
     pub replayed: u64,
+    /// First fragments of segments of a flow or to a listener: without ports in every packet no flow is found.
+    pub fragmented: u64,
 }

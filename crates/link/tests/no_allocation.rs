@@ -2,7 +2,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 #[path = "xdp/bed.rs"]
 mod bed;
@@ -10,7 +10,10 @@ mod bed;
 mod host;
 
 use punctual_link::xdp::{XdpLink, XdpMemory, XdpOptions};
-use punctual_link::{Link, MemoryLink, MemoryOptions, Port, Received, UdpLink, UdpOptions};
+use punctual_link::{
+    FlowFilter, FlowKey, Inlet, IpTarget, Link, MemoryLink, MemoryOptions, NextHop, Port, Received, Stream,
+    UdpLink, UdpOptions,
+};
 
 struct Counting;
 
@@ -88,6 +91,55 @@ fn xdp_allocates_nothing() {
     };
     let (mut a, mut b) = (open(0), open(1));
     assert_eq!(allocations_of(&mut a, &mut b, 5_000), 0);
+}
+
+/// IP packets of a flow, from one driver to the other.
+#[test]
+fn flows_allocate_nothing() {
+    if !bed::privileged() {
+        return;
+    }
+    let (hosts, cable) = bed::pair(1_500);
+    let open = |end: usize| {
+        let mut options = cable.xdp(bed::Family::V4, end);
+        options.classifier.flows_max = 4;
+        let memory = XdpMemory::new(options.frames_needed(), 2_048).expect("memory");
+        hosts[end].within(|| XdpLink::open(&options, &memory)).expect("a link")
+    };
+    let (mut a, mut b) = (open(0), open(1));
+    let [local, remote] = [1, 0].map(|end| SocketAddr::new(cable.address(bed::Family::V4, end), 5_000));
+    let key = FlowKey { local, remote };
+    let inlet = Inlet { stream: Stream::LowLatency, burst_packets: 9_999, interval_ns: 1, buffers: 64 };
+    b.set_flow(&FlowFilter { key, index: 3, inlet }).expect("room");
+    let hop = NextHop::fixed(cable.mac(1));
+    let packet = segment(key, 1_460);
+    let mut out: Vec<Received> = Vec::with_capacity(32);
+    let before = ALLOCATIONS.with(Cell::get);
+    for _ in 0..3_000 {
+        a.transmit_ip_buffer().expect("room")[..packet.len()].copy_from_slice(&packet);
+        a.transmit_ip(&hop, packet.len(), packet.len() as u32 + 38).expect("it fits");
+        a.flush().expect("works");
+        while b.receive(&mut out, 32).expect("works") == 0 {}
+        assert_eq!(out[0].frame.as_ref(), packet);
+        let ip = out[0].ip.expect("an IP packet");
+        assert_eq!((ip.to, ip.sender, out[0].stream), (IpTarget::Flow(3), cable.mac(0), Stream::LowLatency));
+        out.clear();
+        a.completed();
+    }
+    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+}
+
+/// An IP packet with a segment to the flow's local end, as far as a driver looks at it.
+fn segment(key: FlowKey, payload: usize) -> Vec<u8> {
+    let (IpAddr::V4(from), IpAddr::V4(to)) = (key.remote.ip(), key.local.ip()) else { unreachable!("IPv4") };
+    let mut packet = vec![0x45, 0];
+    packet.extend((40 + payload as u16).to_be_bytes());
+    packet.extend([0, 1, 0x40, 0, 64, 6, 0, 0]);
+    packet.extend([from.octets(), to.octets()].concat());
+    packet.extend([key.remote.port().to_be_bytes(), key.local.port().to_be_bytes()].concat());
+    packet.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 0x20, 0, 0xbe, 0xef, 0, 0]);
+    packet.resize(40 + payload, 7);
+    packet
 }
 
 #[test]

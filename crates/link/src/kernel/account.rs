@@ -77,9 +77,19 @@ impl Watched {
 
     /// Counts a packet of `bytes`, from our header on, that was handed over.
     pub fn count(&self, bytes: usize) {
+        self.add(self.header_bytes + bytes as u64);
+    }
+
+    /// Counts an IP packet of `bytes` that was handed over.
+    pub fn count_ip(&self, bytes: usize) {
+        const ETHERNET_BYTES: u64 = 14;
+        self.add(ETHERNET_BYTES + bytes as u64);
+    }
+
+    fn add(&self, bytes: u64) {
         let sent = &self.account.sent_bytes;
         // It has one writer.
-        sent.store(sent.load(Ordering::Relaxed) + self.header_bytes + bytes as u64, Ordering::Relaxed);
+        sent.store(sent.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
     /// Recent traffic of other senders on the device, in bits a second; `None`: not known yet.
@@ -115,6 +125,8 @@ mod tests {
         watched.count(100);
         watched.count(58);
         assert_eq!(account.sent_bytes(), 242);
+        watched.count_ip(58);
+        assert_eq!(account.sent_bytes(), 314);
         assert_eq!(watched.foreign_bps(), None);
         account.set_foreign_bps(Some(0));
         assert_eq!(watched.foreign_bps(), Some(0));

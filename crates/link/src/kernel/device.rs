@@ -41,6 +41,17 @@ impl Mac {
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
+
+    /// The address in the lower six bytes.
+    pub(crate) const fn to_number(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+
+    pub(crate) const fn from_number(number: u64) -> Self {
+        let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
+        Self([a, b, c, d, e, f])
+    }
 }
 
 impl fmt::Display for Mac {
@@ -162,6 +173,12 @@ impl Device {
                 program: xdp.u32(IFLA_XDP_PROG_ID).unwrap_or(0),
             }),
         })
+    }
+
+    /// Receive queues that the device spreads packets over now: those that it was made with, where the kernel cannot be asked
+    /// (before Linux 6.8).
+    pub fn rx_queues_used(&self) -> u32 {
+        super::napi::receive_queues(self).unwrap_or(self.rx_queues)
     }
 
     /// Whether packets can go now.

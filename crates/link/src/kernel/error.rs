@@ -1,7 +1,7 @@
 //! The problems of a device or a path, each with its fix.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -82,7 +82,23 @@ pub enum KernelError {
         /// Device that the address should belong to.
         device: String,
     },
-    /// No host answers.
+    /// The kernel has no address to send from.
+    #[error(
+        "the route to {remote} over interface {device} has no address to send from: ip address add one to the device"
+    )]
+    NoSource {
+        /// Destination.
+        remote: IpAddr,
+        /// Device that the route goes by.
+        device: String,
+    },
+    /// Another program has the port.
+    #[error("TCP port {0} is in use: stop who has it (ss -tanp), or take another port")]
+    PortTaken(SocketAddr),
+    /// No address of this host.
+    #[error("{0} is no address of this host: ip address shows which are")]
+    NotOurs(IpAddr),
+    /// Nobody answers.
     #[error(
         "{next_hop} does not answer on interface {device} within {waited_ms} ms: is it up? else give its hardware address \
          (ip neighbour replace {next_hop} lladdr MAC dev {device})"

@@ -2,6 +2,7 @@
 //! handle packets.
 //!
 //! - Facts come by netlink: [`Device`], [`route_to`], [`resolve`]; [`Watcher`] follows them.
+//! - [`hops()`] follows the next hop of each connection to other hosts; a [`PortHold`] keeps its port from others.
 //! - Kernel traffic on the device is bounded by a [`Shaper`], receive work runs in [`napi`] threads of a chosen
 //!   priority, interrupts may be deferred: [`DeviceCare`] sets all of it up for one device and puts everything back
 //!   when it is dropped.
@@ -20,15 +21,18 @@ mod account;
 #[doc(hidden)]
 pub mod answers;
 mod attributes;
+mod bell;
 mod care;
 mod classes;
 mod device;
 mod error;
 mod follow;
+mod hops;
 pub mod napi;
 mod neighbours;
 mod netlink;
 mod path;
+mod ports;
 mod qdisc;
 mod record;
 mod traffic;
@@ -40,8 +44,10 @@ pub use classes::FIRST_CLASS;
 pub use device::{Device, Mac, XdpAttachment, XdpFeatures};
 pub use error::KernelError;
 pub use follow::{Follow, FollowError, FollowedLink, Opener, follow};
+pub use hops::{HopKeeper, HopState, Hops, NextHop, Way, hops};
 pub use neighbours::{Route, neighbour, resolve, route_to};
 pub use path::{LinkPath, PathRequest, RESOLVE_PATIENCE};
+pub use ports::PortHold;
 pub use qdisc::{FOLLOWING_UNITS, RESTORABLE, ShaperRate};
 pub use traffic::TrafficSample;
 pub use watch::{Change, Watcher};

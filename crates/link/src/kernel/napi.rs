@@ -196,6 +196,14 @@ fn serving(device: &Device, queue: u32) -> Option<u32> {
     Netdev::open().ok()?.list(&body, read).ok()?.first().copied()
 }
 
+/// Receive queues that are in use; `None` if the kernel cannot be asked.
+pub(super) fn receive_queues(device: &Device) -> Option<u32> {
+    let body = Netdev::body(QUEUE_GET).with_u32(QUEUE_IFINDEX, device.index);
+    let read = |queue_of: Attributes<'_>| (queue_of.u32(QUEUE_TYPE)? == QUEUE_TYPE_RX).then_some(());
+    let queues = Netdev::open().ok()?.list(&body, read).ok()?.len() as u32;
+    (queues > 0).then_some(queues)
+}
+
 pub(super) fn parse_napi(napi: Attributes<'_>) -> Option<Napi> {
     Some(Napi {
         id: napi.u32(NAPI_ID)?,

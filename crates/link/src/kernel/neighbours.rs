@@ -21,6 +21,10 @@ const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+/// A router of another IP version: `struct rtvia`, family and address.
+const RTA_VIA: u16 = 18;
+const RTAX_MTU: u16 = 2;
 const RTN_UNICAST: u8 = 1;
 const RTN_LOCAL: u8 = 2;
 
@@ -30,7 +34,9 @@ const NTF_USE: u8 = 1;
 /// States in which the kernel itself sends to the address.
 const NUD_VALID: u16 = 0x80 | 0x40 | 0x02 | 0x04 | 0x08 | 0x10;
 
-/// How often to check whether a neighbour has answered; its answer takes about one round trip.
+const NUD_STALE: u16 = 0x04;
+
+/// How often to look whether a neighbour has answered; its answer takes about one round trip.
 const RESOLVE_POLL: Duration = Duration::from_millis(5);
 /// The discard port: the packet only makes the kernel resolve the neighbour.
 const DISCARD_PORT: u16 = 9;
@@ -46,6 +52,8 @@ pub struct Route {
     pub source: Option<IpAddr>,
     /// The peer is an address of this host.
     pub local: bool,
+    /// Longest IP packet that the route itself allows, in bytes; `None`: the device says.
+    pub mtu: Option<u32>,
 }
 
 impl Route {
@@ -60,6 +68,12 @@ impl Route {
 /// # Errors
 /// If there is none.
 pub fn route_to(peer: IpAddr) -> Result<Route, KernelError> {
+    let failed = |error| KernelError::Os { what: format!("the route to {peer}"), error };
+    route_by(&mut Netlink::route().map_err(failed)?, peer)
+}
+
+/// [`route_to`] over a socket that is open.
+pub(super) fn route_by(netlink: &mut Netlink, peer: IpAddr) -> Result<Route, KernelError> {
     let mut header = [0; HEADER_BYTES];
     header[0] = family(peer);
     header[1] = if peer.is_ipv4() { 32 } else { 128 };
@@ -70,8 +84,7 @@ pub fn route_to(peer: IpAddr) -> Result<Route, KernelError> {
         }
         _ => KernelError::Os { what: format!("the route to {peer}"), error },
     };
-    let answer =
-        Netlink::route().and_then(|mut netlink| netlink.ask(RTM_GETROUTE, 0, &body)).map_err(refused)?;
+    let answer = netlink.ask(RTM_GETROUTE, 0, &body).map_err(refused)?;
     answer.iter().find_map(|message| parse_route(message)).ok_or(KernelError::NoRoute(peer))
 }
 
@@ -82,9 +95,10 @@ pub(super) fn parse_route(message: &[u8]) -> Option<Route> {
     matches!(kind, RTN_UNICAST | RTN_LOCAL).then_some(())?;
     Some(Route {
         device: attributes.u32(RTA_OIF)?,
-        gateway: attributes.get(RTA_GATEWAY).and_then(address),
+        gateway: attributes.get(RTA_GATEWAY).or_else(|| attributes.get(RTA_VIA)?.get(2..)).and_then(address),
         source: attributes.get(RTA_PREFSRC).and_then(address),
         local: kind == RTN_LOCAL,
+        mtu: attributes.nested(RTA_METRICS).u32(RTAX_MTU).filter(|mtu| *mtu > 0),
     })
 }
 
@@ -94,17 +108,22 @@ pub(super) fn parse_route(message: &[u8]) -> Option<Route> {
 /// If the kernel does not answer.
 pub fn neighbour(device: u32, next_hop: IpAddr) -> Result<Option<Mac>, KernelError> {
     let failed = |error| KernelError::Os { what: format!("the neighbour {next_hop}"), error };
-    neighbour_by(&mut Netlink::route().map_err(failed)?, device, next_hop).map_err(failed)
+    let entry = neighbour_by(&mut Netlink::route().map_err(failed)?, device, next_hop).map_err(failed)?;
+    Ok(entry.and_then(|entry| entry.mac))
 }
 
-fn neighbour_by(netlink: &mut Netlink, device: u32, next_hop: IpAddr) -> io::Result<Option<Mac>> {
+/// The kernel's entry of `next_hop`, over a socket that is open.
+pub(super) fn neighbour_by(
+    netlink: &mut Netlink,
+    device: u32,
+    next_hop: IpAddr,
+) -> io::Result<Option<Neighbour>> {
     let body = Body::new(&neighbour_header(device, next_hop, 0)).with(NDA_DST, &octets(next_hop));
     match netlink.ask(RTM_GETNEIGH, 0, &body) {
         Ok(answer) => Ok(answer
             .iter()
             .filter_map(|message| Neighbour::parse(message))
-            .find(|entry| entry.device == device && entry.address == next_hop)
-            .and_then(|entry| entry.mac)),
+            .find(|entry| entry.device == device && entry.address == next_hop)),
         Err(error) if errno(&error) == Some(libc::ENOENT) => Ok(None),
         Err(error) => Err(error),
     }
@@ -121,7 +140,8 @@ pub fn resolve(device: &Device, next_hop: IpAddr, patience: Duration) -> Result<
     let begun = Instant::now();
     let mut asked = false;
     loop {
-        if let Some(mac) = neighbour_by(&mut netlink, device.index, next_hop).map_err(failed)? {
+        let entry = neighbour_by(&mut netlink, device.index, next_hop).map_err(failed)?;
+        if let Some(mac) = entry.and_then(|entry| entry.mac) {
             return Ok(mac);
         }
         if !asked {
@@ -166,6 +186,8 @@ pub(super) struct Neighbour {
     pub address: IpAddr,
     /// `None` if it is not (or no longer) known.
     pub mac: Option<Mac>,
+    /// It may have moved: nobody has heard of it lately.
+    pub stale: bool,
 }
 
 impl Neighbour {
@@ -173,11 +195,13 @@ impl Neighbour {
     pub fn parse(message: &[u8]) -> Option<Self> {
         let header: [u8; HEADER_BYTES] = *message.first_chunk()?;
         let attributes = Attributes::after(message, HEADER_BYTES);
-        let valid = u16::from_ne_bytes([header[8], header[9]]) & NUD_VALID != 0;
+        let state = u16::from_ne_bytes([header[8], header[9]]);
+        let valid = state & NUD_VALID != 0;
         Some(Self {
             device: u32::from_ne_bytes([header[4], header[5], header[6], header[7]]),
             address: attributes.get(NDA_DST).and_then(address)?,
             mac: attributes.get(NDA_LLADDR).filter(|_| valid).and_then(Mac::from_bytes),
+            stale: state & NUD_STALE != 0,
         })
     }
 }

@@ -25,7 +25,18 @@ const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
 /// Messages that may wait for us.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A change on the way to a neighbour.
+/// A socket that hears of every change, in the network namespace of this thread.
+pub(super) fn subscribe() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind(&SocketAddr::new(0, 0))?;
+    socket.set_non_blocking(true)?;
+    // A smaller buffer only means to look at everything more often.
+    let _ = socket.set_rx_buf_sz(BUFFER_BYTES as libc::c_int);
+    GROUPS.iter().try_for_each(|group| socket.add_membership(*group))?;
+    Ok(socket)
+}
+
+/// What has become different on the way to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Hardware addresses; `None`: the next hop's is not known yet.
@@ -84,16 +95,7 @@ impl Watcher {
     /// # Errors
     /// If the kernel refuses.
     pub fn new() -> Result<Self, KernelError> {
-        let open = || -> io::Result<Socket> {
-            let mut socket = Socket::new(NETLINK_ROUTE)?;
-            socket.bind(&SocketAddr::new(0, 0))?;
-            socket.set_non_blocking(true)?;
-            // With a smaller buffer everything is only checked more often.
-            let _ = socket.set_rx_buf_sz(BUFFER_BYTES as libc::c_int);
-            GROUPS.iter().try_for_each(|group| socket.add_membership(*group))?;
-            Ok(socket)
-        };
-        let socket = open().map_err(KernelError::net("following links, routes and neighbours"))?;
+        let socket = subscribe().map_err(KernelError::net("following links, routes and neighbours"))?;
         Ok(Self { socket, links: Vec::new(), changes: VecDeque::new() })
     }
 

@@ -176,7 +176,8 @@ impl Receiver {
             statistics.times_clamped += u64::from(stamp_ns.is_none());
             state.last_ns = stamp_ns.unwrap_or(clocks.monotonic_ns).max(state.last_ns);
             frame.set_len(self.headers[slot].msg_len as usize);
-            out.push(Received { frame, port, stream: port.stream(), received_ns: state.last_ns });
+            let received_ns = state.last_ns;
+            out.push(Received { frame, port, ip: None, stream: port.stream(), received_ns });
         }
         self.armed_from += count;
         out.len() - before

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::QUEUES_MAX;
 use super::mapping::Mapping;
 use super::tag::Tag;
-use crate::Stream;
+use crate::{IpTarget, Stream};
 
 /// Accounts of streams; those of paths come behind.
 pub(super) const STREAM_ACCOUNTS: u32 = QUEUES_MAX * Stream::ALL.len() as u32;
@@ -35,6 +35,55 @@ pub(super) const STREAM_ACCOUNTS: u32 = QUEUES_MAX * Stream::ALL.len() as u32;
 /// The account of a stream on a queue; also its place in the map of sockets.
 pub(super) const fn account_of(queue: u32, stream: Stream) -> u32 {
     queue * Stream::ALL.len() as u32 + stream as u32
+}
+
+/// Which account belongs to what: streams, paths, ICMP errors, listeners, flows, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    paths: u32,
+    listeners: u32,
+    flows: u32,
+}
+
+impl Layout {
+    pub(super) const fn new(paths: u32, listeners: u32, flows: u32) -> Self {
+        Self { paths, listeners, flows }
+    }
+
+    /// Accounts in all.
+    pub(super) const fn len(self) -> u32 {
+        self.flow_first() + self.flows
+    }
+
+    /// The first behind those of paths.
+    pub(super) const fn path_end(self) -> u32 {
+        STREAM_ACCOUNTS + self.paths
+    }
+
+    pub(super) const fn errors(self) -> u32 {
+        self.path_end()
+    }
+
+    pub(super) const fn listener_first(self) -> u32 {
+        self.errors() + 1
+    }
+
+    pub(super) const fn flow_first(self) -> u32 {
+        self.listener_first() + self.listeners
+    }
+
+    /// Who a packet of this account is for, if it is an IP packet.
+    pub(super) fn target(self, account: u32) -> Option<IpTarget> {
+        if account < self.errors() || account >= self.len() {
+            None
+        } else if account == self.errors() {
+            Some(IpTarget::Error)
+        } else if account < self.flow_first() {
+            Some(IpTarget::Listener(account - self.listener_first()))
+        } else {
+            Some(IpTarget::Flow(account - self.flow_first()))
+        }
+    }
 }
 
 /// The elements of a map of the program, shared with it.
@@ -50,10 +99,6 @@ impl<T: SharedWithProgram> Array<T> {
     pub(super) fn map(map: BorrowedFd<'_>, len: u32) -> io::Result<Self> {
         let bytes = (len as usize * size_of::<T>()).next_multiple_of(rustix::param::page_size());
         Ok(Self { memory: Mapping::shared(map, 0, bytes)?, len, of: PhantomData })
-    }
-
-    const fn len(&self) -> u32 {
-        self.len
     }
 
     fn get(&self, index: u32) -> Option<&T> {
@@ -154,17 +199,19 @@ pub struct Accounts {
     taken_last: Box<[u32]>,
     /// Packets were lost, and paths may miss some of them.
     has_lost: bool,
-    /// Accounts from here on were never used.
-    used: u32,
+    layout: Layout,
+    /// Ends of the accounts that were ever used: of paths, and of what comes behind all paths.
+    used: [u32; 2],
 }
 
 impl Accounts {
-    /// The accounts in the program's two maps, which have equal length.
-    pub(super) fn new(taken: Array<Taken>, returned: Array<Returned>) -> Self {
-        let settled = vec![0; taken.len() as usize].into();
+    /// Over the program's two maps of accounts, laid out alike.
+    pub(super) fn new(taken: Array<Taken>, returned: Array<Returned>, layout: Layout) -> Self {
+        let settled = vec![0; layout.len() as usize].into();
         let taken_last = vec![0; STREAM_ACCOUNTS as usize].into();
         let returns = Arc::new(Returns { returned });
-        Self { taken, returns, settled, taken_last, has_lost: false, used: STREAM_ACCOUNTS }
+        let used = [STREAM_ACCOUNTS, layout.path_end()];
+        Self { taken, returns, settled, taken_last, has_lost: false, layout, used }
     }
 
     /// The handle with which charges are given back, to be shared.
@@ -194,9 +241,9 @@ impl Accounts {
             self.has_lost = true;
         }
         if std::mem::take(&mut self.has_lost) {
-            // A path with free buffers recovers with its next packet; a path without any would never get
-            // another packet.
-            for path in STREAM_ACCOUNTS..self.used {
+            // A path that has buffers left heals with its next packet; one that has none would never get another.
+            let [paths, others] = self.used;
+            for path in (STREAM_ACCOUNTS..paths).chain(self.layout.path_end()..others) {
                 if self.free_of(path) == 0 {
                     self.give_up(path);
                 }
@@ -217,7 +264,8 @@ impl Accounts {
     pub(super) fn set_account_limit(&mut self, account: u32, buffers: u32) {
         if let Some(taken) = self.taken.get(account) {
             taken.limit.store(buffers.min(i32::MAX as u32), Ordering::Relaxed);
-            self.used = self.used.max(account + 1);
+            let used = &mut self.used[usize::from(account >= self.layout.path_end())];
+            *used = (*used).max(account + 1);
         }
     }
 
@@ -236,9 +284,8 @@ impl Accounts {
         missing
     }
 
-    /// Accounts, of streams and paths together.
-    pub(super) fn len(&self) -> u32 {
-        self.taken.len()
+    pub(super) const fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// Packet number `count` of an account is here.
@@ -272,16 +319,17 @@ mod tests {
 
     const QUEUE: u32 = 3;
     const PATH: u32 = STREAM_ACCOUNTS + 1;
+    const LAYOUT: Layout = Layout::new(2, 3, 4);
 
     fn array<T: SharedWithProgram>() -> Array<T> {
-        let len = STREAM_ACCOUNTS + 2;
+        let len = LAYOUT.len();
         let memory = Mapping::anonymous(len as usize * size_of::<T>(), false).expect("memory");
         Array { memory, len, of: PhantomData }
     }
 
     /// Accounts whose counters are about to wrap, with 4 buffers for the stream and 2 for the path.
     fn accounts() -> Accounts {
-        let mut accounts = Accounts::new(array(), array());
+        let mut accounts = Accounts::new(array(), array(), LAYOUT);
         let start = u32::MAX - 5;
         for account in [account_of(QUEUE, Stream::Guaranteed), PATH] {
             accounts.taken.get(account).expect("it").taken.store(start, Ordering::Relaxed);
@@ -305,6 +353,31 @@ mod tests {
 
     fn free(accounts: &Accounts) -> (u32, u32) {
         (accounts.free(QUEUE, Stream::Guaranteed), accounts.free_of(PATH))
+    }
+
+    #[test]
+    fn every_account_has_one_owner() {
+        let first = STREAM_ACCOUNTS + 2;
+        let of = |account| LAYOUT.target(account);
+        assert_eq!((of(0), of(first - 1), of(LAYOUT.len()), of(Tag::NO_PATH)), (None, None, None, None));
+        let behind: Vec<_> = (first..LAYOUT.len()).filter_map(of).collect();
+        let listeners = (0..3).map(IpTarget::Listener);
+        let expected: Vec<_> =
+            [IpTarget::Error].into_iter().chain(listeners).chain((0..4).map(IpTarget::Flow)).collect();
+        assert_eq!(behind, expected);
+    }
+
+    /// A flow that lost all its packets gets its buffers back too.
+    #[test]
+    fn accounts_behind_the_paths_settle() {
+        let mut accounts = accounts();
+        let flow = LAYOUT.flow_first() + 1;
+        accounts.set_account_limit(flow, 1);
+        accounts.taken.get(flow).expect("it").taken.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(accounts.free_of(flow), 0);
+        accounts.has_lost = true;
+        accounts.settle(QUEUE, Stream::Guaranteed);
+        assert_eq!(accounts.free_of(flow), 1);
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! receives nothing.
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ use super::umem::XdpMemory;
 use super::{AttachMode, Classifier, ClassifierOptions, XdpOptions};
 use crate::kernel::{Device, PathRequest, RESOLVE_PATIENCE};
 use crate::{
-    Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, SealKey, Stream, StreamDrops,
+    Filter, FlowFilter, FlowKey, Frame, Link, LinkError, LinkStatistics, ListenerFilter, NextHop, PathKey,
+    Port, Received, SealKey, Stream, StreamDrops,
 };
 
 /// Interval between two checks for packets lost behind the program, in ns.
@@ -47,6 +49,7 @@ pub struct XdpLink {
     transmitter: Transmitter,
     addresses: Addresses,
     packet_bytes_max: usize,
+    flows: FlowFacts,
     statistics: LinkStatistics,
     settled_ns: u64,
 }
@@ -68,8 +71,10 @@ impl XdpLink {
             classifier.register(options.queue, stream, inlet.socket.as_fd())?;
         }
         let holder = Arc::new(Holder::new(Arc::clone(classifier.accounts().returns()), reservation));
+        let flows = FlowFacts::of(&device, options);
         let mut link = Self {
-            receiver: Receiver::new(options, memory, holder),
+            receiver: Receiver::new(options, memory, holder, flows.completes_checksums),
+            flows,
             transmitter: Transmitter::new(options, memory, Headers::new(&options.classifier)),
             packet_bytes_max: options.classifier.packet_bytes_max as usize,
             ledger: Ledger::new(memory),
@@ -187,6 +192,43 @@ impl Link for XdpLink {
         self.classifier.set_neighbour(key)
     }
 
+    fn set_flow(&mut self, flow: &FlowFilter) -> Result<(), LinkError> {
+        self.flows.check()?;
+        self.classifier.set_flow(flow)
+    }
+
+    fn clear_flow(&mut self, flow: FlowKey) -> Result<(), LinkError> {
+        self.classifier.clear_flow(flow)
+    }
+
+    fn set_listener(&mut self, listener: &ListenerFilter) -> Result<(), LinkError> {
+        self.flows.check()?;
+        self.classifier.set_listener(listener)
+    }
+
+    fn clear_listener(&mut self, local: SocketAddr) -> Result<(), LinkError> {
+        self.classifier.clear_listener(local)
+    }
+
+    fn next_hop(&mut self, _: IpAddr) -> Result<NextHop, LinkError> {
+        Err(LinkError::Options(
+            "nobody follows the kernel for this link: open it by kernel::follow, or ask kernel::hops".into(),
+        ))
+    }
+
+    fn transmit_ip_buffer(&mut self) -> Option<&mut [u8]> {
+        self.transmitter.ip_buffer(&mut self.queue.outlet, &mut self.ledger)
+    }
+
+    fn transmit_ip(&mut self, hop: &NextHop, len: usize, wire_bytes: u32) -> Result<(), LinkError> {
+        let Self { transmitter, queue, ledger, addresses, statistics, .. } = self;
+        transmitter.queue_ip(&mut queue.outlet, ledger, addresses, (hop, len, wire_bytes), statistics)
+    }
+
+    fn ip_bytes_max(&self) -> usize {
+        self.flows.ip_bytes_max
+    }
+
     fn flush(&mut self) -> Result<(), LinkError> {
         let result = self.transmitter.flush(&mut self.queue, &mut self.ledger, &mut self.statistics);
         self.settle();
@@ -222,9 +264,51 @@ impl Link for XdpLink {
         StreamDrops { no_buffer: drops.no_buffer + self.queue.kernel_drops(), ..drops }
     }
 
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let completes = (self.flows.has_room && self.flows.completes_checksums)
+            .then(|| "completed, the device has left them to us".into());
+        completes.map(|how| ("tcp_checksums", how)).into_iter().collect()
+    }
+
     fn mode(&self) -> String {
         let copies = if self.queue.zero_copy { "zero-copy" } else { "copy" };
         format!("xdp ({}, {copies})", self.classifier.mode())
+    }
+}
+
+/// What flows need to know of the device.
+struct FlowFacts {
+    device: String,
+    /// Receive queues that packets are spread over.
+    rx_queues: u32,
+    /// The tables have room for any.
+    has_room: bool,
+    ip_bytes_max: usize,
+    /// TCP checksums of local senders are left to hardware that there is not.
+    completes_checksums: bool,
+}
+
+impl FlowFacts {
+    fn of(device: &Device, options: &XdpOptions) -> Self {
+        Self {
+            device: device.name.clone(),
+            rx_queues: device.rx_queues_used(),
+            has_room: options.classifier.flows_max > 0,
+            ip_bytes_max: options.classifier.ip_bytes_max as usize,
+            completes_checksums: device.kind.as_deref() == Some("veth"),
+        }
+    }
+
+    /// Whether every packet of a flow comes in on the link's queue.
+    fn check(&self) -> Result<(), LinkError> {
+        let Self { device, rx_queues, .. } = self;
+        if *rx_queues <= 1 {
+            return Ok(());
+        }
+        Err(LinkError::Options(format!(
+            "interface {device} spreads packets over {rx_queues} receive queues, and TCP over xdp reads one: ethtool -L \
+             {device} combined 1 (or rx 1) before the link is opened"
+        )))
     }
 }
 

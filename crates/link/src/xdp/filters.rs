@@ -33,14 +33,14 @@ impl Bucket {
     pub(super) const UNBOUNDED: Self = Self { interval_ns: 0, depth_ns: 0, full_at_ns: 0 };
 
     /// `burst` packets at once, one more every `interval_ns`; full.
-    fn new(burst: u32, interval_ns: u64) -> Self {
+    pub(super) fn new(burst: u32, interval_ns: u64) -> Self {
         let interval_ns = interval_ns.min(FOR_EVER_NS);
         let depth_ns = interval_ns.saturating_mul(u64::from(burst)).min(FOR_EVER_NS);
         Self { interval_ns, depth_ns, full_at_ns: 0 }
     }
 
     /// Makes this bucket as empty as `old` was, at most quite empty.
-    fn inherit(&mut self, old: &Self, now_ns: u64) {
+    pub(super) fn inherit(&mut self, old: &Self, now_ns: u64) {
         self.full_at_ns = old.full_at_ns.min(now_ns.saturating_add(self.depth_ns));
     }
 }
@@ -116,7 +116,7 @@ impl Filters {
         accounts: &Accounts,
         packet_bytes_max: u32,
     ) -> Self {
-        Self { map, free: (STREAM_ACCOUNTS..accounts.len()).collect(), packet_bytes_max }
+        Self { map, free: (STREAM_ACCOUNTS..accounts.layout().path_end()).collect(), packet_bytes_max }
     }
 
     pub(super) fn set(&mut self, filter: &Filter, accounts: &mut Accounts) -> Result<(), LinkError> {

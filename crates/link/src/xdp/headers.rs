@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ClassifierOptions;
-use crate::Port;
 use crate::kernel::Mac;
+use crate::{NextHop, Port};
 
 /// Ethernet.
-const ETHERNET_BYTES: usize = 14;
+pub(super) const ETHERNET_BYTES: usize = 14;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 const UDP_BYTES: usize = 8;
@@ -46,29 +46,24 @@ impl Addresses {
 
     /// Our device has got this address.
     pub fn set_source(&self, source: Mac) {
-        self.ends[0].store(to_number(source), Ordering::Relaxed);
+        self.ends[0].store(source.to_number(), Ordering::Relaxed);
     }
 
     /// The next hop is reached at this address, or is not (`None`).
     pub fn set_peer(&self, peer: Option<Mac>) {
-        self.ends[1].store(peer.map_or(UNKNOWN, to_number), Ordering::Relaxed);
+        self.ends[1].store(peer.map_or(UNKNOWN, Mac::to_number), Ordering::Relaxed);
+    }
+
+    /// Our device's address.
+    pub(super) fn source(&self) -> Mac {
+        Mac::from_number(self.ends[0].load(Ordering::Relaxed))
     }
 
     /// Destination and source as a packet begins with them; `None` while the next hop is not known.
     fn leading(&self) -> Option<(Mac, Mac)> {
         let [source, peer] = [0, 1].map(|end| self.ends[end].load(Ordering::Relaxed));
-        (peer != UNKNOWN).then(|| (to_mac(peer), to_mac(source)))
+        (peer != UNKNOWN).then(|| (Mac::from_number(peer), Mac::from_number(source)))
     }
-}
-
-fn to_number(mac: Mac) -> u64 {
-    let [a, b, c, d, e, f] = mac.0;
-    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
-}
-
-fn to_mac(number: u64) -> Mac {
-    let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
-    Mac([a, b, c, d, e, f])
 }
 
 /// Our port and the neighbour's.
@@ -138,6 +133,17 @@ impl Headers {
     }
 }
 
+/// Writes Ethernet's header in front of an IP packet to `hop`; `false` while its address is not known.
+pub(super) fn write_ethernet(hop: &NextHop, addresses: &Addresses, packet: &mut [u8]) -> bool {
+    let Some(destination) = hop.destination() else { return false };
+    packet[..6].copy_from_slice(&destination.0);
+    packet[6..12].copy_from_slice(&addresses.source().0);
+    let is_v6 = packet.get(ETHERNET_BYTES).is_some_and(|first| first >> 4 == 6);
+    let ethertype: [u8; 2] = if is_v6 { [0x86, 0xDD] } else { [0x08, 0x00] };
+    packet[12..ETHERNET_BYTES].copy_from_slice(&ethertype);
+    true
+}
+
 fn template(ends: &ClassifierOptions, port: Port) -> [u8; HEADER_BYTES_MAX] {
     let mut bytes = [0; HEADER_BYTES_MAX];
     let (ours, theirs) = ports(ends, port);
@@ -172,7 +178,7 @@ fn octets6(address: IpAddr) -> [u8; 16] {
 
 /// The sum of the 16-bit big-endian words, not folded; an odd last byte is the upper half of a word. In steps of 4
 /// bytes, which add up to the same after folding (RFC 1071, 2).
-fn sum(bytes: &[u8]) -> u64 {
+pub(super) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let whole: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
     let mut last = [0; 4];
@@ -181,7 +187,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// Folds a sum to 16 bits with end-around carry.
-fn fold(mut sum: u64) -> u16 {
+pub(super) fn fold(mut sum: u64) -> u16 {
     while sum > u64::from(u16::MAX) {
         sum = (sum & u64::from(u16::MAX)) + (sum >> 16);
     }

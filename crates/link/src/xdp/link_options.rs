@@ -95,6 +95,13 @@ impl XdpOptions {
                 memory.packet_bytes_max()
             ));
         }
+        let (bytes, bytes_max) = (self.classifier.ip_bytes_max as usize, memory.ip_bytes_max());
+        if bytes > bytes_max && self.classifier.flows_max > 0 {
+            return fail(format!(
+                "IP packets of {bytes} B: frames of {} B carry up to {bytes_max} B",
+                memory.frame_bytes()
+            ));
+        }
         if self.queue >= QUEUES_MAX {
             return fail(format!("xdp queue {}: queues below {QUEUES_MAX} can be used", self.queue));
         }

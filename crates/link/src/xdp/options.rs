@@ -3,13 +3,16 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use super::FILTERS_MAX;
+use super::{FILTERS_MAX, FLOWS_MAX, LISTENERS_MAX};
 use crate::{LinkError, Stream};
 
 /// Longest UDP payload over IPv4.
 const PACKET_BYTES_MAX: u32 = 65_507;
 
-/// The mode of an XDP program.
+/// Every host takes IPv6 packets of this length (RFC 8200, 5).
+const IP_BYTES_MIN: u32 = 1_280;
+
+/// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttachMode {
     /// In the driver if it can, else in the kernel's stack. The driver's mode is tried first, and
@@ -76,6 +79,12 @@ pub struct ClassifierOptions {
     pub best_effort_rate: Option<Rate>,
     /// Most paths with a filter at once, up to [`FILTERS_MAX`].
     pub filters_max: u32,
+    /// Most flows at once, up to [`FLOWS_MAX`]; 0: none.
+    pub flows_max: u32,
+    /// Most listeners of flows at once, up to [`LISTENERS_MAX`]; 0: none.
+    pub listeners_max: u32,
+    /// Longest IP packet of a flow, in bytes: longer ones are dropped.
+    pub ip_bytes_max: u32,
 }
 
 impl ClassifierOptions {
@@ -96,6 +105,9 @@ impl ClassifierOptions {
             strangers_rate: None,
             best_effort_rate: None,
             filters_max: FILTERS_MAX,
+            flows_max: 0,
+            listeners_max: 0,
+            ip_bytes_max: 1_500,
         }
     }
 
@@ -113,6 +125,16 @@ impl ClassifierOptions {
         }
         if !(1..=FILTERS_MAX).contains(&self.filters_max) {
             return fail(format!("a table of {} paths: 1 to {FILTERS_MAX} can be had", self.filters_max));
+        }
+        let (flows, listeners) = (self.flows_max, self.listeners_max);
+        if flows > FLOWS_MAX || listeners > LISTENERS_MAX {
+            return fail(format!(
+                "tables of {flows} flows and {listeners} listeners: up to {FLOWS_MAX} and {LISTENERS_MAX} can be had"
+            ));
+        }
+        if !(IP_BYTES_MIN..=u32::from(u16::MAX)).contains(&self.ip_bytes_max) {
+            let bytes = self.ip_bytes_max;
+            return fail(format!("IP packets of {bytes} B: give {IP_BYTES_MIN} to {}", u16::MAX));
         }
         if !(1..=PACKET_BYTES_MAX).contains(&self.packet_bytes_max) {
             let bytes = self.packet_bytes_max;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -11,18 +11,22 @@ use aya::programs::{ProgramError, ProgramFd, TestRun, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use rustix::net::sockopt::socket_domain;
 
-use super::accounts::{Accounts, Array, STREAM_ACCOUNTS, account_of};
+use super::accounts::{Accounts, Array, Layout, account_of};
 use super::filters::{Bucket, Filters, refused};
+use super::flows::{Flows, Maps};
 use super::neighbour::Neighbour;
 use super::{ClassifierOptions, QUEUES_MAX, Rate};
-use crate::{Filter, LinkError, PathKey, SealKey, Stream, StreamDrops};
+use crate::{Filter, FlowFilter, FlowKey, LinkError, ListenerFilter, PathKey, SealKey, Stream, StreamDrops};
 
 /// `bpf/punctual.bpf.c`, as `build.rs` made it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/punctual.bpf.o"));
 /// Name of the program in it.
 const PROGRAM: &str = "punctual";
 
-/// Bucket of signalling without the neighbour's seal; the streams' buckets come before it.
+/// What the kernel leaves free in front of a frame: no run can make it longer than that.
+const HEADROOM_BYTES: usize = 256;
+
+/// Bucket of signalling that anybody may have sent; the streams' come before it.
 const STRANGERS: u32 = Stream::ALL.len() as u32;
 
 /// `struct config` in `punctual.bpf.h`.
@@ -37,6 +41,7 @@ struct Config {
     peer_data_port: u16,
     packet_bytes_max: u32,
     is_ipv6: u32,
+    ip_bytes_max: u32,
 }
 
 // SAFETY: 16- and 32-bit integers without gaps.
@@ -53,12 +58,13 @@ impl Config {
             peer_data_port: options.peer_data_port.to_be(),
             packet_bytes_max: options.packet_bytes_max,
             is_ipv6: options.local.is_ipv6().into(),
+            ip_bytes_max: options.ip_bytes_max,
         }
     }
 }
 
-/// An address in the byte order of a packet; IPv4 in the first word.
-fn words_of(address: IpAddr) -> [u32; 4] {
+/// An address as it lies in a packet; IPv4 in the first word.
+pub(super) fn words_of(address: IpAddr) -> [u32; 4] {
     match address {
         IpAddr::V4(address) => [u32::from_ne_bytes(address.octets()), 0, 0, 0],
         IpAddr::V6(address) => {
@@ -91,6 +97,7 @@ pub struct Program {
     drops: PerCpuArray<MapData, u64>,
     neighbours: ArrayMap<MapData, Neighbour>,
     filters: Filters,
+    flows: Flows,
     accounts: Accounts,
 }
 
@@ -102,17 +109,20 @@ impl Program {
     pub fn load(options: &ClassifierOptions) -> Result<Self, LinkError> {
         options.check()?;
         let config = Config::new(options);
-        let accounts_max = STREAM_ACCOUNTS + options.filters_max;
+        let layout = Layout::new(options.filters_max, options.listeners_max, options.flows_max);
         let mut object = EbpfLoader::new()
             .override_global("config", &config, true)
             .map_max_entries("filters", options.filters_max)
-            .map_max_entries("taken", accounts_max)
-            .map_max_entries("returned", accounts_max)
+            .map_max_entries("flows", options.flows_max.max(1))
+            .map_max_entries("listeners", options.listeners_max.max(1))
+            .map_max_entries("taken", layout.len())
+            .map_max_entries("returned", layout.len())
             .load(OBJECT)
             .map_err(not_loaded)?;
         xdp(&mut object)?.load().map_err(|error| not_loaded(error.into()))?;
 
-        let accounts = map_accounts(&mut object, accounts_max)?;
+        let mut accounts = map_accounts(&mut object, layout)?;
+        let flows = Flows::new(flow_maps(&mut object)?, options, layout, &mut accounts)?;
         let filters = HashMap::try_from(take(&mut object, "filters")?).map_err(not_as_built)?;
         let mut program = Self {
             sockets: XskMap::try_from(take(&mut object, "sockets")?).map_err(not_as_built)?,
@@ -120,6 +130,7 @@ impl Program {
             drops: PerCpuArray::try_from(take(&mut object, "drops")?).map_err(not_as_built)?,
             neighbours: ArrayMap::try_from(take(&mut object, "neighbours")?).map_err(not_as_built)?,
             filters: Filters::new(filters, &accounts, options.packet_bytes_max),
+            flows,
             accounts,
             object,
         };
@@ -175,8 +186,40 @@ impl Program {
         self.filters.clear(path)
     }
 
-    /// Sets the key of the neighbour's seals: from now on signalling with such a seal is the neighbour's,
-    /// each number once. If the same key is set again, the program keeps its record of the numbers.
+    /// Steers packets of a flow, or changes how; its token bucket is kept.
+    ///
+    /// # Errors
+    /// If the number or a bound is out of range or the kernel refuses.
+    pub fn set_flow(&mut self, flow: &FlowFilter) -> Result<(), LinkError> {
+        self.flows.set_flow(flow, &mut self.accounts)
+    }
+
+    /// Leaves a flow to the kernel; without effect if it is unknown.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn clear_flow(&mut self, flow: FlowKey) -> Result<(), LinkError> {
+        self.flows.clear_flow(flow)
+    }
+
+    /// Steers what comes for an address and port and belongs to no flow, or changes how.
+    ///
+    /// # Errors
+    /// See [`Program::set_flow`].
+    pub fn set_listener(&mut self, listener: &ListenerFilter) -> Result<(), LinkError> {
+        self.flows.set_listener(listener, &mut self.accounts)
+    }
+
+    /// Leaves an address and port to the kernel; without effect if nothing listens there.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn clear_listener(&mut self, local: SocketAddr) -> Result<(), LinkError> {
+        self.flows.clear_listener(local)
+    }
+
+    /// Takes signalling whose seal is made with `key` as the neighbour's from now on, each number once. If a
+    /// key is set again, the program keeps what it knows about its numbers.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -209,9 +252,9 @@ impl Program {
 
     /// The program's drop counters since it was loaded. Costs a system call for each reason.
     pub fn drops(&self) -> StreamDrops {
-        let [policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed] =
+        let [policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed, fragmented] =
             std::array::from_fn(|reason| self.drops_of(reason as u32));
-        StreamDrops { policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed }
+        StreamDrops { policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed, fragmented }
     }
 
     /// A check-up in an array that is as long as the reasons are many cannot fail.
@@ -224,20 +267,22 @@ impl Program {
         &mut self.accounts
     }
 
-    /// Runs the program in the kernel on an Ethernet frame of 14 bytes or more, as if it had come in on queue
-    /// 0, and leaves the result in `frame`. A steered frame is not delivered, but it is charged. Returns the
-    /// mean time of `repeat` runs; each run but the first starts with the result of the run before.
+    /// Runs the program in the kernel on an Ethernet frame of 14 bytes or more, as if it had come in on queue 0, and
+    /// leaves there what it made of it: longer by a tag where it is steered to a flow. A steered frame goes nowhere, but is
+    /// charged. Of `repeat` runs the mean time is given; a run after the first sees what the one before left.
     ///
     /// # Errors
     /// If the kernel refuses (no rights, a frame too long).
-    pub fn run(&self, frame: &mut [u8], repeat: u32) -> Result<(Verdict, Duration), LinkError> {
-        let input = frame.to_vec();
+    pub fn run(&self, frame: &mut Vec<u8>, repeat: u32) -> Result<(Verdict, Duration), LinkError> {
+        let input = std::mem::take(frame);
+        frame.resize(input.len() + HEADROOM_BYTES, 0);
         let options =
             TestRunOptions { data_in: Some(&input), data_out: Some(frame), repeat, ..TestRunOptions::new() };
         let result = self.xdp()?.test_run(options).map_err(|error| LinkError::Os {
             what: "running the XDP program on a packet".into(),
             error: io_error(error.into()),
         })?;
+        frame.truncate(result.data_size_out as usize);
         let verdict = match result.return_value {
             action::DROP => Verdict::Drop,
             action::PASS => Verdict::Pass,
@@ -279,16 +324,25 @@ fn take(object: &mut Ebpf, name: &str) -> Result<Map, LinkError> {
     object.take_map(name).ok_or_else(not_built)
 }
 
-fn map_accounts(object: &mut Ebpf, len: u32) -> Result<Accounts, LinkError> {
+fn flow_maps(object: &mut Ebpf) -> Result<Maps, LinkError> {
+    Ok(Maps {
+        flows: HashMap::try_from(take(object, "flows")?).map_err(not_as_built)?,
+        listeners: HashMap::try_from(take(object, "listeners")?).map_err(not_as_built)?,
+        errors: ArrayMap::try_from(take(object, "errors")?).map_err(not_as_built)?,
+        known: ArrayMap::try_from(take(object, "known")?).map_err(not_as_built)?,
+    })
+}
+
+fn map_accounts(object: &mut Ebpf, layout: Layout) -> Result<Accounts, LinkError> {
     let map = |object: &mut Ebpf, name: &str| match take(object, name)? {
         Map::Array(data) => Ok(data),
         _ => Err(not_built()),
     };
     let failed = |error| LinkError::Os { what: "mapping the XDP program's accounts".into(), error };
     let (taken, returned) = (map(object, "taken")?, map(object, "returned")?);
-    let taken = Array::map(taken.fd().as_fd(), len).map_err(failed)?;
-    let returned = Array::map(returned.fd().as_fd(), len).map_err(failed)?;
-    Ok(Accounts::new(taken, returned))
+    let taken = Array::map(taken.fd().as_fd(), layout.len()).map_err(failed)?;
+    let returned = Array::map(returned.fd().as_fd(), layout.len()).map_err(failed)?;
+    Ok(Accounts::new(taken, returned, layout))
 }
 
 fn not_built() -> LinkError {

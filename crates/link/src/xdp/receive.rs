@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use punctual_os::clock::{STAMP_AGE_NS_MAX, monotonic_ns};
 
+use super::checksum::complete;
 use super::ledger::Ledger;
 use super::queue::Queue;
 use super::umem::{Reservation, XdpMemory};
-use super::{Accounts, Charge, Classifier, Returns, Tag, XdpOptions};
+use super::{Accounts, Charge, Classifier, Returns, TAG_BYTES, Tag, XdpOptions};
+use crate::kernel::Mac;
 use crate::pool::{Receipt, Release};
-use crate::{LinkStatistics, Port, Received, Stream};
+use crate::{IpPacket, LinkStatistics, Port, Received, Stream};
 
 /// Counts the received frames that are held, as long as there are any.
 pub(super) struct Holder {
@@ -42,6 +44,13 @@ impl Release for Holder {
     }
 }
 
+/// The sender's hardware address in a frame with a tag in front.
+fn sender(bytes: &[u8], start: usize) -> Mac {
+    const AT: usize = TAG_BYTES + size_of::<Mac>();
+    let address = bytes.get(start + AT..).and_then(<[u8]>::first_chunk);
+    Mac(address.copied().unwrap_or_default())
+}
+
 pub(super) struct Receiver {
     memory: XdpMemory,
     holder: Arc<Holder>,
@@ -49,18 +58,26 @@ pub(super) struct Receiver {
     frames: u32,
     queue: u32,
     packet_bytes_max: usize,
+    /// A device that leaves checksums of TCP to whoever receives.
+    completes_checksums: bool,
     /// Receive times never decrease within a stream.
     last_ns: [u64; Stream::ALL.len()],
 }
 
 impl Receiver {
-    pub(super) fn new(options: &XdpOptions, memory: &XdpMemory, holder: Arc<Holder>) -> Self {
+    pub(super) fn new(
+        options: &XdpOptions,
+        memory: &XdpMemory,
+        holder: Arc<Holder>,
+        completes_checksums: bool,
+    ) -> Self {
         Self {
             memory: memory.clone(),
             holder,
             frames: options.receive_frames(),
             queue: options.queue,
             packet_bytes_max: options.classifier.packet_bytes_max as usize,
+            completes_checksums,
             last_ns: [0; Stream::ALL.len()],
         }
     }
@@ -84,10 +101,10 @@ impl Receiver {
             while out.len() - before < max {
                 let Some(descriptor) = inlet.ring.pop() else { break };
                 let received = self.take(&descriptor, stream, ledger, accounts, statistics);
-                let Some((frame, received_ns)) = received else { continue };
+                let Some((frame, ip, received_ns)) = received else { continue };
                 let received_ns = self.time(stream, received_ns, &mut now_ns, statistics);
                 let port = if stream == Stream::Signalling { Port::Signalling } else { Port::Data };
-                out.push(Received { frame, port, stream, received_ns });
+                out.push(Received { frame, port, ip, stream, received_ns });
             }
             inlet.ring.release();
         }
@@ -96,8 +113,8 @@ impl Receiver {
         count
     }
 
-    /// Takes one descriptor as a frame that begins at our header, with its receive time in ns; `None` if it
-    /// is dropped.
+    /// Takes one descriptor as a frame that begins at our header, or at that of IP, with its receive time in ns; `None`
+    /// if it is dropped.
     fn take(
         &self,
         descriptor: &libc::xdp_desc,
@@ -105,7 +122,7 @@ impl Receiver {
         ledger: &mut Ledger,
         accounts: &mut Accounts,
         statistics: &mut LinkStatistics,
-    ) -> Option<(crate::Frame, u64)> {
+    ) -> Option<(crate::Frame, Option<IpPacket>, u64)> {
         let pool = self.memory.pool();
         let frame_bytes = pool.frame_bytes() as u64;
         let index = u32::try_from(descriptor.addr / frame_bytes).ok()?;
@@ -121,17 +138,23 @@ impl Receiver {
             pool.give_back(index);
             return None;
         };
+        let target = accounts.layout().target(tag.path);
+        let ip = target.map(|to| IpPacket { to, sender: sender(bytes, start) });
         let charge = accounts.received(self.queue, stream, &tag);
         self.holder.held[stream as usize].fetch_add(1, Ordering::AcqRel);
         let receipt = Receipt { to: Arc::clone(&self.holder) as Arc<dyn Release>, token: charge.to_token() };
         let (offset, len) = (start + usize::from(tag.offset), usize::from(tag.bytes));
         // SAFETY: as above; `index` is not used any more.
-        let frame = unsafe { pool.adopt(index, offset, len, Some(receipt)) };
-        if len > self.packet_bytes_max {
+        let mut frame = unsafe { pool.adopt(index, offset, len, Some(receipt)) };
+        if ip.is_some() {
+            if self.completes_checksums {
+                complete(frame.as_mut());
+            }
+        } else if len > self.packet_bytes_max {
             statistics.truncated += 1;
             return None;
         }
-        Some((frame, tag.received_ns))
+        Some((frame, ip, tag.received_ns))
     }
 
     /// Never in the future, never before an earlier packet of the stream.

@@ -1,8 +1,10 @@
 //! The tag that the program writes over the first bytes of a packet that it steers to us, in place of its
 //! Ethernet header.
 //!
-//! The Ethernet header is not needed any more, every driver lets a program write there (some do not support
-//! metadata in front of a packet), and copying the frame to user space includes these bytes.
+//! Of an IP packet of a flow nothing is overwritten: the tag stands in front of the frame.
+//!
+//! Nobody needs those bytes any more, every driver lets a program write there (metadata in front of a packet it may
+//! not), and copying the frame to user space takes them along.
 
 /// Length of a [`Tag`] in bytes; headers of Ethernet, IP and UDP are longer.
 pub const TAG_BYTES: usize = 24;
@@ -16,12 +18,11 @@ pub struct Tag {
     pub stream_count: u32,
     /// Number of the packet in its path; wraps around. It has no meaning without a path.
     pub path_count: u32,
-    /// Account of its path, or [`Tag::NO_PATH`].
+    /// Account of its path, flow or listener, or [`Tag::NO_PATH`].
     pub path: u32,
-    /// Offset of our header (or of the signalling packet) from the frame's first byte; at least
-    /// [`TAG_BYTES`].
+    /// Where our header (or the signalling packet, or an IP packet of a flow) begins, from the frame's first byte; [`TAG_BYTES`] at least.
     pub offset: u16,
-    /// How long the UDP payload is, all of it within the frame.
+    /// How long the UDP payload or the IP packet is, all of it within the frame.
     pub bytes: u16,
 }
 

@@ -1,12 +1,12 @@
 //! The way out: headers in front of a packet, descriptors, kicks, and completions.
 
 use super::XdpOptions;
-use super::headers::{Addresses, Headers};
+use super::headers::{Addresses, ETHERNET_BYTES, Headers, write_ethernet};
 use super::ledger::Ledger;
 use super::queue::{Outlet, Queue};
 use super::socket::Kick;
 use super::umem::{PAYLOAD_OFFSET, XdpMemory};
-use crate::{Frame, LinkError, LinkStatistics, Port};
+use crate::{Frame, LinkError, LinkStatistics, NextHop, Port};
 
 /// Packets that the kernel takes in one call, by default.
 const PACKETS_PER_KICK: u32 = 32;
@@ -27,6 +27,7 @@ pub(super) struct Transmitter {
     memory: XdpMemory,
     headers: Headers,
     packet_bytes_max: usize,
+    ip_bytes_max: usize,
     /// Packets on their way out, at most.
     frames: u32,
     /// The buffer that is being filled.
@@ -41,6 +42,7 @@ impl Transmitter {
             memory: memory.clone(),
             headers,
             packet_bytes_max: options.classifier.packet_bytes_max as usize,
+            ip_bytes_max: options.classifier.ip_bytes_max as usize,
             frames: options.transmit_frames,
             staged: None,
             state: State::Up,
@@ -57,14 +59,23 @@ impl Transmitter {
     }
 
     pub(super) fn buffer(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> Option<&mut [u8]> {
+        let bytes = self.packet_bytes_max;
+        self.stage(outlet, ledger).map(|buffer| &mut buffer[..bytes])
+    }
+
+    pub(super) fn ip_buffer(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> Option<&mut [u8]> {
+        let bytes = self.ip_bytes_max;
+        self.stage(outlet, ledger).map(|buffer| &mut buffer[..bytes])
+    }
+
+    fn stage(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> Option<&mut [u8]> {
         if self.staged.is_none() && self.has_room(outlet, ledger) {
             self.staged = self.memory.pool().take();
             if let Some(frame) = &mut self.staged {
                 frame.begin_at(PAYLOAD_OFFSET);
             }
         }
-        let bytes = self.packet_bytes_max;
-        self.staged.as_mut().map(|frame| &mut frame.buffer_mut()[..bytes])
+        self.staged.as_mut().map(Frame::buffer_mut)
     }
 
     pub(super) fn queue(
@@ -75,7 +86,33 @@ impl Transmitter {
         (port, len, wire_bytes): (Port, usize, u32),
         statistics: &mut LinkStatistics,
     ) -> Result<(), LinkError> {
-        let bytes_max = self.packet_bytes_max;
+        let frame = self.filled(len, self.packet_bytes_max)?;
+        let sent = self.send(outlet, ledger, (frame, wire_bytes), self.headers.bytes(), |packet| {
+            self.headers.write(port, addresses, packet)
+        });
+        self.settle(sent, wire_bytes, statistics);
+        Ok(())
+    }
+
+    /// Queues an IP packet to a hop.
+    pub(super) fn queue_ip(
+        &mut self,
+        outlet: &mut Outlet,
+        ledger: &mut Ledger,
+        addresses: &Addresses,
+        (hop, len, wire_bytes): (&NextHop, usize, u32),
+        statistics: &mut LinkStatistics,
+    ) -> Result<(), LinkError> {
+        let frame = self.filled(len, self.ip_bytes_max)?;
+        let sent = self.send(outlet, ledger, (frame, wire_bytes), ETHERNET_BYTES, |packet| {
+            write_ethernet(hop, addresses, packet)
+        });
+        self.settle(sent, wire_bytes, statistics);
+        Ok(())
+    }
+
+    /// The buffer that was filled with `len` bytes.
+    fn filled(&mut self, len: usize, bytes_max: usize) -> Result<Frame, LinkError> {
         if len > bytes_max {
             return Err(LinkError::TooLong { bytes: len, bytes_max });
         }
@@ -83,12 +120,16 @@ impl Transmitter {
             return Err(LinkError::Options("a packet was queued without a transmit buffer".into()));
         };
         frame.set_len(len);
-        if let Err(frame) = self.send(outlet, ledger, addresses, (port, frame, wire_bytes)) {
+        Ok(frame)
+    }
+
+    /// A packet that could not be sent is finished, and its buffer is filled again.
+    fn settle(&mut self, sent: Result<(), Frame>, wire_bytes: u32, statistics: &mut LinkStatistics) {
+        if let Err(frame) = sent {
             statistics.send_errors += 1;
             self.finished_bytes = self.finished_bytes.saturating_add(wire_bytes);
             self.staged = Some(frame);
         }
-        Ok(())
     }
 
     pub(super) fn queue_frame(
@@ -103,7 +144,10 @@ impl Transmitter {
         if !fits || !frame.is_of(self.memory.pool()) || !self.has_room(outlet, ledger) {
             return Err(frame);
         }
-        if let Err(frame) = self.send(outlet, ledger, addresses, (port, frame, wire_bytes)) {
+        let sent = self.send(outlet, ledger, (frame, wire_bytes), self.headers.bytes(), |packet| {
+            self.headers.write(port, addresses, packet)
+        });
+        if let Err(frame) = sent {
             statistics.send_errors += 1;
             self.finished_bytes = self.finished_bytes.saturating_add(wire_bytes);
             drop(frame);
@@ -111,22 +155,23 @@ impl Transmitter {
         Ok(())
     }
 
-    /// Puts a frame of the region into the ring, which has room; returns it if it cannot be sent.
+    /// Puts a frame of the region into the ring, which has room, with `headroom` bytes that `write` fills in front; gives it
+    /// back if it cannot be sent at all.
     fn send(
         &self,
         outlet: &mut Outlet,
         ledger: &mut Ledger,
-        addresses: &Addresses,
-        (port, mut frame, wire_bytes): (Port, Frame, u32),
+        (mut frame, wire_bytes): (Frame, u32),
+        headroom: usize,
+        write: impl FnOnce(&mut [u8]) -> bool,
     ) -> Result<(), Frame> {
         if self.state != State::Up {
             return Err(frame);
         }
-        let headroom = self.headers.bytes();
         let start = frame.offset() - headroom;
         let Some(packet) = frame.with_headroom(headroom) else { return Err(frame) };
         let len = packet.len() as u32;
-        if !self.headers.write(port, addresses, packet) {
+        if !write(packet) {
             return Err(frame);
         }
         let index = frame.into_index();

@@ -12,8 +12,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::headers::HEADER_BYTES_MAX;
+use super::headers::{ETHERNET_BYTES, HEADER_BYTES_MAX};
 use super::mapping::Mapping;
+use super::tag::TAG_BYTES;
 use crate::LinkError;
 use crate::pool::Pool;
 
@@ -101,6 +102,12 @@ impl XdpMemory {
     /// Longest packet, from our header on, that fits a frame on every way.
     pub fn packet_bytes_max(&self) -> usize {
         self.frame_bytes() - PAYLOAD_OFFSET
+    }
+
+    /// Longest IP packet of a flow that fits a frame on every way.
+    pub fn ip_bytes_max(&self) -> usize {
+        // Sent, it begins where our packets do; received, the tag and Ethernet's header are in front of it.
+        self.packet_bytes_max().min(self.frame_bytes() - HEADROOM_BYTES - TAG_BYTES - ETHERNET_BYTES)
     }
 
     /// Frames that no link has reserved.

@@ -10,7 +10,7 @@ use crate::verdicts::judge;
 const FRAMES: u64 = 10_000;
 
 /// SplitMix64: one seed, one run.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -21,7 +21,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 }
@@ -36,8 +36,8 @@ fn original(random: &mut Random, ends: Ends) -> Vec<u8> {
     }
 }
 
-/// Makes up to four changes: a bit, a byte, a word of edge values, the length.
-fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
+/// Up to four changes: a bit, a byte, a word of edge values, the length.
+pub fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
     for _ in 0..random.below(5) {
         // The program reads the headers: most changes go there.
         let span = if random.below(4) == 0 { frame.len() } else { frame.len().min(130) };

@@ -3,10 +3,12 @@
 
 mod accounts;
 mod attach;
+mod flows;
 mod frames;
 mod fuzz;
 mod model;
 mod rates;
 mod seals;
+mod segments;
 mod support;
 mod verdicts;

@@ -6,4 +6,5 @@ mod host;
 mod care;
 mod facts;
 mod follow;
+mod hops;
 mod namespaces;

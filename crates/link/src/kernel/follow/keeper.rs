@@ -13,7 +13,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
 use super::link::FollowedLink;
-use super::mailbox::{Bell, Mailbox, Parcel};
+use super::mailbox::{Mailbox, Parcel};
+use crate::kernel::bell::Bell;
+use crate::kernel::hops::{HopKeeper, Hops, hops_with};
 use crate::kernel::{
     CareOptions, Change, Device, DeviceCare, KernelError, Mac, PathRequest, RESOLVE_PATIENCE, ShaperRate,
     Watcher,
@@ -80,14 +82,16 @@ pub fn follow(
     for (number, link) in links.into_iter().enumerate() {
         let of_link = |error| FollowError { link: Some(number), error };
         let spins = link.spins;
-        let (link, driver) = Kept::open(link, &mut watcher, Arc::clone(&bell)).map_err(of_link)?;
-        drivers.push((driver, Arc::clone(&link.mailbox), spins));
+        let (link, driver, hops) = Kept::open(link, &mut watcher, Arc::clone(&bell)).map_err(of_link)?;
+        drivers.push((driver, Arc::clone(&link.mailbox), spins, hops));
         kept.push(link);
     }
     let keeper = Arc::new(Keeper::start(watcher, kept, bell, begin).map_err(os)?);
     let followed = drivers
         .into_iter()
-        .map(|(driver, mailbox, spins)| FollowedLink::new(driver, mailbox, spins, Arc::clone(&keeper)))
+        .map(|(driver, mailbox, spins, hops)| {
+            FollowedLink::new(driver, mailbox, spins, hops, Arc::clone(&keeper))
+        })
         .collect::<io::Result<_>>();
     followed.map_err(os)
 }
@@ -131,11 +135,14 @@ fn keep(watcher: &mut Watcher, links: &mut [Kept], rung: &Bell, stopping: &Atomi
             links[number].apply(change);
         }
         let unfinished = links.iter_mut().map(Kept::go_on).filter(|done| !done).count() > 0;
-        wait(watcher, rung, if unfinished { RETRY } else { REFRESH });
+        wait(watcher, links, rung, if unfinished { RETRY } else { REFRESH });
         if refreshed.elapsed() >= if unfinished { RETRY } else { REFRESH } {
             refreshed = Instant::now();
             watcher.refresh();
-            links.iter_mut().for_each(Kept::check);
+            for link in &mut *links {
+                link.hops.refresh();
+                link.check();
+            }
         }
     }
 }
@@ -156,11 +163,11 @@ impl fmt::Debug for Keeper {
     }
 }
 
-fn wait(watcher: &Watcher, bell: &Bell, at_most: Duration) {
-    let mut descriptors = [
-        PollFd::from_borrowed_fd(watcher.descriptor(), PollFlags::IN),
-        PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN),
-    ];
+fn wait(watcher: &Watcher, links: &[Kept], bell: &Bell, at_most: Duration) {
+    let hops = links.iter().flat_map(|link| link.hops.descriptors());
+    let all = [watcher.descriptor(), bell.as_fd()].into_iter().chain(hops);
+    let mut descriptors: Vec<PollFd<'_>> =
+        all.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
     let (tv_sec, tv_nsec) = (at_most.as_secs() as i64, i64::from(at_most.subsec_nanos()));
     // An interrupted wait is a short one.
     let _ = poll(&mut descriptors, Some(&Timespec { tv_sec, tv_nsec }));
@@ -184,6 +191,7 @@ struct Kept {
     options: CareOptions,
     opener: Box<dyn Opener>,
     mailbox: Arc<Mailbox>,
+    hops: HopKeeper,
     care: Option<DeviceCare>,
     stage: Stage,
     tried: Instant,
@@ -198,12 +206,13 @@ impl Kept {
         follow: Follow,
         watcher: &mut Watcher,
         bell: Arc<Bell>,
-    ) -> Result<(Self, Box<dyn Link>), LinkError> {
+    ) -> Result<(Self, Box<dyn Link>, Hops), LinkError> {
         let Follow { request, care: options, mut opener, .. } = follow;
         let path = request.find(RESOLVE_PATIENCE)?;
         opener.set_addresses(path.source, path.destination);
         let driver = opener.open(&path.device)?;
         let care = DeviceCare::take(&path.device, request.queue, options)?;
+        let (hops, hop_keeper) = hops_with(&request.device, Arc::clone(&bell))?;
         let mailbox = Mailbox::new(bell)
             .map_err(|error| LinkError::Os { what: "a mailbox for the link".into(), error })?;
         *mailbox.condition() = super::mailbox::Condition {
@@ -223,6 +232,7 @@ impl Kept {
             options,
             opener,
             mailbox: Arc::new(mailbox),
+            hops: hop_keeper,
             care: Some(care),
             stage: Stage::Open,
             tried: Instant::now(),
@@ -230,7 +240,7 @@ impl Kept {
             told_bps: None,
         };
         kept.check();
-        Ok((kept, driver))
+        Ok((kept, driver, hops))
     }
 
     fn apply(&mut self, change: Change) {
@@ -283,8 +293,13 @@ impl Kept {
             self.tried = Instant::now();
             self.reopen();
         }
+        if self.hops.poll() {
+            // Whoever waits for a way looks at it again.
+            self.mailbox.link.ring();
+        }
         let is_shaped = self.shape();
-        self.stage == Stage::Open && self.mailbox.condition().destination.is_some() && is_shaped
+        let is_answered = self.mailbox.condition().destination.is_some() && !self.hops.is_waiting();
+        self.stage == Stage::Open && is_answered && is_shaped
     }
 
     /// Limits kernel traffic to the rate that the link requests; returns whether it is limited to that. A

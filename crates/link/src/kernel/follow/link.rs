@@ -4,6 +4,7 @@ use std::cell::{Ref, RefCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -12,14 +13,34 @@ use rustix::event::epoll;
 use super::keeper::Keeper;
 use super::mailbox::{Condition, Mailbox, Parcel};
 use crate::kernel::Watched;
+use crate::kernel::hops::Hops;
 use crate::{
-    Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, SealKey, Spins, Stream,
-    StreamDrops,
+    Filter, FlowFilter, FlowKey, Frame, Link, LinkError, LinkStatistics, ListenerFilter, NextHop, PathKey,
+    Port, Received, SealKey, Spins, Stream, StreamDrops,
 };
 
 type Driver = Box<dyn Link>;
 
-/// A link whose driver is closed while its device is gone, and opened again when it is back.
+/// What a driver is told of packets that come in; each later driver is told the same.
+#[derive(Default)]
+struct Told {
+    filters: HashMap<PathKey, Filter>,
+    flows: HashMap<FlowKey, FlowFilter>,
+    listeners: HashMap<SocketAddr, ListenerFilter>,
+    neighbour: Option<SealKey>,
+}
+
+impl Told {
+    /// A system call for each, on a link where nothing has been kept for a long while.
+    fn tell(&self, driver: &mut Driver) -> Result<(), LinkError> {
+        self.filters.values().try_for_each(|filter| driver.set_filter(filter))?;
+        self.listeners.values().try_for_each(|listener| driver.set_listener(listener))?;
+        self.flows.values().try_for_each(|flow| driver.set_flow(flow))?;
+        self.neighbour.map_or(Ok(()), |key| driver.set_neighbour(key))
+    }
+}
+
+/// A link whose driver is closed while its device is gone, and opened anew when it is back.
 pub struct FollowedLink {
     driver: Option<Driver>,
     /// A driver to return, for which the mailbox was not free.
@@ -30,9 +51,9 @@ pub struct FollowedLink {
     gate: OwnedFd,
     /// Whether the driver is the first.
     first: bool,
-    filters: HashMap<PathKey, Filter>,
-    neighbour: Option<SealKey>,
-    /// Buffer for packets that are sent without a driver.
+    told: Told,
+    hops: Hops,
+    /// Buffer for what is sent without a driver.
     void: Vec<u8>,
     /// Wire bytes that the driver has and has not completed.
     outstanding_bytes: u64,
@@ -43,6 +64,7 @@ pub struct FollowedLink {
     statistics: LinkStatistics,
     drops: StreamDrops,
     packet_bytes_max: usize,
+    ip_bytes_max: usize,
     spins: Spins,
     /// The condition of the device when the mailbox was last free.
     condition: RefCell<Condition>,
@@ -56,26 +78,28 @@ impl FollowedLink {
         driver: Driver,
         mailbox: Arc<Mailbox>,
         spins: Spins,
+        hops: Hops,
         keeper: Arc<Keeper>,
     ) -> io::Result<Self> {
         let gate = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(&gate, mailbox.link.as_fd())?;
-        let packet_bytes_max = driver.packet_bytes_max();
+        let (packet_bytes_max, ip_bytes_max) = (driver.packet_bytes_max(), driver.ip_bytes_max());
         Ok(Self {
             driver: Some(driver),
             leaving: None,
             mailbox,
             gate,
             first: true,
-            filters: HashMap::new(),
-            neighbour: None,
-            void: vec![0; packet_bytes_max],
+            told: Told::default(),
+            hops,
+            void: vec![0; packet_bytes_max.max(ip_bytes_max)],
             outstanding_bytes: 0,
             void_bytes: 0,
             void_packets: 0,
             statistics: LinkStatistics::default(),
             drops: StreamDrops::default(),
             packet_bytes_max,
+            ip_bytes_max,
             spins,
             condition: RefCell::default(),
             watched: None,
@@ -126,12 +150,10 @@ impl FollowedLink {
         self.leaving = self.mailbox.give_back(driver, why).err();
     }
 
-    /// Works with this driver from now on. All filters are set in the driver: a system call for each, on a
-    /// link that has had no driver for a long time.
+    /// Works with this driver from now on.
     fn install(&mut self, mut driver: Driver) {
         self.lose(None);
-        let told = self.filters.values().try_for_each(|filter| driver.set_filter(filter));
-        let told = told.and_then(|()| self.neighbour.map_or(Ok(()), |key| driver.set_neighbour(key)));
+        let told = self.told.tell(&mut driver);
         let watched =
             driver.descriptors().into_iter().try_for_each(|descriptor| watch(&self.gate, descriptor));
         self.first = false;
@@ -181,7 +203,7 @@ impl Link for FollowedLink {
     fn transmit_buffer(&mut self) -> Option<&mut [u8]> {
         match &mut self.driver {
             Some(driver) => driver.transmit_buffer(),
-            None => Some(&mut self.void),
+            None => Some(&mut self.void[..self.packet_bytes_max]),
         }
     }
 
@@ -211,19 +233,77 @@ impl Link for FollowedLink {
     fn set_filter(&mut self, filter: &Filter) -> Result<(), LinkError> {
         let told = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_filter(filter));
         if told.is_ok() {
-            self.filters.insert(filter.path, *filter);
+            self.told.filters.insert(filter.path, *filter);
         }
         told
     }
 
     fn set_neighbour(&mut self, key: SealKey) -> Result<(), LinkError> {
-        self.neighbour = Some(key);
+        self.told.neighbour = Some(key);
         self.driver.as_mut().map_or(Ok(()), |driver| driver.set_neighbour(key))
     }
 
     fn clear_filter(&mut self, path: PathKey) -> Result<(), LinkError> {
-        self.filters.remove(&path);
+        self.told.filters.remove(&path);
         self.driver.as_mut().map_or(Ok(()), |driver| driver.clear_filter(path))
+    }
+
+    fn set_flow(&mut self, flow: &FlowFilter) -> Result<(), LinkError> {
+        let told = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_flow(flow));
+        if told.is_ok() {
+            self.told.flows.insert(flow.key, *flow);
+        }
+        told
+    }
+
+    fn clear_flow(&mut self, flow: FlowKey) -> Result<(), LinkError> {
+        self.told.flows.remove(&flow);
+        self.driver.as_mut().map_or(Ok(()), |driver| driver.clear_flow(flow))
+    }
+
+    fn set_listener(&mut self, listener: &ListenerFilter) -> Result<(), LinkError> {
+        let told = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_listener(listener));
+        if told.is_ok() {
+            self.told.listeners.insert(listener.local, *listener);
+        }
+        told
+    }
+
+    fn clear_listener(&mut self, local: SocketAddr) -> Result<(), LinkError> {
+        self.told.listeners.remove(&local);
+        self.driver.as_mut().map_or(Ok(()), |driver| driver.clear_listener(local))
+    }
+
+    fn next_hop(&mut self, remote: IpAddr) -> Result<NextHop, LinkError> {
+        if self.ip_bytes_max == 0 {
+            return Err(LinkError::NoFlows(self.mode()));
+        }
+        Ok(self.hops.to(remote))
+    }
+
+    fn transmit_ip_buffer(&mut self) -> Option<&mut [u8]> {
+        match &mut self.driver {
+            Some(driver) => driver.transmit_ip_buffer(),
+            None => Some(&mut self.void[..self.ip_bytes_max]).filter(|void| !void.is_empty()),
+        }
+    }
+
+    fn transmit_ip(&mut self, hop: &NextHop, len: usize, wire_bytes: u32) -> Result<(), LinkError> {
+        let Some(driver) = &mut self.driver else {
+            self.void_packets += 1;
+            self.void_bytes += u64::from(wire_bytes);
+            return Ok(());
+        };
+        let queued = driver.transmit_ip(hop, len, wire_bytes);
+        if queued.is_ok() {
+            self.outstanding_bytes += u64::from(wire_bytes);
+            self.watched.iter().for_each(|watched| watched.count_ip(len));
+        }
+        self.outcome(queued, ())
+    }
+
+    fn ip_bytes_max(&self) -> usize {
+        self.ip_bytes_max
     }
 
     fn flush(&mut self) -> Result<(), LinkError> {
@@ -300,6 +380,7 @@ impl Link for FollowedLink {
         if self.condition().trouble().is_none() {
             facts.extend(self.device_trouble().map(|trouble| ("trouble", trouble)));
         }
+        facts.extend(self.driver.iter().flat_map(|driver| driver.facts()));
         facts
     }
 }

@@ -1,42 +1,14 @@
 //! What keeper and link leave for each other.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use rustix::event::{EventfdFlags, eventfd};
-
 use crate::Link;
+use crate::kernel::bell::Bell;
 use crate::kernel::{Mac, ShaperRate};
 
 type Driver = Box<dyn Link>;
-
-/// Wakes a thread that waits for its descriptor.
-#[derive(Debug)]
-pub(super) struct Bell(OwnedFd);
-
-impl Bell {
-    pub fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
-    }
-
-    pub fn ring(&self) {
-        // A count that is full is a bell that rings already.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-    }
-
-    /// Silent until it is rung again.
-    pub fn clear(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-}
-
-impl AsFd for Bell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
 
 /// Message from the keeper to the link.
 pub(super) enum Parcel {
