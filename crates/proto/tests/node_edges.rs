@@ -3,11 +3,11 @@
 mod common;
 
 use common::rate::{TRIED, is_right, measured};
-use common::{Slow, World, line_config, name};
 use punctual_proto::api::{OpenRequest, Port, RequestError, UserId};
 use punctual_proto::config::KernelTraffic;
 use punctual_proto::ids::{Address, LinkId, NodeId};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Slow, World, line_config, name};
 
 const RATE: BitRate = BitRate(40_000_000);
 const USER: UserId = UserId(7);

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use common::rate::{TRIED, measured};
-use common::{Slow, World, line_config, name};
 use punctual_proto::api::{Event, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::ids::{Address, Epoch, LinkId};
 use punctual_proto::limits::{RATE_ANSWER_TIME, RATE_DRAIN_TIME};
 use punctual_proto::node::Node;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{Slow, World, line_config, name};
 
 const DRAINS: BitRate = BitRate(20_000_000);
 const LINK: LinkId = LinkId(0);

@@ -1,8 +1,11 @@
-//! Hosts `h1`..`hN` in a line, as the fuzz targets and the tests of `Node` configure them.
+//! Hosts `h1`..`hN` in a line: how they are configured, and when they begin.
 
 use punctual_proto::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
 use punctual_proto::ids::{Epoch, Name, NodeId};
-use punctual_proto::{BitRate, Nanos, Ppm};
+use punctual_proto::{BitRate, Instant, Nanos, Ppm};
+
+/// When a line begins to live.
+pub const START: Instant = Instant(1_000_000_000);
 
 /// A name that is one.
 ///

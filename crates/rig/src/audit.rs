@@ -7,7 +7,7 @@ use punctual_proto::node::Node;
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{Instant, Nanos};
 
-use super::TestMemory;
+use crate::rings::TestMemory;
 
 /// A look takes as long as a host has channels.
 const EVERY: Nanos = Nanos::from_millis(50);
@@ -30,6 +30,7 @@ pub struct Audit {
 }
 
 impl Audit {
+    /// Of hosts that are just made.
     pub fn of(configs: &[NodeConfig]) -> Self {
         let driver = |overhead: u32| Driver { overhead_bytes: overhead.into(), ..Driver::default() };
         let of = |config: &NodeConfig| config.links.iter().map(|link| driver(link.overhead_bytes)).collect();
