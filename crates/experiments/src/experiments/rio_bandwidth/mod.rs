@@ -191,7 +191,7 @@ impl World {
     fn look(&mut self) -> anyhow::Result<Look> {
         let sinks: Vec<RoleId> = self.flows.iter().map(|flow| flow.sink).collect();
         let bytes: Result<Vec<u64>, _> =
-            sinks.into_iter().map(|sink| self.pair.counted(sink).map(|counted| counted.1)).collect();
+            sinks.into_iter().map(|sink| self.pair.counted(sink).map(|counted| counted.bytes)).collect();
         Ok((now(), bytes?))
     }
 
