@@ -1,11 +1,9 @@
 //! Whom a host blames for what is late or too dear: its processor, its link, or nobody who was promised anything.
 
-mod common;
-
-use common::{TestOutbox, World};
 use punctual_proto::api::{Event, WorkKind};
 use punctual_proto::ids::LinkId;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestOutbox, World};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LINK: LinkId = LinkId(0);

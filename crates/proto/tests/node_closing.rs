@@ -1,10 +1,8 @@
 //! What is queued or under way when an end closes still arrives; who stops is bounded by its grace.
 
-mod common;
-
-use common::{Open, World, pattern};
 use punctual_proto::api::{CloseReason, Event, Port, Receipt};
 use punctual_proto::{BitRate, Contract, Delivery, Nanos, Policing, Rate};
+use punctual_rig::{Open, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const BYTES: u32 = 1_000;

@@ -1,11 +1,9 @@
 //! What a grant says of itself: the parts of each bound, and what the stages hold.
 
-mod common;
-
-use common::{World, line_config};
 use punctual_proto::api::StageGrant;
 use punctual_proto::config::{Admission, Degraded, RunPolicy};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{World, line_config};
 
 const RATE: BitRate = BitRate(40_000_000);
 

@@ -1,11 +1,9 @@
 //! Where packets of a channel are lost at a host that stands still: it counts each of them, says so when the channel ends, and
 //! still knows afterwards.
 
-mod common;
-
-use common::{Open, World, pattern};
 use punctual_proto::api::{Event, LostAt, LostWhy, Port};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{Open, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const BYTES: u32 = 200;

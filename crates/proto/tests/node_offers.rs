@@ -1,14 +1,12 @@
 //! What a refusal offers is granted when it is asked for, on real nodes with whatever else they have granted: exactly as
 //! offered, and as it is printed.
 
-mod common;
-
-use common::{TestInbox, World, line_config, name};
 use punctual_proto::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
 use punctual_proto::config::{Admission, RunPolicy};
 use punctual_proto::ids::Address;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestInbox, World, line_config, name};
 
 /// What a host is told of a question: a yes to an open channel is consented to at once.
 fn ask(world: &mut World, to: usize, contract: Contract, probe: bool) -> Result<Grant, ChannelRefusal> {

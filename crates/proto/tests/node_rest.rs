@@ -1,11 +1,9 @@
 //! What channels leave of a link where the kernel's packets go behind ours: half of it to best effort.
 
-mod common;
-
-use common::{TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::config::{KernelTraffic, LinkConfig};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 

@@ -1,13 +1,11 @@
 //! What is ahead of best effort on a processor, and what of signalling is not: only what is within its budget, one packet
 //! an interval. What exceeds that waits behind best effort until the next interval, and keeps nobody from a driver's ring.
 
-mod common;
-
-use common::{World, line_config};
 use punctual_proto::api::{Port, WorkKind};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Instant, Nanos, Rate};
+use punctual_rig::{World, line_config};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LEFT: LinkId = LinkId(0);

@@ -4,6 +4,8 @@
 //! The packets are best effort of no channel, since the classifier lets nothing else through. They are as long as ours:
 //! header, message, and all messages of one length. At each end one thread owns the driver; one packet is under way.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::{Context, ensure};
 use punctual::Nanos;
 use punctual_link::{Link, Port, Received};
@@ -114,10 +116,12 @@ impl Ask for Bare {
 }
 
 impl Server for Bare {
-    fn answer(&mut self) -> anyhow::Result<bool> {
-        if let Some(received) = self.receive(DEAF)? {
-            self.send(message(&received))?;
+    fn serve(mut self: Box<Self>, stop: &AtomicBool, _: &AtomicBool) -> anyhow::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(received) = self.receive(DEAF)? {
+                self.send(message(&received))?;
+            }
         }
-        Ok(true)
+        Ok(())
     }
 }

@@ -5,7 +5,9 @@ use core::ops::AddAssign;
 
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
-use super::{Channels, Clip, Context, PacketIn, PacketQueue, PendingOutput, RoleState, Sink, Source, SourceEnd};
+use super::{
+    Channels, Clip, Context, PacketIn, PacketQueue, PendingOutput, RoleState, Sink, Source, SourceEnd,
+};
 use crate::api::{ChannelCounters, DroppedPackets, Notice, Passed, Receipt, Tally};
 use crate::ids::{ChannelId, LinkId};
 use crate::lateness::Timeliness;

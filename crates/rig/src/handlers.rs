@@ -1,53 +1,66 @@
-//! One host with programs' handlers on a processor in virtual time: calls take what their bodies take, and nothing else
-//! happens. Work is counted in PDUs that arrive, by an account of its own.
+//! One host with programs' handlers on a processor in virtual time. Calls take the time of their bodies; nothing else takes time.
+//! Work is counted in PDUs that arrive, by an account of its own.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use punctual_proto::api::{RtuClass, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuTerms, UpcallDone, WorkKind};
+use punctual_proto::api::{
+    RtuClass, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuTerms, UpcallDone, Work, WorkKind,
+};
 use punctual_proto::config::{Admission, CpuConfig, Interference};
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
 
-use super::{TestMemory, line_config};
+use crate::line::line_config;
+use crate::rings::TestMemory;
 
 /// A program's handler as its program sees it.
 pub struct Body {
+    /// What it has declared.
     pub terms: RtuTerms,
+    /// What the node has granted.
     pub grant: RtuGrant,
-    /// PDUs that wait, by the times at which they came.
+    /// PDUs that wait, by the times at which they arrived.
     pub waiting: VecDeque<Instant>,
-    /// PDUs that are done: when they came and when they were done.
+    /// PDUs that are done: when they arrived and when they were done.
     pub done: Vec<(Instant, Instant)>,
-    /// What it takes, in percent of what it has declared.
+    /// Its actual run time, in percent of the declared one.
     pub percent: u64,
-    /// PDUs beyond what it is given that it takes.
+    /// PDUs that each call takes beyond its allowance.
     pub greed: u32,
-    /// Every period begin with how much waited then, and how much was done within the bound and the period.
-    pub begun: Vec<(Instant, usize)>,
 }
 
-/// One call: of whom, within which class, how many PDUs, from when to when.
+/// One call of a handler.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
+    /// The handler.
     pub id: RtuId,
+    /// When it began.
     pub begun: Instant,
+    /// When it ended.
     pub ended: Instant,
+    /// PDUs that it took.
     pub units: u32,
 }
 
+/// See the module.
 pub struct Bench {
+    /// The host.
     pub node: Node<TestMemory>,
+    /// The virtual time.
     pub now: Instant,
+    /// The bodies of all handlers.
     pub bodies: BTreeMap<RtuId, Body>,
+    /// All calls so far.
     pub calls: Vec<Call>,
+    /// Events that [`Bench::register`] did not wait for.
     pub events: Vec<RtuEvent>,
-    /// PDUs to come.
+    /// PDUs that arrive later.
     arrivals: BTreeMap<(Instant, u64), RtuId>,
     arrived: u64,
     dispatch: Nanos,
 }
 
-/// A processor without links: nothing but handlers.
+/// A processor without interference, for handlers alone.
 pub fn cpu(admission: Admission) -> CpuConfig {
     CpuConfig {
         admission,
@@ -59,6 +72,10 @@ pub fn cpu(admission: Admission) -> CpuConfig {
 }
 
 impl Bench {
+    /// A host with this processor.
+    ///
+    /// # Panics
+    /// If the configuration is refused.
     pub fn new(cpu: CpuConfig) -> Self {
         let dispatch = cpu.costs.dispatch();
         let mut config = line_config(0, 1, BitRate(1_000_000_000));
@@ -77,6 +94,12 @@ impl Bench {
     }
 
     /// Registers a handler whose body keeps to its terms.
+    ///
+    /// # Errors
+    /// The refusal, if it was refused.
+    ///
+    /// # Panics
+    /// If the node does not answer at once.
     pub fn register(&mut self, terms: RtuTerms) -> Result<RtuId, RtuRefusal> {
         let id = self.node.register_handler(terms, self.now)?;
         let grant = loop {
@@ -86,20 +109,12 @@ impl Bench {
                 other => self.events.push(other),
             }
         };
-        let body = Body {
-            terms,
-            grant,
-            waiting: VecDeque::new(),
-            done: Vec::new(),
-            percent: 100,
-            greed: 0,
-            begun: Vec::new(),
-        };
+        let body = Body { terms, grant, waiting: VecDeque::new(), done: Vec::new(), percent: 100, greed: 0 };
         self.bodies.insert(id, body);
         Ok(id)
     }
 
-    /// `count` PDUs come at `at`.
+    /// `count` PDUs arrive at `at`.
     pub fn arrive(&mut self, id: RtuId, at: Instant, count: u32) {
         for _ in 0..count {
             self.arrived += 1;
@@ -121,7 +136,7 @@ impl Bench {
     }
 
     /// Calls the body of a unit, whose time passes.
-    fn call(&mut self, work: punctual_proto::api::Work) {
+    fn call(&mut self, work: Work) {
         assert_eq!(work.kind, WorkKind::Upcall);
         let id = self.node.upcall(&work).expect("a program's handler");
         let body = self.bodies.get_mut(&id).expect("a body");
@@ -141,7 +156,10 @@ impl Bench {
         }
     }
 
-    /// Runs until `until`; a call that has begun is finished.
+    /// Runs until `until`. A call that has begun is finished.
+    ///
+    /// # Panics
+    /// If time does not pass, or the node gives a unit that is not a handler's.
     pub fn run_until(&mut self, until: Instant) {
         while self.now < until {
             self.take_in(self.now);
@@ -159,17 +177,24 @@ impl Bench {
         }
     }
 
+    /// The body of a handler.
+    ///
+    /// # Panics
+    /// If it is not registered.
     pub fn body(&mut self, id: RtuId) -> &mut Body {
         self.bodies.get_mut(&id).expect("a body")
     }
 
-    /// What was counted of a handler.
-    pub fn counters(&self, id: RtuId) -> punctual_proto::api::RtuCounters {
+    /// The counters of a handler.
+    ///
+    /// # Panics
+    /// If it is not registered.
+    pub fn counters(&self, id: RtuId) -> RtuCounters {
         self.node.handlers().find(|status| status.id == id).expect("a handler").counters
     }
 }
 
-/// A promise that was broken: a PDU within the budget that was done too late, or a period with too much or too little.
+/// Describes a broken promise: a PDU within the budget that was done too late, or a period with too much or too little.
 pub fn broken(body: &Body) -> Option<String> {
     let bound = body.grant.bound?;
     match body.terms.class {
