@@ -3,9 +3,6 @@
 //! They have one common clock, processors without cost, and the same propagation everywhere. Packets can be
 //! lost, repeated, changed and made up; the latest ones are stored for that.
 
-#[path = "../../crates/proto/tests/common/line.rs"]
-mod line;
-
 use std::cell::{Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -18,8 +15,8 @@ use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_sim::memory::{FramePool, SimFrame};
 
-use line::line_config;
-pub use line::name;
+use punctual_rig::line_config;
+pub use punctual_rig::name;
 
 /// When every run begins.
 pub const START: Instant = Instant(1_000_000_000);

@@ -19,6 +19,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("proto", &["trial", "analysis"]),
     // Which will come to use `proto` too, when handlers of a node run it.
     ("tcp", &["analysis"]),
+    // Tests use it, and experiments with bare nodes; what runs on a host does not.
+    ("rig", &["proto"]),
     ("os", &["analysis"]),
     ("link", &["trial", "analysis", "os"]),
     ("engine", &["trial", "analysis", "os", "proto", "link"]),
@@ -28,7 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("client", &["analysis", "os", "proto", "ipc", "link", "engine", "host"]),
     ("daemon", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client"]),
     ("sim", &["analysis", "proto"]),
-    ("experiments", &["analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim"]),
+    ("experiments", &["analysis", "os", "proto", "rig", "link", "engine", "ipc", "host", "client", "sim"]),
     (
         "cli",
         &[
@@ -48,7 +50,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Outside of `crates`: they test, and no crate depends on them.
     (
         "fuzz",
-        &["trial", "analysis", "os", "proto", "tcp", "link", "engine", "ipc", "host", "client", "sim", "cli"],
+        &[
+            "trial", "analysis", "os", "proto", "tcp", "rig", "link", "engine", "ipc", "host", "client",
+            "sim", "cli",
+        ],
     ),
     ("models", &["trial", "analysis", "proto"]),
     // It reads sources, and runs programs that are built from them.

@@ -6,27 +6,13 @@ use std::io::ErrorKind;
 use std::net::UdpSocket;
 
 use punctual_engine::{Engine, EngineConfig};
-use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_os::calls::{Forbidden, refused};
 use punctual_os::heap::Sizes;
-use punctual_os::realtime::RealTime;
-use punctual_proto::Nanos;
-use support::{Handle, node};
+use support::{Handle, alone};
 
 /// An engine whose neighbour never answers.
 fn engine(forbidden_calls: Forbidden) -> Handle {
-    let links: Vec<Box<dyn Link>> =
-        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
-    Engine::start(EngineConfig {
-        node: node(1),
-        links,
-        real_time: RealTime::BEST_EFFORT_HOST,
-        spin: Nanos::ZERO,
-        seed: 1,
-        forbidden_calls,
-        heap: None,
-    })
-    .expect("an engine")
+    Engine::start(EngineConfig { forbidden_calls, ..alone() }).expect("an engine")
 }
 
 /// The error that the processor's thread gets if it creates a socket.
@@ -56,11 +42,8 @@ fn a_processor_is_held_to_its_calls_where_its_host_asks_for_that() {
 
 #[test]
 fn a_heap_of_its_own_is_refused_where_the_program_has_another_allocator() {
-    let links: Vec<Box<dyn Link>> =
-        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
     let heap = Some(Sizes { small: 1 << 20, large: 1 << 20 });
-    let config = EngineConfig { heap, ..EngineConfig::new(node(1), links, 1) };
-    let started: Result<Handle, _> = Engine::start(config);
+    let started: Result<Handle, _> = Engine::start(EngineConfig { heap, ..alone() });
     let error = started.err().expect("another allocator").to_string();
     assert!(error.contains("allocator"), "{error}");
 }

@@ -7,19 +7,16 @@ use std::sync::mpsc;
 use std::thread;
 
 use punctual_engine::{CallError, Engine, EngineConfig, EngineGone, LeadError};
-use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_os::attributes::{Attributes, SELF, attributes};
 use punctual_os::now;
 use punctual_os::realtime::{self, RealTime, SchedulingClass};
 use punctual_proto::Nanos;
 
-use support::{Handle, node, over_memory};
+use punctual_rig::{RemoteInbox, RemoteOutbox};
+use support::{Handle, alone, over_memory};
 
 fn start(real_time: RealTime) -> Handle {
-    let links: Vec<Box<dyn Link>> =
-        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
-    let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
-    Engine::start(wanted).unwrap_or_else(|error| panic!("{error}"))
+    Engine::start(EngineConfig { real_time, ..alone() }).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// `SCHED_FIFO` if this program may have it, else an ordinary thread.
@@ -128,11 +125,8 @@ fn a_deadline_stays_where_it_is() {
     let _alone = support::deadline_turn();
     let period = Nanos::from_millis(1);
     let class = SchedulingClass::Deadline { period };
-    let links: Vec<Box<dyn Link>> =
-        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
     let real_time = RealTime { class, ..RealTime::BEST_EFFORT_HOST };
-    let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
-    match Engine::start::<support::TestOutbox, support::TestInbox>(wanted) {
+    match Engine::start::<RemoteOutbox, RemoteInbox>(EngineConfig { real_time, ..alone() }) {
         Ok(engine) => {
             assert!(matches!(engine.lead(), Err(LeadError::Deadline)));
             assert_eq!(engine.stop(), Ok(()));

@@ -10,40 +10,36 @@ use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_os::realtime::{RealTime, SchedulingClass};
 use punctual_proto::ids::{ChannelId, NodeId};
 
-use support::{Handle, PATIENCE, TestInbox, TestOutbox, node, over_memory, until_gone};
+use punctual_rig::{RemoteInbox, RemoteOutbox};
+use support::{Handle, PATIENCE, alone, over_memory, until_gone};
 
 fn memory_link(packet_bytes_max: usize) -> Box<dyn Link> {
     let options = MemoryOptions { packet_bytes_max, ..MemoryOptions::default() };
     Box::new(MemoryLink::pair(options).expect("a pair").0)
 }
 
-fn config() -> EngineConfig {
-    let links = vec![memory_link(1_464)];
-    EngineConfig::new(node(1), links, 1)
-}
-
 fn refusal(config: EngineConfig) -> EngineError {
-    Engine::start::<TestOutbox, TestInbox>(config).err().expect("refused")
+    Engine::start::<RemoteOutbox, RemoteInbox>(config).err().expect("refused")
 }
 
 #[test]
 fn what_the_host_does_not_give_is_an_error_with_the_fix() {
     let class = SchedulingClass::Fifo { priority: 200 };
     let error =
-        refusal(EngineConfig { real_time: RealTime { class, ..RealTime::BEST_EFFORT_HOST }, ..config() });
+        refusal(EngineConfig { real_time: RealTime { class, ..RealTime::BEST_EFFORT_HOST }, ..alone() });
     assert!(matches!(error, EngineError::RealTime(_)), "{error:?}");
     assert!(error.to_string().contains("use 1 to 99"), "{error}");
 }
 
 #[test]
 fn contradictions_are_errors() {
-    let error = refusal(EngineConfig { links: vec![], ..config() });
+    let error = refusal(EngineConfig { links: vec![], ..alone() });
     assert!(matches!(error, EngineError::Links { configured: 1, given: 0 }), "{error:?}");
-    let error = refusal(EngineConfig { links: vec![memory_link(1_463)], ..config() });
-    assert!(error.to_string().contains("1464 B") && error.to_string().contains("\"wire\""), "{error}");
-    let mut nobody = node(1);
-    nobody.id = NodeId(0);
-    let error = refusal(EngineConfig { node: nobody, ..config() });
+    let error = refusal(EngineConfig { links: vec![memory_link(1_463)], ..alone() });
+    assert!(error.to_string().contains("1464 B") && error.to_string().contains("\"right\""), "{error}");
+    let mut nobody = alone();
+    nobody.node.id = NodeId(0);
+    let error = refusal(nobody);
     assert!(matches!(error, EngineError::Node(_)), "{error:?}");
 }
 

@@ -10,10 +10,11 @@ use punctual_engine::{CallError, Progress, Upcall};
 use punctual_os::now;
 use punctual_proto::api::{Misconduct, RtuClass, RtuCost, RtuRefusal, RtuTerms};
 use punctual_proto::{Instant, Nanos};
+use punctual_rig::{RemoteInbox, RemoteOutbox};
 
-use support::{Handle, PATIENCE, TestInbox, TestOutbox, over_memory};
+use support::{Handle, PATIENCE, over_memory};
 
-type Registered = Upcall<TestOutbox, TestInbox>;
+type Registered = Upcall<RemoteOutbox, RemoteInbox>;
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 

@@ -1,9 +1,6 @@
 //! Limits of a node, each exceeded: the documented number is accepted, the next one is refused or dropped and
 //! counted, and the previous ones continue.
 
-mod common;
-
-use common::{TestInbox, TestMemory, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::api::{OpenRequest, Port, RequestError, UserId};
 use punctual_proto::config::{LinkConfig, NodeConfig, Pacing, RouteConfig};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
@@ -12,6 +9,7 @@ use punctual_proto::linksched::{BestEffortKey, Guaranteed, LinkParameters, LinkS
 use punctual_proto::node::Node;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{TestInbox, TestMemory, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LEFT: LinkId = LinkId(0);
@@ -110,7 +108,7 @@ fn a_port_puts_a_bounded_number_of_messages_together() {
         }
         world.run_for(Nanos::from_millis(1));
     }
-    let begun = slots - inbox.0.borrow().free.len();
+    let begun = slots - inbox.free();
     assert_eq!(begun, BEST_EFFORT_SENDERS_MAX * BEST_EFFORT_MESSAGES_MAX as usize);
     // The newest of the last sender is still present; the first sender's are not.
     let last = u64::from(BEST_EFFORT_MESSAGES_MAX) + 2;
@@ -134,10 +132,10 @@ fn a_flow_of_best_effort_keeps_a_bounded_number_of_messages() {
         world.nodes[0].handle_outbox(flow, world.now);
     }
     assert_eq!(counted(&world, 0, "messages on their way out"), u64::from(BEST_EFFORT_OUTGOING_MAX));
-    assert_eq!(outbox.0.borrow().waiting(), most, "the rest stays in the ring");
+    assert_eq!(outbox.waiting(), most, "the rest stays in the ring");
     world.run_for(Nanos::from_secs(5));
     assert_eq!(counted(&world, 0, "messages on their way out"), 0);
-    assert_eq!(outbox.0.borrow().waiting(), 0);
+    assert_eq!(outbox.waiting(), 0);
 }
 
 fn scheduler(depth: u32, mtu: u32) -> LinkScheduler<u32> {
@@ -351,7 +349,7 @@ fn a_sender_that_cuts_in_another_size_is_still_one() {
         world.run_for(Nanos::from_millis(1));
         assert!(inbox.recv(|bytes, _| assert_eq!(bytes.len(), 2 * size as usize)), "message {message}");
         assert!(!inbox.recv(|_, _| ()));
-        assert!(inbox.0.borrow().free.len() >= 39, "at most one is in progress");
+        assert!(inbox.free() >= 39, "at most one is in progress");
     }
     holds_its_books(&world);
 }

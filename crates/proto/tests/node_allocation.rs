@@ -3,19 +3,17 @@
 
 #![allow(unsafe_code)]
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use common::{TestInbox, TestMemory, TestOutbox, World, name, pattern};
 use punctual_proto::api::Port;
 use punctual_proto::ids::{ChannelNumber, Cookie, LinkId, NodeId, PathId};
 use punctual_proto::limits::{BEST_EFFORT_SENDERS_MAX, HEADER_BYTES};
 use punctual_proto::node::Node;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Delivery, Instant, Nanos, Rate};
+use punctual_rig::{TestInbox, TestMemory, TestOutbox, World, name, pattern};
 
 struct Counting;
 
@@ -46,7 +44,7 @@ static ALLOCATOR: Counting = Counting;
 /// Sends `messages` and counts the allocations of all three nodes meanwhile.
 fn allocations(
     world: &mut World,
-    open: &common::Open,
+    open: &punctual_rig::Open,
     contract: Contract,
     messages: u64,
     send: &[u8],
@@ -71,11 +69,11 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Bytes that an idle channel may cost at one host, its reserved buffers (rings, packets) apart.
 const IDLE_CHANNEL_BYTES_MAX: i64 = 1_536;
 
-/// Memory of the applications' rings of one channel, which the test allocates and not the nodes.
-fn ring_bytes(open: &common::Open, contract: Contract) -> i64 {
+/// What the applications' rings of one channel take, which the test makes and not the nodes.
+fn ring_bytes(open: &punctual_rig::Open, contract: Contract) -> i64 {
     let bytes = contract.message_bytes_max as usize;
     let before = IN_USE_BYTES.load(Ordering::Relaxed);
-    let messages = open.inbox.0.borrow().free.len();
+    let messages = open.inbox.free();
     let rings =
         (TestInbox::new(messages, bytes), TestOutbox::new(open.grant.outbox_messages as usize, bytes));
     let taken = IN_USE_BYTES.load(Ordering::Relaxed) - before;

@@ -1,12 +1,10 @@
 //! The stage that a host reports for lateness or excessive costs: its processor, its link, or no channel with
 //! a promise.
 
-mod common;
-
-use common::{TestOutbox, World};
 use punctual_proto::api::{Event, WorkKind};
 use punctual_proto::ids::LinkId;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestOutbox, World};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LINK: LinkId = LinkId(0);

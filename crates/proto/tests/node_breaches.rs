@@ -2,13 +2,10 @@
 //! on the wire can forge. In a line h1 - h2 - h3 an attacker on the wire repeats the data of a channel, with
 //! its right cookie, 30 ms late; or all packets are late, HELLOs too.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use common::{Open, World, line_config, pattern};
 use punctual_proto::api::{Event, LateStage, Notice, Port, RefuseCause, SeenIn, StageKind};
 use punctual_proto::config::WhileBroken;
 use punctual_proto::ids::LinkId;
@@ -16,6 +13,7 @@ use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::memory::Timeliness;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Open, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LATE: Nanos = Nanos::from_millis(30);

@@ -2,12 +2,10 @@
 //! GUARANTEES: computed here from the granted bounds, for contracts of every kind over routes of every
 //! length.
 
-mod common;
-
-use common::{Open, World, line_config};
 use punctual_proto::api::{FilterChange, PathFilter, StageGrant};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Delivery, Horizon, Late, Nanos, Ppm, Rate};
+use punctual_rig::{Open, World, line_config};
 
 const RATE: BitRate = BitRate(200_000_000);
 /// Payload of a packet; what each has in front of it, and what the link adds to each.
@@ -198,7 +196,7 @@ fn every_host_reserves_what_the_formulas_say() {
         let Ok(open) = world.open(0, hosts - 1, contract) else { continue };
         opened += 1;
         hops += hosts - 1;
-        let free = open.inbox.0.borrow().free.len() as u64;
+        let free = open.inbox.free() as u64;
         world.run_for(Nanos::from_millis(20));
         let (mut begin, mut before) = (0, 0);
         for node in 0..hosts {

@@ -1,11 +1,8 @@
 //! A channel over real Nodes: establishment, messages, deadlines, evidence, teardown, hostile packets.
 
-mod common;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::api::{Event, Port, StageKind};
 use punctual_proto::config::plan::PlannedFlow;
 use punctual_proto::config::{Admission, NodeConfig, RunPolicy};
@@ -16,6 +13,7 @@ use punctual_proto::wire::Header;
 use punctual_proto::{
     Activation, BitRate, Contract, Delivery, FlowName, Horizon, Instant, Late, Nanos, Policing, Ppm, Rate,
 };
+use punctual_rig::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 

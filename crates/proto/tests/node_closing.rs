@@ -1,11 +1,9 @@
 //! Messages that are queued or under way when an end closes still arrive; a stopping host is limited by its
 //! grace.
 
-mod common;
-
-use common::{Open, World, pattern};
 use punctual_proto::api::{CloseReason, Event, Port, Receipt};
 use punctual_proto::{BitRate, Contract, Delivery, Nanos, Policing, Rate};
+use punctual_rig::{Open, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const BYTES: u32 = 1_000;

@@ -1,8 +1,5 @@
 //! A configuration that contradicts itself makes no node: the error is one line that names what is wrong.
 
-mod common;
-
-use common::{TestMemory, line_config, name};
 use punctual_proto::api::RequestError;
 use punctual_proto::config::plan::PlannedFlow;
 use punctual_proto::config::{
@@ -11,6 +8,7 @@ use punctual_proto::config::{
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, FlowName, Instant, Nanos, Ppm};
+use punctual_rig::{TestMemory, line_config, name};
 
 const RATE: BitRate = BitRate(40_000_000);
 

@@ -3,18 +3,16 @@
 //! and reorder; applications that send too much, too much at once or too long messages, and that do not read
 //! for a while.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use common::{Open, World, line_config, pattern};
 use punctual_proto::api::{ChannelCounters, DropCounters, NodeStatus, Port};
 use punctual_proto::ids::LinkId;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Delivery, Instant, Nanos, Policing, Rate};
+use punctual_rig::{Open, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;

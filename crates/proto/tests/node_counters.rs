@@ -2,16 +2,14 @@
 //! a number that changes whenever the rest of the channel's status does. A line h1 - h2 - h3 whose links
 //! lose, repeat, delay and reorder, and applications that send too much or do not read.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use common::{Open, Shown, World, pattern};
 use punctual_proto::api::{ChannelCounters, ChannelStatus, Port};
 use punctual_proto::ids::LinkId;
 use punctual_proto::{BitRate, Contract, Delivery, Instant, Late, Nanos, Policing, Ppm, Rate};
+use punctual_rig::{Open, Shown, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -44,7 +42,7 @@ fn said(world: &World, open: &Open, node: usize) -> (ChannelStatus, ChannelCount
 }
 
 fn shown(open: &Open, node: usize) -> Shown {
-    if node == 0 { open.outbox.0.borrow().shown.clone() } else { open.inbox.0.borrow().shown.clone() }
+    if node == 0 { open.outbox.shown() } else { open.inbox.shown() }
 }
 
 impl Reader {

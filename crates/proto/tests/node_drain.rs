@@ -1,14 +1,12 @@
 //! The resources that a closed channel holds on its route: no more, and for no longer, than its remaining
 //! packets need; and never longer than its source counts it to its user.
 
-mod common;
-
-use common::{Open, World, line_config, pattern};
 use punctual_proto::api::{CloseReason, Event, Port, Receipt};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Delivery, Horizon, Nanos, Policing, Rate};
+use punctual_rig::{Open, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const HOUR: Nanos = Nanos::from_secs(3_600);

@@ -5,12 +5,12 @@ mod common;
 use common::rate::{TRIED, is_right, measured};
 use std::collections::HashSet;
 
-use common::{Slow, TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::api::{CloseReason, Event, Notice, OpenRequest, Port, RequestError, UserId, WorkKind};
 use punctual_proto::config::KernelTraffic;
 use punctual_proto::ids::{Address, ChannelId, LinkId, NodeId};
 use punctual_proto::limits::FRAGMENTS_MAX;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Slow, TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const USER: UserId = UserId(7);
@@ -166,7 +166,7 @@ fn messages_that_are_too_long_for_their_flow_are_counted() {
     let mut came = Vec::new();
     while inbox.recv(|bytes, _| came.push(bytes.len())) {}
     assert_eq!((came, world.nodes[0].status(world.now).drops.too_large), (vec![100, 99, 100], 2));
-    assert_eq!(outbox.0.borrow().free.len(), 8, "slots of what is thrown away are free");
+    assert_eq!(outbox.free(), 8, "slots of what is thrown away are free");
 
     let fragment = line_config(0, 2, RATE).fragment_bytes;
     let mut open = |bytes| {

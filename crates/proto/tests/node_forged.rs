@@ -2,17 +2,15 @@
 //! wrong link, or on the same link, with all packets visible. The attack can use up that channel's own
 //! contract and corrupt its messages; no other channel is affected.
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{Open, World, pattern};
 use punctual_proto::api::Port;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Open, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const MILLI: Nanos = Nanos::from_millis(1);

@@ -1,11 +1,9 @@
 //! The details of a grant: the terms of each bound, and the reservations of the stages.
 
-mod common;
-
-use common::{World, line_config};
 use punctual_proto::api::StageGrant;
 use punctual_proto::config::{Admission, Degraded, RunPolicy};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{World, line_config};
 
 const RATE: BitRate = BitRate(40_000_000);
 

@@ -1,9 +1,6 @@
 //! Effects of a host's own side on its channels: applications that vanish, a driver that accepts no packets,
 //! a kernel that gives no more time, a processor that has no time for best effort.
 
-mod common;
-
-use common::{Open, World, line_config, name, pattern};
 use punctual_analysis::RefusalReason;
 use punctual_proto::api::{
     ChannelCounters, CloseReason, DropCounters, Event, FilterChange, OpenRequest, Port, RefuseCause,
@@ -13,6 +10,7 @@ use punctual_proto::ids::{Address, ChannelId, ChannelNumber, Cookie, Epoch, Link
 use punctual_proto::limits::{ARRIVALS_AHEAD_MAX, FRAMES_GUARANTEED_DIVISOR, FRAMES_MIN};
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{Open, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 

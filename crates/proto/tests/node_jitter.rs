@@ -1,10 +1,8 @@
 //! Senders that keep their rate by an ordinary timer, and the first messages of a channel.
 
-mod common;
-
-use common::World;
 use punctual_proto::api::Event;
 use punctual_proto::{BitRate, Contract, Horizon, Instant, Nanos, Policing, Rate};
+use punctual_rig::World;
 
 const RATE: BitRate = BitRate(100_000_000);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -191,7 +189,7 @@ fn who_asks_for_no_jitter_costs_no_more_than_who_rules_it_out() {
     ] {
         let fit = |jitter: Option<Nanos>| {
             let config = |index| {
-                let mut config = common::line_config(index, 2, BitRate(20_000_000));
+                let mut config = punctual_rig::line_config(index, 2, BitRate(20_000_000));
                 (config.cpu.admission, config.cpu.run) = (admission, run);
                 config
             };

@@ -2,15 +2,13 @@
 //! application's ring, no reservation. Channels and flows of a line h1 - h2 - h3 end while packets of them
 //! wait everywhere.
 
-mod common;
-
-use common::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::api::{CloseReason, Port};
 use punctual_proto::config::{Admission, NodeConfig, Pacing, RunPolicy};
 use punctual_proto::ids::LinkId;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Nanos, Policing, Rate};
+use punctual_rig::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(20_000_000);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -30,7 +28,7 @@ fn holds_its_books(world: &World, when: &str) {
 
 /// The reservations of each host: of the processor, of each link, and bytes of buffers.
 fn given_away(world: &World) -> Vec<(u32, Vec<u32>, u64, u32)> {
-    let of = |node: &punctual_proto::node::Node<common::TestMemory>| {
+    let of = |node: &punctual_proto::node::Node<punctual_rig::TestMemory>| {
         let status = node.status(world.now);
         let links = status.links.iter().map(|link| link.utilisation.0).collect();
         (status.cpu_utilisation.0, links, status.buffer_bytes, status.channels)
@@ -39,8 +37,7 @@ fn given_away(world: &World) -> Vec<(u32, Vec<u32>, u64, u32)> {
 }
 
 fn is_whole(outbox: &TestOutbox, messages: usize) -> bool {
-    let ring = outbox.0.borrow();
-    ring.free.len() + ring.waiting() == messages
+    outbox.free() + outbox.waiting() == messages
 }
 
 /// Two channels, one of them demoting, and a flow of best effort; each has more messages than can be sent at

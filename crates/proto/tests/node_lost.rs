@@ -1,11 +1,9 @@
 //! Lost packets of a channel at a stopped host: it counts each of them, reports them when the channel ends,
 //! and keeps the counts afterwards.
 
-mod common;
-
-use common::{Open, World, pattern};
 use punctual_proto::api::{Event, LostAt, LostWhy, Port};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{Open, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const BYTES: u32 = 200;

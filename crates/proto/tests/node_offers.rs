@@ -1,14 +1,12 @@
 //! The offer of a refusal is granted on request, on real nodes with other channels: exactly as offered, and
 //! as it is printed.
 
-mod common;
-
-use common::{TestInbox, World, line_config, name};
 use punctual_proto::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
 use punctual_proto::config::{Admission, RunPolicy};
 use punctual_proto::ids::Address;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestInbox, World, line_config, name};
 
 /// The result of a request: an open channel gets consent at once.
 fn ask(world: &mut World, to: usize, contract: Contract, probe: bool) -> Result<Grant, ChannelRefusal> {

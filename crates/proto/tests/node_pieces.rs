@@ -1,12 +1,10 @@
 //! Behind the source a message is not one unit of the processor's work even if a quantum would hold all of
 //! it: its packets may arrive, and be served, one by one, with more urgent work between them.
 
-mod common;
-
-use common::{World, line_config};
 use punctual_proto::api::StageKind;
 use punctual_proto::config::{Admission, RunPolicy};
 use punctual_proto::{BitRate, Contract, Horizon, Nanos, Rate};
+use punctual_rig::{World, line_config};
 
 const PACKET: Nanos = Nanos::from_micros(300);
 /// More than what taking in a message costs beside its packets.

@@ -1,12 +1,10 @@
 //! A probe returns the result that an open would have, and holds nothing.
 
-mod common;
-
-use common::{World, line_config, name};
 use punctual_proto::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
 use punctual_proto::ids::Address;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Delivery, Horizon, Nanos, Ppm, Rate};
+use punctual_rig::{World, line_config, name};
 
 const RATE: BitRate = BitRate(40_000_000);
 
@@ -32,7 +30,7 @@ fn probe(world: &mut World, from: usize, to: usize, contract: Contract) -> Resul
 type Books = Vec<(u32, u64, Ppm, Vec<Ppm>)>;
 
 fn books(world: &World) -> Books {
-    let of = |node: &punctual_proto::node::Node<common::TestMemory>| {
+    let of = |node: &punctual_proto::node::Node<punctual_rig::TestMemory>| {
         let wrong: Vec<_> = node.accounts().into_iter().filter(|a| a.counted != a.held).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
         let status = node.status(world.now);

@@ -5,12 +5,12 @@
 mod common;
 
 use common::rate::{TRIED as CONFIGURED, is_right, measured, wrong};
-use common::{Slow, TestOutbox, World, line_config, name};
 use punctual_proto::api::{Cause, Event, MeasuredRate, OpenRequest, Port, RateRefusal, RefuseCause, UserId};
 use punctual_proto::ids::{Address, ChannelNumber, LinkId, NodeId, PathId};
 use punctual_proto::limits::{RATE_ERROR_GOOD, RATE_TIME};
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{Slow, TestOutbox, World, line_config, name};
 
 const DRAINS: BitRate = BitRate(20_000_000);
 const LINK: LinkId = LinkId(0);

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use common::rate::{TRIED as CONFIGURED, measured};
-use common::{Slow, World, line_config, name};
 use punctual_proto::api::{Event, MeasuredRate, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::limits::{
@@ -16,6 +15,7 @@ use punctual_proto::limits::{
 };
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{Slow, World, line_config, name};
 
 const LINK: LinkId = LinkId(0);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;

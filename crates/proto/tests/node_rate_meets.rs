@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use common::rate::{TRIED, measured};
-use common::{Slow, TestOutbox, World, line_config, name};
 use punctual_proto::api::{Event, LinkChange, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::config::LinkConfig;
 use punctual_proto::ids::{Address, ChannelNumber, Epoch, LinkId};
@@ -16,6 +15,7 @@ use punctual_proto::limits::{BEST_EFFORT_PACKETS_MAX, RATE_ANSWER_TIME, RATE_DRA
 use punctual_proto::node::Node;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{Slow, TestOutbox, World, line_config, name};
 
 const DRAINS: BitRate = BitRate(20_000_000);
 const LINK: LinkId = LinkId(0);

@@ -3,10 +3,10 @@
 mod common;
 
 use common::rate::{TRIED as CONFIGURED, is_right, measured};
-use common::{Slow, TestOutbox, World, name};
 use punctual_proto::api::{Cause, MeasuredRate, RateRefusal};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{Slow, TestOutbox, World, name};
 
 const DRAINS: BitRate = BitRate(20_000_000);
 const LINK: LinkId = LinkId(0);

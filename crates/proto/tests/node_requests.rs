@@ -1,14 +1,12 @@
 //! Requests of applications to a node besides open channels: refusals, receivers' requests, best effort by
 //! name, the end.
 
-mod common;
-
-use common::{TestInbox, TestOutbox, World, line_config, name};
 use punctual_proto::api::{CloseReason, Event, OpenRequest, RefuseCause, RequestError, UserId};
 use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::{Address, ChannelId, Epoch};
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestInbox, TestOutbox, World, line_config, name};
 
 const RATE: BitRate = BitRate(40_000_000);
 const USER: UserId = UserId(7);
@@ -91,13 +89,13 @@ fn a_ring_that_holds_something_when_it_is_given_is_sent() {
         let again = world.nodes[0].attach_outbox(channel, TestOutbox::new(4, 1_000), world.now);
         assert_eq!(again, Err(RequestError::Unknown), "it has one");
         world.run_for(Nanos::from_millis(1));
-        assert!(outbox.0.borrow().shown.times > 0 && inbox.0.borrow().shown.times > 0);
+        assert!(outbox.shown().times > 0 && inbox.shown().times > 0);
         world.run_for(Nanos::from_millis(200));
         for number in 0..messages {
             assert!(inbox.recv(|message, _| assert_eq!(message, [number; 1_000])));
         }
         assert!(!inbox.recv(|_, _| ()));
-        let sent = outbox.0.borrow().shown.counters.messages_out;
+        let sent = outbox.shown().counters.messages_out;
         assert_eq!(sent, u64::from(messages));
     }
 }

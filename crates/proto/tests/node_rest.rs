@@ -1,12 +1,10 @@
 //! The rest of a link beside channels, where the kernel's packets are sent after ours: half of it is for best
 //! effort.
 
-mod common;
-
-use common::{TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::config::{KernelTraffic, LinkConfig};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 

@@ -1,14 +1,12 @@
 //! Programs' handlers on a node's processor (RTU 3, ADR 0051): admitted with a bound that holds, by every policy; served in
 //! the order of their classes; within budgets; counted and demoted where they do not keep to what they have declared.
 
-mod common;
-
-use common::rtu::{Bench, broken, cpu};
 use punctual_proto::api::{Misconduct, RtuClass, RtuCost, RtuEvent, RtuId, RtuRefusal, RtuTerms};
 use punctual_proto::config::Admission;
 use punctual_proto::limits::{RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_SPELL, RTU_STRIKES_MAX, RTU_UNITS_MAX};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{Instant, Nanos};
+use punctual_rig::handlers::{Bench, broken, cpu};
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 const US: fn(u64) -> Nanos = Nanos::from_micros;

@@ -1,10 +1,6 @@
 //! Handlers of programs in other processes (ADR 0051; RTU 5.1, 5.2): the node wakes the program by a message, and calls it
 //! again when it has reported, one to one. The program is hostile.
 
-mod common;
-
-use common::rtu::cpu;
-use common::{TestInbox, TestMemory, TestOutbox, line_config};
 use punctual_proto::api::{
     Event, Misconduct, RtuClass, RtuCost, RtuId, RtuRefusal, RtuStatus, RtuTerms, UPCALL_BYTES, UpcallReport,
     UpcallRequest,
@@ -14,6 +10,8 @@ use punctual_proto::ids::ChannelId;
 use punctual_proto::limits::{RTU_STRIKES_MAX, UPCALL_REPORTS_MAX};
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Instant, Nanos};
+use punctual_rig::handlers::cpu;
+use punctual_rig::{TestInbox, TestMemory, TestOutbox, line_config};
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 const US: fn(u64) -> Nanos = Nanos::from_micros;

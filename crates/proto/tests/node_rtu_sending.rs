@@ -1,10 +1,6 @@
 //! What programs' handlers send (ADR 0051): a flow of the link scheduler with slots of its own, admitted by the link like a
 //! channel, never lost for want of a slot; best effort beyond the budget.
 
-mod common;
-
-use common::rtu::{Bench, broken, cpu, left_late};
-use common::{TestOutbox, line_config, name};
 use punctual_proto::api::{
     RateRefusal, RtuClass, RtuCost, RtuId, RtuNumber, RtuRefusal, RtuSending, RtuSent, RtuTerms,
 };
@@ -13,6 +9,8 @@ use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::limits::RTU_PACKETS_MAX;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Instant, Nanos};
+use punctual_rig::handlers::{Bench, broken, cpu, left_late};
+use punctual_rig::{TestOutbox, line_config, name};
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 const US: fn(u64) -> Nanos = Nanos::from_micros;

@@ -8,7 +8,6 @@ use std::rc::Rc;
 
 use common::script::Script;
 use common::story::{contract, script};
-use common::{Open, World, line_config, pattern};
 use punctual_analysis::{Activation, Ppb, Statistical};
 use punctual_proto::api::{ChannelCounters, Port};
 use punctual_proto::config::{Admission, Pacing};
@@ -17,6 +16,7 @@ use punctual_proto::limits::{ARRIVALS_AHEAD_MAX, FRAMES_BEST_EFFORT_DIVISOR, FRA
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Open, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LEFT: LinkId = LinkId(0);

@@ -1,12 +1,6 @@
 //! The kernel's share of a link follows admission: up a second after it is open, down before anything is granted.
 
-mod common;
-
-use common::{TestInbox, TestMemory, TestOutbox, World, line_config, name};
-use punctual_proto::api::{
-    Event, KernelShare, OpenRequest, RateRefusal, RefuseCause, RtuClass, RtuCost, RtuEvent, RtuSending,
-    RtuTerms, UserId,
-};
+use punctual_proto::api::{Event, KernelShare, OpenRequest, RefuseCause, UserId};
 use punctual_proto::config::{Admission, Interference, LinkConfig, Pacing};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::limits::{
@@ -15,6 +9,7 @@ use punctual_proto::limits::{
 };
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{TestInbox, TestMemory, TestOutbox, World, line_config, name};
 
 const RATE: BitRate = BitRate(95_000_000);
 const LINK: LinkId = LinkId(0);

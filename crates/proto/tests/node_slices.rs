@@ -2,9 +2,6 @@
 //! 65,536 messages is taken, served and freed one slice at a time, its own messages keep their bounds, and
 //! other work runs between.
 
-mod common;
-
-use common::{Open, TestOutbox, World, line_config, pattern};
 use punctual_proto::api::{CloseReason, WorkKind};
 use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::LinkId;
@@ -13,6 +10,7 @@ use punctual_proto::limits::{
 };
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Nanos, Policing, Ppm, Rate};
+use punctual_rig::{Open, TestOutbox, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(100_000_000);
 const BYTES: u32 = 8;
@@ -171,7 +169,7 @@ fn rings_that_have_rung_together_share_what_is_taken_at_once() {
         assert_eq!(taken(&world, open), u64::from(took));
     }
     world.run_for(Nanos::from_secs(3));
-    assert!(opened.iter().all(|open| taken(&world, open) == 200 && open.outbox.0.borrow().free.len() >= 200));
+    assert!(opened.iter().all(|open| taken(&world, open) == 200 && open.outbox.free() >= 200));
 }
 
 /// A sender that breaks its contract has the rest of it dropped in the background, and what keeps it arrives.
@@ -195,7 +193,7 @@ fn what_breaks_the_contract_is_dropped_in_slices() {
 }
 
 fn free(outbox: &TestOutbox) -> u64 {
-    outbox.0.borrow().free.len() as u64
+    outbox.free() as u64
 }
 
 fn holds_its_books(world: &World) {
@@ -216,7 +214,7 @@ fn what_a_burst_leaves_behind_is_given_back_in_slices() {
     while let Some(work) = world.nodes[0].begin_work(world.now) {
         world.nodes[0].finish_work(work, world.now);
     }
-    assert_eq!(open.outbox.0.borrow().waiting(), 0, "the node has all of it");
+    assert_eq!(open.outbox.waiting(), 0, "the node has all of it");
     let before = free(&open.outbox);
     assert!(world.nodes[0].abort_newest(CloseReason::RuntimeRefused, world.now));
     assert!(free(&open.outbox) - before <= u64::from(LEFTOVERS_MAX), "at the end itself");
@@ -238,7 +236,7 @@ fn what_a_burst_leaves_behind_is_given_back_in_slices() {
     fill(&next, 100, &world);
     world.nodes[0].handle_outbox(next.source, world.now);
     world.run_for(MS(100));
-    assert_eq!(next.inbox.0.borrow().received.len(), 100);
+    assert_eq!(next.inbox.waiting(), 100);
 }
 
 /// Many channels whose last message has left at the same time.
@@ -273,11 +271,11 @@ fn a_channel_that_ends_while_its_ring_is_drained_leaves_the_rest_in_it() {
         open.outbox.stuff(&pattern(1, 0, BYTES as usize), MESSAGES as usize, world.now);
         world.nodes[0].handle_outbox(open.source, world.now);
     }
-    let at_once = MESSAGES as usize - ends.outbox.0.borrow().waiting();
+    let at_once = MESSAGES as usize - ends.outbox.waiting();
     assert!((1..100).contains(&at_once), "{at_once}");
     assert!(world.nodes[0].abort_newest(CloseReason::RuntimeRefused, world.now));
     world.run_for(Nanos::from_secs(1));
-    assert_eq!(ends.outbox.0.borrow().waiting(), MESSAGES as usize - at_once);
-    assert_eq!((taken(&world, &stays), stays.outbox.0.borrow().waiting()), (MESSAGES, 0));
+    assert_eq!(ends.outbox.waiting(), MESSAGES as usize - at_once);
+    assert_eq!((taken(&world, &stays), stays.outbox.waiting()), (MESSAGES, 0));
     holds_its_books(&world);
 }

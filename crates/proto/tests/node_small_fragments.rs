@@ -1,15 +1,13 @@
 //! A best-effort message that is cut into fragments of less than 64 B is refused before any state is kept for
 //! its sender, whatever the number of its fragments; an unfragmented one may have any length.
 
-mod common;
-
-use common::{TestInbox, World, name};
 use punctual_proto::BitRate;
 use punctual_proto::Instant;
 use punctual_proto::api::Port;
 use punctual_proto::ids::{ChannelNumber, Cookie, LinkId, NodeId, PathId};
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
+use punctual_rig::{TestInbox, World, name};
 
 /// All fragments of a message of `message_bytes`, cut into pieces of `size`.
 fn packets(flow: u32, message_bytes: u32, size: u32) -> Vec<Vec<u8>> {

@@ -1,13 +1,11 @@
 //! Soft channels over real Nodes: how many fit, how often they miss, that hard ones never do, and that no
 //! state is left.
 
-mod common;
-
-use common::{Open, World, line_config, pattern};
 use punctual_analysis::{Guarantee, Ppb, Statistical};
 use punctual_proto::api::{Event, RefuseCause};
 use punctual_proto::config::Admission;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Open, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(20_000_000);
 const HOSTS: usize = 3;

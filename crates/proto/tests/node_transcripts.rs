@@ -7,12 +7,12 @@ mod common;
 use common::rate::TRIED;
 use common::script::Script;
 use common::story::{Kept, MS, contract, script};
-use common::{Slow, TestInbox, TestOutbox, World, name};
 use punctual_analysis::Horizon;
 use punctual_proto::api::Port;
 use punctual_proto::config::{Interference, Pacing};
 use punctual_proto::ids::LinkId;
 use punctual_proto::{BitRate, Contract, Delivery, Nanos, Policing, Ppm};
+use punctual_rig::{Slow, TestInbox, TestOutbox, World, name};
 
 /// Messages of several packets and of one, a burst, an early one, an empty one, one that is too long; then the end.
 #[test]
@@ -143,7 +143,7 @@ fn best_effort_beside_a_channel() {
         }
         s.run(8);
         while inbox.recv(|bytes, info| {
-            let line = format!("  bulk reads {} B, {}", bytes.len(), common::written::trimmed(&info));
+            let line = format!("  bulk reads {} B, {}", bytes.len(), punctual_rig::trimmed(&info));
             s.text += &(line + "\n");
         }) {}
     }

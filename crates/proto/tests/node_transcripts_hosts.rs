@@ -5,13 +5,13 @@
 mod common;
 
 use common::story::{MS, RATE, contract, script, soft};
-use common::{line_config, name};
 use punctual_analysis::Activation;
 use punctual_proto::api::{CloseReason, UserId, WorkKind};
 use punctual_proto::config::{Admission, RunPolicy};
 use punctual_proto::ids::LinkId;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Instant, Late, Nanos};
+use punctual_rig::{line_config, name};
 
 /// Soft channels beside a hard one; the forwarder is stopped for a while, and late packets are dropped, or
 /// not.

@@ -2,13 +2,11 @@
 //! packet an interval. Signalling beyond that waits behind best effort until the next interval, and does not
 //! keep packets in a driver's ring.
 
-mod common;
-
-use common::{World, line_config};
 use punctual_proto::api::{Port, WorkKind};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Instant, Nanos, Rate};
+use punctual_rig::{World, line_config};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LEFT: LinkId = LinkId(0);

@@ -1,13 +1,11 @@
 //! Sources and flows that wait for room in a link's queues continue when there is room, without a further
 //! request: each in its turn.
 
-mod common;
-
-use common::{TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::config::LinkConfig;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::limits::BEST_EFFORT_PACKETS_MAX;
 use punctual_proto::{BitRate, Contract, Nanos, Policing, Ppm, Rate};
+use punctual_rig::{TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const BYTES: usize = 1_000;
@@ -46,7 +44,7 @@ fn flows_that_are_told_of_once_send_all_that_they_have() {
     }
     // Each flow has its part of the total 25 ms from the beginning on.
     world.run_for(Nanos::from_millis(9));
-    let so_far: Vec<_> = flows.iter().map(|(.., inbox)| inbox.0.borrow().received.len()).collect();
+    let so_far: Vec<_> = flows.iter().map(|(.., inbox)| inbox.waiting()).collect();
     assert!(so_far.iter().all(|came| (8..20).contains(came)), "{so_far:?}");
     world.run_for(Nanos::from_millis(40));
     for (flow, outbox, inbox) in &flows {
@@ -54,7 +52,7 @@ fn flows_that_are_told_of_once_send_all_that_they_have() {
         while inbox.recv(|bytes, _| assert_eq!(bytes, pattern(flow.0, number, BYTES))) {
             number += 1;
         }
-        assert_eq!((number, outbox.0.borrow().waiting()), (MESSAGES, 0), "{flow:?}");
+        assert_eq!((number, outbox.waiting()), (MESSAGES, 0), "{flow:?}");
     }
     assert!(world.nodes[0].accounts().iter().all(|account| account.counted == account.held));
 }
@@ -68,7 +66,7 @@ fn what_is_demoted_waits_for_its_turn_and_is_not_lost() {
     let open = world.open(0, 1, contract).expect("there is room");
     let mut came = 0;
     for round in 0..20 {
-        let heap = open.outbox.0.borrow().free.len().min(3);
+        let heap = open.outbox.free().min(3);
         (0..heap).for_each(|_| assert!(open.outbox.send(&pattern(7, round, BYTES), world.now)));
         let now = world.now;
         world.nodes[0].handle_outbox(open.source, now);
@@ -97,7 +95,7 @@ fn rings_that_hold_too_much_are_drained_in_turn() {
         channel.outbox.stuff(&[7; 200], COPIES, world.now);
         world.nodes[0].handle_outbox(channel.source, world.now);
     }
-    let waiting = || open.iter().map(|channel| channel.outbox.0.borrow().waiting()).collect::<Vec<_>>();
+    let waiting = || open.iter().map(|channel| channel.outbox.waiting()).collect::<Vec<_>>();
     let (mut before, mut portion, mut turns) = (waiting(), 0, Vec::new());
     while let Some(work) = world.nodes[0].begin_work(world.now) {
         world.nodes[0].finish_work(work, world.now);

@@ -21,7 +21,8 @@ use punctual_proto::signalling::SplitMix64;
 use punctual_proto::watch::Watch;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
-use written::{is_as_written, trimmed};
+use punctual_rig::trimmed;
+use written::is_as_written;
 
 const US: u64 = 1_000;
 

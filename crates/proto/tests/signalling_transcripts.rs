@@ -15,7 +15,8 @@ use punctual_analysis::{Nanos, RefusalReason};
 use punctual_proto::api::{CloseReason, OpenRequest, RefuseCause, UserId};
 use punctual_proto::config::{Degraded, NodeConfig, RouteConfig};
 use punctual_proto::ids::{LinkId, NodeId};
-use written::{is_as_written, trimmed};
+use punctual_rig::trimmed;
+use written::is_as_written;
 
 struct Story {
     network: Network,

@@ -110,7 +110,7 @@ impl<'a> Contest<'a> {
     pub fn bulk_bytes(&mut self) -> anyhow::Result<Vec<u64>> {
         let both = self.contenders.iter().zip(&mut self.pairs);
         both.map(|(contender, pair)| match contender.sink() {
-            Some(sink) => Ok(pair.counted(sink)?.1),
+            Some(sink) => Ok(pair.counted(sink)?.bytes),
             None => Ok(0),
         })
         .collect()

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use punctual::{BitRate, Channel, Nanos, Receiver, RecvError};
+use punctual::{BitRate, Channel, Nanos, Receiver};
 use punctual_host::config::Driver;
 use punctual_link::Link;
 use punctual_os::clock::{duration, now, wait_until};
@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::{Conditions, Measured, judged};
 use crate::excuse::Excuses;
+use crate::loads::channel::received;
 use crate::loads::{Class, beside};
 use crate::measure::laps::rate_of;
 use crate::measure::{Laps, Sample, Side, Statistic, compare_rounds};
@@ -153,11 +154,8 @@ impl Way {
             wait_until(now() + GAP)?;
             let begun = now();
             self.channel.send(&message)?;
-            match self.receiver.recv_in_place(|bytes, _| bytes.len()) {
-                Ok(_) => samples.push(Sample { begun, span: now().since(begun) }),
-                Err(RecvError::TimedOut) => {}
-                Err(error) => return Err(error.into()),
-            }
+            let answered = received(self.receiver.recv_in_place(|_, _| ()))?;
+            samples.extend(answered.map(|()| Sample { begun, span: now().since(begun) }));
         }
         Ok(samples)
     }
@@ -184,15 +182,10 @@ fn take(receiver: &mut Receiver, length: Nanos) -> anyhow::Result<Vec<Sample>> {
     let (warm, until) = (begun + Nanos(length.0 / 5), begun + length);
     let mut laps = Laps::of(LAP_BYTES);
     while now() < until {
-        match receiver.recv_in_place(|bytes, _| bytes.len()) {
-            Ok(len) => {
-                let at = now();
-                if at >= warm {
-                    laps.arrived(len as u64, at);
-                }
-            }
-            Err(RecvError::TimedOut) => {}
-            Err(error) => return Err(error.into()),
+        let taken = received(receiver.recv_in_place(|bytes, _| bytes.len()))?;
+        let at = now();
+        if let Some(len) = taken.filter(|_| at >= warm) {
+            laps.arrived(len as u64, at);
         }
     }
     Ok(laps.finish())

@@ -4,11 +4,12 @@ use std::io;
 use std::net::SocketAddrV4;
 
 use anyhow::Context;
-use punctual::{Channel, Instant, Lead, Nanos, Receiver, RecvError, SendError};
+use punctual::{Channel, Instant, Lead, Nanos, Receiver, RecvError};
 use punctual_os::clock::{duration, now, sleep_until};
 use punctual_os::interrupt;
 
 use super::Wait;
+use super::channel::{received, was_sent};
 use super::datagram::Datagrams;
 use crate::measure::Sample;
 
@@ -143,29 +144,20 @@ impl ChannelCaller {
 
 impl Ask for ChannelCaller {
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool> {
-        let sent = self.requests.send(message);
+        let sent = was_sent(self.requests.send(message))?;
         awaited(sent, || self.answers.recv_in_place(|bytes, _| is_answer(bytes, message)))
     }
 }
 
-/// Waits for the answer to a sent message: a full queue is a lost call, a closed one the end. `take` returns
-/// for each message whether it is the answer.
-fn awaited(
-    sent: Result<(), SendError>,
-    mut take: impl FnMut() -> Result<bool, RecvError>,
-) -> anyhow::Result<bool> {
-    match sent {
-        Ok(()) => {}
-        Err(SendError::WouldBlock | SendError::TimedOut) => return Ok(false),
-        Err(error) => return Err(error.into()),
-    }
+/// Whether an answer comes, if the request was sent: a full queue is a lost call. `take` says of each message whether it is
+/// the answer.
+fn awaited(sent: bool, mut take: impl FnMut() -> Result<bool, RecvError>) -> anyhow::Result<bool> {
     let until = now() + PATIENCE;
-    while now() < until {
-        match take() {
-            Ok(true) => return Ok(true),
-            Ok(false) => {}
-            Err(RecvError::TimedOut | RecvError::WouldBlock) => break,
-            Err(error) => return Err(error.into()),
+    while sent && now() < until {
+        match received(take())? {
+            Some(true) => return Ok(true),
+            Some(false) => {}
+            None => break,
         }
     }
     Ok(false)
@@ -206,7 +198,7 @@ struct Leading<'a> {
 
 impl Ask for Leading<'_> {
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool> {
-        let sent = self.lead.send(self.requests, message);
+        let sent = was_sent(self.lead.send(self.requests, message))?;
         awaited(sent, || self.lead.recv_in_place(|bytes, _| is_answer(bytes, message)))
     }
 

@@ -5,6 +5,8 @@
 //! are as long as ours: header, message, and all messages of one length. At each end one thread owns the
 //! driver; one packet is in transit.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::{Context, ensure};
 use punctual::Nanos;
 use punctual_link::{Link, Port, Received};
@@ -115,10 +117,12 @@ impl Ask for Bare {
 }
 
 impl Server for Bare {
-    fn answer(&mut self) -> anyhow::Result<bool> {
-        if let Some(received) = self.receive(DEAF)? {
-            self.send(message(&received))?;
+    fn serve(mut self: Box<Self>, stop: &AtomicBool, _: &AtomicBool) -> anyhow::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(received) = self.receive(DEAF)? {
+                self.send(message(&received))?;
+            }
         }
-        Ok(true)
+        Ok(())
     }
 }

@@ -110,20 +110,24 @@ pub struct Sink {
 pub enum Answer {
     /// It is done.
     Done,
-    /// The counters of a sink, and the state of a server.
-    Counted {
-        /// Messages.
-        messages: u64,
-        /// Their bytes.
-        bytes: u64,
-        /// CPU time of its thread in ns.
-        cpu_ns: u64,
-        /// Whether it is an echo server whose handler took too long, and runs on a thread since.
-        demoted: bool,
-    },
+    /// What a sink has taken, and how a server fares.
+    Counted(Counted),
     /// It failed.
     Failed {
         /// Why, in one line.
         why: String,
     },
+}
+
+/// What a sink has taken, and how a server fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// CPU time of its thread in ns.
+    pub cpu_ns: u64,
+    /// Whether it is an echo server whose handler took too long, and is a thread's affair since.
+    pub demoted: bool,
 }

@@ -8,16 +8,15 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use anyhow::{Context, bail};
 use punctual::{Channel, Consent, Contract, Endsystem, Listener, Nanos, Receiver};
 use punctual_link::Link;
-use punctual_os::clock::duration;
 use punctual_os::cpus;
 
 use super::bare::Bare;
 use super::conditions::{Conditions, Peer};
-use super::orders::{Answer, Echo, Hosting, Order, RoleId, Sink, Through};
+use super::orders::{Answer, Counted, Echo, Hosting, Order, RoleId, Sink, Through};
 use super::peer::Remote;
 use super::{Place, Roles, Wait, adapter, echo};
 use crate::loads::call::{ChannelCaller, LeadingCaller, SocketCaller};
-use crate::loads::channel::ChannelOutlet;
+use crate::loads::channel::{ChannelOutlet, accept};
 use crate::loads::stream::StreamOutlet;
 use crate::loads::{Caller, Class, Outlet, direct};
 use crate::measure::Sample;
@@ -25,11 +24,8 @@ use crate::testbed::configuration::{self, End};
 use crate::testbed::network::WIRE_EXTRA_BYTES;
 use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
 
-/// How long an admitted channel may take to show up at its listener.
-const ESTABLISHED_WITHIN: punctual::Nanos = punctual::Nanos::from_secs(5);
-/// Declared time of a leading client between two waits: it reads its clock and keeps a sample. The processor
-/// is woken from a halt just before, with cold caches, and its kernel catches up with timers and its
-/// neighbours' packets.
+/// What a client that leads declares to do between two waits: it looks at its clock and keeps a sample. The processor is
+/// woken from a halt just before, with cold caches, and its kernel catches up with timers and its neighbours' packets.
 const LEADER_TIME: Nanos = Nanos::from_micros(30);
 /// The first port of the baseline.
 const FIRST_PORT: u16 = 7_200;
@@ -368,7 +364,7 @@ impl Pair {
         let (wait, class) = (Wait::Direct, Class::Ordinary);
         let (requests, answers) = self.open_echo(role, engine, contract, wait, class, &listener)?;
         let looped = direct::run(requests, answers, bytes, length);
-        self.demoted += u64::from(self.is_demoted(role)?);
+        self.demoted += u64::from(self.counted(role)?.demoted);
         self.order(Order::End { role })?;
         let (samples, is_demoted) = looped?;
         self.demoted += u64::from(is_demoted);
@@ -383,16 +379,9 @@ impl Pair {
     pub fn demoted(&mut self) -> anyhow::Result<u64> {
         let mut count = self.demoted;
         for role in self.direct.clone() {
-            count += u64::from(self.is_demoted(role)?);
+            count += u64::from(self.counted(role)?.demoted);
         }
         Ok(count)
-    }
-
-    fn is_demoted(&mut self, role: RoleId) -> anyhow::Result<bool> {
-        match self.order(Order::Counted { role })? {
-            Answer::Counted { demoted, .. } => Ok(demoted),
-            other => bail!("b answers {other:?} where it was asked how a server fares"),
-        }
     }
 
     /// One-way blocks over a TCP connection, as the papers' bulk; and the sink's number.
@@ -437,20 +426,14 @@ impl Pair {
         Ok((Box::new(ChannelOutlet(channel)), role))
     }
 
-    /// (messages, bytes) that a sink on b has taken.
+    /// What a sink on b has taken, and how a server fares.
     ///
     /// # Errors
     /// If there is none.
-    pub fn counted(&mut self, role: RoleId) -> anyhow::Result<(u64, u64)> {
+    pub fn counted(&mut self, role: RoleId) -> anyhow::Result<Counted> {
         match self.order(Order::Counted { role })? {
-            Answer::Counted { messages, bytes, .. } => Ok((messages, bytes)),
+            Answer::Counted(counted) => Ok(counted),
             other => bail!("b answers {other:?} where it was asked what it has counted"),
         }
     }
-}
-
-fn accept(listener: &Listener) -> anyhow::Result<Receiver> {
-    listener
-        .accept_timeout(duration(ESTABLISHED_WITHIN))?
-        .context("a channel was granted but never reached its receiver")
 }

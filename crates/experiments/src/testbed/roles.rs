@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use punctual::{Consent, Endsystem, Instant, Listener, Nanos, RecvError};
 use punctual_os::clock::{now, wait_until};
 
-use super::orders::{Answer, Echo, Hosting, Order, RoleId, Sink, Through};
+use super::orders::{Answer, Counted, Echo, Hosting, Order, RoleId, Sink, Through};
 use super::{Place, Wait, echo};
 use crate::loads::channel::ChannelInlet;
 use crate::loads::kernel::KernelInlet;
@@ -170,7 +170,7 @@ impl Roles {
                     other => bail!("a server of channels blocks or is a handler: {other:?} is none of these"),
                 };
                 let answers = endsystem.open(&to, contract).with_context(|| format!("channel to {to}"))?;
-                Box::new(echo::ChannelServer::new(listener, answers, wait))
+                Box::new(echo::ChannelServer { listener, answers, wait })
             }
         };
         self.serve(role, class, server)
@@ -205,7 +205,7 @@ impl Roles {
         class: Class,
         server: Box<dyn echo::Server>,
     ) -> anyhow::Result<()> {
-        self.run(role, class, move |stop, counts| echo::serve(server, stop, &counts.demoted))
+        self.run(role, class, move |stop, counts| server.serve(stop, &counts.demoted))
     }
 
     fn run(
@@ -227,12 +227,12 @@ impl Roles {
         let running = self.running.get(&role).with_context(|| format!("no role {role} here"))?;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let counts = &running.counts;
-        Ok(Answer::Counted {
+        Ok(Answer::Counted(Counted {
             messages: read(&counts.messages),
             bytes: read(&counts.bytes),
             cpu_ns: read(&counts.cpu_ns),
             demoted: counts.demoted.load(Ordering::Relaxed),
-        })
+        }))
     }
 }
 

@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use punctual_proto::api::{ChannelCounters, FilterChange, PathFilter, Port, StageKind};
 use punctual_proto::ids::LinkId;
-use punctual_proto::wire::{Header, Kind};
-use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_proto::wire::Header;
+use punctual_proto::{BitRate, Contract, Nanos, Rate};
 
-use super::{FRAME_BYTES, Open, PROPAGATION, TestInbox, TestOutbox, World, line_config, name, pattern};
+use punctual_rig::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 /// The link that packets come in by: the left one.

@@ -6,7 +6,7 @@ use punctual_proto::ids::LinkId;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Nanos};
 
-use super::{Slow, World};
+use punctual_rig::{Slow, World};
 
 const LINK: LinkId = LinkId(0);
 /// The largest rate that is tried.

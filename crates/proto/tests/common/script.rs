@@ -3,44 +3,13 @@
 
 use std::fmt::Write;
 
-use punctual_proto::api::{Event, OpenRequest, Port, UserId, Work};
-use punctual_proto::config::CpuCosts;
-use punctual_proto::ids::{Address, ChannelId, LinkId};
-use punctual_proto::wire::{Header, Kind};
-use punctual_proto::{Contract, Instant, Nanos};
+use punctual_proto::api::{Event, OpenRequest, UserId};
+use punctual_proto::ids::{Address, ChannelId};
+use punctual_proto::{Contract, Nanos};
 
-use super::written::{self, trimmed};
-use super::{TestInbox, TestOutbox, World, name};
+use punctual_rig::{START, TestInbox, TestOutbox, World, name, pattern, trimmed};
 
-/// When worlds begin.
-const START: Instant = Instant(1_000_000_000);
-
-/// A unit of work, as a line.
-pub fn work(now: Instant, node: usize, work: &Work, costs: &CpuCosts) -> String {
-    let declared = work.declared_cost(costs).0;
-    format!("{} h{} {}, {declared} ns", now.since(START).0, node + 1, trimmed(work))
-}
-
-/// A packet that a driver was given, as a line.
-pub fn packet(now: Instant, node: usize, link: LinkId, port: Port, bytes: &[u8]) -> String {
-    let place = format!("{} h{}.{}", now.since(START).0, node + 1, link.0);
-    if port == Port::Signalling {
-        return format!("{place} signal of {} B", bytes.len());
-    }
-    let (header, payload) = Header::parse(bytes).expect("a packet of ours");
-    let Header { kind, message, fragment, fragments, message_bytes, slack_ns, destination, .. } = header;
-    let mut line = format!("{place} {kind:?} {message} {fragment}/{fragments} of {message_bytes} B");
-    write!(line, " to {} slack {slack_ns}, {} B", destination.0, payload.len()).expect("a text");
-    if kind == Kind::Guaranteed {
-        let age = header.age;
-        let logical = header.logical_arrival.since(START).0;
-        write!(line, ", channel {}, l {logical}, {age:?}", header.path.channel.0).expect("a text");
-    }
-    for (is, word) in [(header.demoted, " demoted"), (header.unpromised, " unpromised")] {
-        line += if is { word } else { "" };
-    }
-    line
-}
+use super::written;
 
 /// A channel of a script.
 struct Known {
@@ -139,7 +108,7 @@ impl Script {
         };
         let (host, source, now) = (*host, *source, self.world.now);
         for bytes in bytes {
-            outbox.stuff(&super::pattern(number as u64, *sent, *bytes), 1, now);
+            outbox.stuff(&pattern(number as u64, *sent, *bytes), 1, now);
             *sent += 1;
         }
         self.world.nodes[host].handle_outbox(source, now);

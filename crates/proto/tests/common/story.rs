@@ -8,7 +8,7 @@ use punctual_proto::config::NodeConfig;
 use punctual_proto::{BitRate, Contract, Late, Nanos, Rate};
 
 use super::script::Script;
-use super::{World, line_config};
+use punctual_rig::{World, line_config};
 
 pub const RATE: BitRate = BitRate(40_000_000);
 pub const MS: fn(u64) -> Nanos = Nanos::from_millis;

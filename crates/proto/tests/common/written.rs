@@ -1,18 +1,6 @@
 //! Texts that were written down once, and are compared.
 
-use std::fmt::Debug;
 use std::path::PathBuf;
-
-/// `Debug` without empty fields.
-pub fn trimmed(value: &impl Debug) -> String {
-    // There are many spans: without the type name they are shorter.
-    let text = format!("{value:?}").replace("Nanos(", "(");
-    let is_nothing = |field: &&str| {
-        let plain = !field.contains(['{', '}', '[', ']', '(', ')']);
-        plain && field.split_once(": ").is_some_and(|(_, value)| matches!(value, "0" | "false" | "None"))
-    };
-    text.split(", ").filter(|field| !is_nothing(field)).collect::<Vec<_>>().join(", ")
-}
 
 /// Compares `text` with `transcripts/NAME.txt`; `PUNCTUAL_PIN=1` writes that anew.
 pub fn is_as_written(name: &str, text: &str) {

@@ -177,10 +177,10 @@ fn arrives(
     let (mut outlet, sink) = open(pair)?;
     outlet.offer(&vec![7; bytes])?;
     let until = now() + Nanos::from_secs(10);
-    while pair.counted(sink)?.1 < bytes as u64 && now() < until {
+    while pair.counted(sink)?.bytes < bytes as u64 && now() < until {
         wait_until(now() + Nanos::from_millis(5))?;
     }
-    let (_, counted) = pair.counted(sink)?;
+    let counted = pair.counted(sink)?.bytes;
     anyhow::ensure!(counted == bytes as u64, "{counted} of {bytes} bytes arrived");
     Ok(())
 }

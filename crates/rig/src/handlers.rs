@@ -1,11 +1,11 @@
-//! One host with programs' handlers on a processor in virtual time: calls take the time of their bodies, and
-//! there is no other activity. Work is counted in PDUs that arrive, by an independent account.
+//! One host with programs' handlers on a processor in virtual time. Calls take the time of their bodies; nothing else takes time.
+//! Work is counted in PDUs that arrive, by an account of its own.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use punctual_proto::api::{
-    PacketOut, Port, RtuClass, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending, RtuTerms, UpcallDone,
-    WorkKind,
+    PacketOut, Port, RtuClass, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending, RtuTerms,
+    UpcallDone, Work, WorkKind,
 };
 use punctual_proto::config::{Admission, CpuConfig, Interference, NodeConfig};
 use punctual_proto::ids::{Address, LinkId};
@@ -13,44 +13,56 @@ use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
 
-use super::{FRAME_BYTES, TestMemory, TestOutbox, line_config, name};
+use crate::line::{line_config, name};
+use crate::rings::{TestMemory, TestOutbox};
+use crate::world::FRAME_BYTES;
 
 /// A program's handler from its program's point of view.
 pub struct Body {
+    /// What it has declared.
     pub terms: RtuTerms,
+    /// What the node has granted.
     pub grant: RtuGrant,
-    /// Waiting PDUs, by their arrival times.
+    /// PDUs that wait, by the times at which they arrived.
     pub waiting: VecDeque<Instant>,
-    /// Completed PDUs: arrival and completion times.
+    /// PDUs that are done: when they arrived and when they were done.
     pub done: Vec<(Instant, Instant)>,
-    /// The time that it takes, in percent of its declared time.
+    /// Its actual run time, in percent of the declared one.
     pub percent: u64,
-    /// PDUs beyond what it is given that it takes.
+    /// PDUs that each call takes beyond its allowance.
     pub greed: u32,
-    /// Every period begin with how much waited then, and how much was done within the bound and the period.
-    pub begun: Vec<(Instant, usize)>,
-    /// Its ring, and how many messages it puts there for each PDU.
+    /// Its ring, and the number of messages that it puts there for each PDU.
     pub sends: Option<(TestOutbox, u32)>,
     /// Its messages in the order in which they left: index of the PDU, and when the last bit was on the wire.
     pub left: Vec<(usize, Instant)>,
 }
 
-/// One call: handler, class, number of PDUs, begin and end.
+/// One call of a handler.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
+    /// The handler.
     pub id: RtuId,
+    /// When it began.
     pub begun: Instant,
+    /// When it ended.
     pub ended: Instant,
+    /// PDUs that it took.
     pub units: u32,
 }
 
+/// See the module.
 pub struct Bench {
+    /// The host.
     pub node: Node<TestMemory>,
+    /// The virtual time.
     pub now: Instant,
+    /// The bodies of all handlers.
     pub bodies: BTreeMap<RtuId, Body>,
+    /// All calls so far.
     pub calls: Vec<Call>,
+    /// Events that [`Bench::register`] did not wait for.
     pub events: Vec<RtuEvent>,
-    /// PDUs to come.
+    /// PDUs that arrive later.
     arrivals: BTreeMap<(Instant, u64), RtuId>,
     arrived: u64,
     dispatch: Nanos,
@@ -59,7 +71,7 @@ pub struct Bench {
     free_at: Instant,
 }
 
-/// A processor without links, only for handlers.
+/// A processor without interference, for handlers alone.
 pub fn cpu(admission: Admission) -> CpuConfig {
     CpuConfig {
         admission,
@@ -71,6 +83,10 @@ pub fn cpu(admission: Admission) -> CpuConfig {
 }
 
 impl Bench {
+    /// A host with this processor.
+    ///
+    /// # Panics
+    /// If the configuration is refused.
     pub fn new(cpu: CpuConfig) -> Self {
         let mut config = line_config(0, 1, BitRate(1_000_000_000));
         config.cpu = cpu;
@@ -103,6 +119,12 @@ impl Bench {
     }
 
     /// Registers a handler whose body keeps to its terms.
+    ///
+    /// # Errors
+    /// The refusal, if it was refused.
+    ///
+    /// # Panics
+    /// If the node does not answer at once.
     pub fn register(&mut self, terms: RtuTerms) -> Result<RtuId, RtuRefusal> {
         let id = self.node.register_handler(terms, self.now)?;
         self.answered(id, terms, None)
@@ -142,7 +164,6 @@ impl Bench {
             done: Vec::new(),
             percent: 100,
             greed: 0,
-            begun: Vec::new(),
             sends,
             left: Vec::new(),
         };
@@ -150,7 +171,7 @@ impl Bench {
         Ok(id)
     }
 
-    /// `count` PDUs come at `at`.
+    /// `count` PDUs arrive at `at`.
     pub fn arrive(&mut self, id: RtuId, at: Instant, count: u32) {
         for _ in 0..count {
             self.arrived += 1;
@@ -172,7 +193,7 @@ impl Bench {
     }
 
     /// Calls the body of a unit, whose time passes.
-    fn call(&mut self, work: punctual_proto::api::Work) {
+    fn call(&mut self, work: Work) {
         assert_eq!(work.kind, WorkKind::Upcall);
         let id = self.node.upcall(&work).expect("a program's handler");
         let body = self.bodies.get_mut(&id).expect("a body");
@@ -204,7 +225,7 @@ impl Bench {
 
     /// Hands packets to the wire.
     fn serve_link(&mut self) {
-        let mut out = [0; FRAME_BYTES];
+        let mut out = [0; FRAME_BYTES as usize];
         while self.rate != BitRate(1) {
             let Some(transmit) = self.node.poll_transmit(LinkId(0), self.now, &mut out) else { return };
             self.free_at = self.free_at.max(self.now) + self.rate.time_of(u64::from(transmit.wire_bytes));
@@ -218,7 +239,10 @@ impl Bench {
         }
     }
 
-    /// Runs until `until`; a call that has begun is finished.
+    /// Runs until `until`. A call that has begun is finished.
+    ///
+    /// # Panics
+    /// If time does not pass, or the node gives a unit that is not a handler's.
     pub fn run_until(&mut self, until: Instant) {
         let mut rounds = 0;
         while self.now < until {
@@ -239,12 +263,19 @@ impl Bench {
         }
     }
 
+    /// The body of a handler.
+    ///
+    /// # Panics
+    /// If it is not registered.
     pub fn body(&mut self, id: RtuId) -> &mut Body {
         self.bodies.get_mut(&id).expect("a body")
     }
 
     /// The counters of a handler.
-    pub fn counters(&self, id: RtuId) -> punctual_proto::api::RtuCounters {
+    ///
+    /// # Panics
+    /// If it is not registered.
+    pub fn counters(&self, id: RtuId) -> RtuCounters {
         self.node.handlers().find(|status| status.id == id).expect("a handler").counters
     }
 }
@@ -277,7 +308,7 @@ pub fn left_late(body: &Body) -> Option<String> {
     late.map(|(index, at)| format!("PDU {index} released {:?}, left {at:?}, bound {sent}", releases[*index]))
 }
 
-/// A promise that was broken: a PDU within the budget that was done too late, or a period with too much or too little.
+/// Describes a broken promise: a PDU within the budget that was done too late, or a period with too much or too little.
 pub fn broken(body: &Body) -> Option<String> {
     let bound = body.grant.bound?;
     match body.terms.class {
