@@ -112,8 +112,8 @@ pub enum LinkError {
     /// The kernel's device, route or neighbour is not as the link needs it.
     #[error(transparent)]
     Kernel(#[from] kernel::KernelError),
-    /// The driver knows no flows.
-    #[error("driver {0} carries no IP packets of other connections: use driver = \"xdp\" for the link")]
+    /// The driver knows no flows, or was given no room for any.
+    #[error("a link over {0} has no room for TCP flows: use driver = \"xdp\", with flows_max above 0")]
     NoFlows(String),
     /// A packet longer than the link carries was queued.
     #[error("a packet of {bytes} B does not fit the link's {bytes_max} B")]

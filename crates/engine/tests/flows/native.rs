@@ -43,12 +43,12 @@ impl Opener for Xdp {
     }
 }
 
-fn open() -> FollowedLink {
+fn open(mode: AttachMode) -> FollowedLink {
     let (local, peer) = (ip(A[0]), ip(B[0]));
     let addresses = Addresses::new(Mac::default(), None);
     let mut options = XdpOptions::new("va", local, peer, 7_411, 7_412);
     options.addresses = Some(addresses.clone());
-    options.classifier.mode = AttachMode::Native;
+    options.classifier.mode = mode;
     options.classifier.flows_max = FLOWS_MAX;
     options.classifier.listeners_max = 2;
     let packet_bytes_max = options.classifier.packet_bytes_max;
@@ -86,7 +86,15 @@ pub struct Native {
 impl Native {
     /// In the namespace of this thread, which must be that of `a`.
     pub fn open() -> Self {
-        let link = open();
+        Self::over(open(AttachMode::Native))
+    }
+
+    /// With the program in the kernel's stack.
+    pub fn open_generic() -> Self {
+        Self::over(open(AttachMode::Generic))
+    }
+
+    fn over(link: FollowedLink) -> Self {
         let poller = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a poller");
         for descriptor in link.descriptors() {
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;

@@ -194,7 +194,7 @@ fn refused(host: &Host, work: impl FnOnce(&mut Native) -> String + Send) -> Stri
 }
 
 #[test]
-fn several_receive_queues_are_refused_with_the_fix() {
+fn several_receive_queues_and_generic_mode_are_refused_with_the_fix() {
     if !privileged() {
         return;
     }
@@ -205,6 +205,10 @@ fn several_receive_queues_are_refused_with_the_fix() {
     assert!(why.contains("va") && why.contains("2 receive queues"), "{why}");
     let fix = why.split("ethtool").nth(1).expect("the fix");
     assert!(fix.starts_with(" -L va"), "{why}");
+    network.a.within(|| {
+        let why = Native::open_generic().link.set_flow(&flow).expect_err("generic").to_string();
+        assert!(why.contains("va") && why.contains("xdp_mode = \"native\""), "{why}");
+    });
     // What it says works; a veth wants the other end to send on no more queues than that.
     network.b.run("ethtool -L vb tx 1");
     network.a.run("ethtool -L va rx 1");

@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
 
 use netlink_sys::Socket;
 
@@ -27,6 +28,8 @@ use super::watch::subscribe;
 
 /// No hardware address is as large.
 const UNKNOWN: u64 = u64::MAX;
+/// How often everything is looked at again, whatever the kernel says.
+const REFRESH: Duration = Duration::from_secs(10);
 /// Destinations of which none is forgotten.
 const KNOWN_MIN: usize = 64;
 
@@ -151,6 +154,7 @@ pub struct HopKeeper {
     bell: Arc<Bell>,
     /// Nobody else waits for the bell.
     owns_bell: bool,
+    refreshed: Instant,
     kept: Vec<Kept>,
 }
 
@@ -177,7 +181,18 @@ pub(super) fn hops_with(device: &str, bell: Arc<Bell>) -> Result<(Hops, HopKeepe
     let socket = subscribe().map_err(KernelError::net("following next hops"))?;
     let (sender, asked) = channel();
     let hops = Hops { asked: sender, bell: Arc::clone(&bell), known: HashMap::new(), known_max: KNOWN_MIN };
-    Ok((hops, HopKeeper { device: device.into(), socket, asked, bell, owns_bell: false, kept: Vec::new() }))
+    Ok((
+        hops,
+        HopKeeper {
+            device: device.into(),
+            socket,
+            asked,
+            bell,
+            owns_bell: false,
+            refreshed: Instant::now(),
+            kept: Vec::new(),
+        },
+    ))
 }
 
 impl HopKeeper {
@@ -204,9 +219,17 @@ impl HopKeeper {
         dirty.map(|kept| kept.look(&mut netlink, &device)).fold(false, |any, changed| any | changed)
     }
 
-    /// Looks at everything at the next [`HopKeeper::poll`], and has the kernel probe what is stale. To be called every few
-    /// seconds; more often while [`HopKeeper::is_waiting`].
+    /// Looks at the next [`HopKeeper::poll`] at what has not answered, and every 10 s at everything, and has the kernel probe
+    /// what is stale. To be called every few seconds; more often while [`HopKeeper::is_waiting`].
     pub fn refresh(&mut self) {
+        if self.refreshed.elapsed() >= REFRESH {
+            self.refreshed = Instant::now();
+            self.mark_all();
+        }
+        self.kept.iter_mut().filter(|kept| kept.is_waiting()).for_each(|kept| kept.dirty = true);
+    }
+
+    fn mark_all(&mut self) {
         self.kept.iter_mut().for_each(|kept| kept.dirty = true);
     }
 
@@ -222,7 +245,7 @@ impl HopKeeper {
             match self.socket.recv_from_full() {
                 Ok((datagram, _)) => self.hint(&datagram),
                 // Messages were lost.
-                Err(error) if errno(&error) == Some(libc::ENOBUFS) => self.refresh(),
+                Err(error) if errno(&error) == Some(libc::ENOBUFS) => self.mark_all(),
                 Err(_) => return,
             }
         }
@@ -233,7 +256,7 @@ impl HopKeeper {
             match header.message_type() {
                 RTM_NEWLINK | RTM_DELLINK => {
                     if Device::parse(body).is_some_and(|device| device.name == self.device) {
-                        self.refresh();
+                        self.mark_all();
                     }
                 }
                 RTM_NEWNEIGH | RTM_DELNEIGH => {
@@ -242,13 +265,17 @@ impl HopKeeper {
                     self.kept.iter_mut().filter(of).for_each(|kept| kept.dirty = true);
                 }
                 // Any route or address may be the one that matters.
-                _ => self.refresh(),
+                _ => self.mark_all(),
             }
         }
     }
 }
 
 impl Kept {
+    fn is_waiting(&self) -> bool {
+        self.next_hop.is_some() && self.cell.destination.load(Ordering::Relaxed) == UNKNOWN
+    }
+
     /// Compares with the facts; whether something is different.
     fn look(&mut self, netlink: &mut Netlink, device: &Result<Device, KernelError>) -> bool {
         self.dirty = false;

@@ -71,7 +71,7 @@ impl XdpLink {
             classifier.register(options.queue, stream, inlet.socket.as_fd())?;
         }
         let holder = Arc::new(Holder::new(Arc::clone(classifier.accounts().returns()), reservation));
-        let flows = FlowFacts::of(&device, options);
+        let flows = FlowFacts::of(&device, options, classifier.mode());
         let mut link = Self {
             receiver: Receiver::new(options, memory, holder, flows.completes_checksums),
             flows,
@@ -265,7 +265,7 @@ impl Link for XdpLink {
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let completes = (self.flows.has_room && self.flows.completes_checksums)
+        let completes = (self.flows.ip_bytes_max > 0 && self.flows.completes_checksums)
             .then(|| "completed, the device has left them to us".into());
         completes.map(|how| ("tcp_checksums", how)).into_iter().collect()
     }
@@ -281,27 +281,33 @@ struct FlowFacts {
     device: String,
     /// Receive queues that packets are spread over.
     rx_queues: u32,
-    /// The tables have room for any.
-    has_room: bool,
+    is_native: bool,
+    /// 0: the tables have room for no flow.
     ip_bytes_max: usize,
     /// TCP checksums of local senders are left to hardware that there is not.
     completes_checksums: bool,
 }
 
 impl FlowFacts {
-    fn of(device: &Device, options: &XdpOptions) -> Self {
+    fn of(device: &Device, options: &XdpOptions, mode: AttachMode) -> Self {
         Self {
             device: device.name.clone(),
             rx_queues: device.rx_queues_used(),
-            has_room: options.classifier.flows_max > 0,
-            ip_bytes_max: options.classifier.ip_bytes_max as usize,
+            is_native: mode == AttachMode::Native,
+            ip_bytes_max: options.ip_bytes_max(),
             completes_checksums: device.kind.as_deref() == Some("veth"),
         }
     }
 
-    /// Whether every packet of a flow comes in on the link's queue.
+    /// Whether every packet of a flow comes in on the link's queue, as it was sent.
     fn check(&self) -> Result<(), LinkError> {
         let Self { device, rx_queues, .. } = self;
+        if !self.is_native {
+            return Err(LinkError::Options(format!(
+                "interface {device} shows XDP programs segments that the kernel has merged (generic mode): TCP over xdp \
+                 needs xdp_mode = \"native\", and a driver that has it"
+            )));
+        }
         if *rx_queues <= 1 {
             return Ok(());
         }

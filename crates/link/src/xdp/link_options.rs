@@ -74,6 +74,11 @@ impl XdpOptions {
         self
     }
 
+    /// Longest IP packet of a flow; 0: the tables have room for no flow.
+    pub(super) const fn ip_bytes_max(&self) -> usize {
+        if self.classifier.flows_max > 0 { self.classifier.ip_bytes_max as usize } else { 0 }
+    }
+
     /// Frames that the kernel has to receive into, and those received and still held, together.
     pub fn receive_frames(&self) -> u32 {
         self.classifier.buffers.iter().fold(SPARE_FRAMES, |sum, buffers| sum.saturating_add(*buffers))
@@ -95,8 +100,8 @@ impl XdpOptions {
                 memory.packet_bytes_max()
             ));
         }
-        let (bytes, bytes_max) = (self.classifier.ip_bytes_max as usize, memory.ip_bytes_max());
-        if bytes > bytes_max && self.classifier.flows_max > 0 {
+        let (bytes, bytes_max) = (self.ip_bytes_max(), memory.ip_bytes_max());
+        if bytes > bytes_max {
             return fail(format!(
                 "IP packets of {bytes} B: frames of {} B carry up to {bytes_max} B",
                 memory.frame_bytes()

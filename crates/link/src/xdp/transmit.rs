@@ -42,7 +42,7 @@ impl Transmitter {
             memory: memory.clone(),
             headers,
             packet_bytes_max: options.classifier.packet_bytes_max as usize,
-            ip_bytes_max: options.classifier.ip_bytes_max as usize,
+            ip_bytes_max: options.ip_bytes_max(),
             frames: options.transmit_frames,
             staged: None,
             state: State::Up,
@@ -65,6 +65,9 @@ impl Transmitter {
 
     pub(super) fn ip_buffer(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> Option<&mut [u8]> {
         let bytes = self.ip_bytes_max;
+        if bytes == 0 {
+            return None;
+        }
         self.stage(outlet, ledger).map(|buffer| &mut buffer[..bytes])
     }
 
