@@ -1,6 +1,9 @@
 //! The kernel's share of a link follows admission: up a second after it is open, down before anything is granted.
 
-use punctual_proto::api::{Event, KernelShare, OpenRequest, RefuseCause, UserId};
+use punctual_proto::api::{
+    Event, KernelShare, OpenRequest, RateRefusal, RefuseCause, RtuClass, RtuCost, RtuEvent, RtuSending,
+    RtuTerms, UserId,
+};
 use punctual_proto::config::{Admission, Interference, LinkConfig, Pacing};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::limits::{
