@@ -108,9 +108,9 @@ fn a_handler_that_sends_is_granted_once_the_shaper_has_shrunk() {
     let mut world = grown();
     let had = share(&world);
     let span = Nanos::from_millis(10);
-    let class = RtuClass::LowDelay { interval: span, units: 1, priority: None };
+    let class = RtuClass::Guaranteed { period: span, units: 1 };
     let cost = RtuCost { run: Nanos::ZERO, unit: Nanos::from_micros(5) };
-    let terms = RtuTerms { class, deadline: None, quantum: 1, cost };
+    let terms = RtuTerms { class, deadline: Some(Nanos::from_millis(8)), quantum: 1, cost };
     let to = "port@h2".parse().expect("an address");
     let sending = RtuSending { to, packets: 1, payload_bytes: 100 };
     let now = world.now;

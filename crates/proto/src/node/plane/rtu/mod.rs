@@ -347,11 +347,9 @@ impl<M: Memory> Plane<M> {
 
     /// Handlers that have, or have asked for, a place of a link: while there are some its rate cannot be measured.
     pub(in crate::node) fn senders_on(&self, link: LinkId) -> u32 {
-        let sends = |rtu: &&Box<Rtu<M>>| {
-            rtu.terms.class != RtuClass::BestEffort
-                && rtu.sending.as_ref().is_some_and(|sending| sending.link() == link)
-        };
-        self.rtus.handlers.values().filter(sends).count() as u32
+        let promised = self.rtus.handlers.values().filter(|rtu| rtu.terms.class != RtuClass::BestEffort);
+        let links = promised.filter_map(|rtu| rtu.sending.as_ref()).map(Sending::link);
+        links.filter(|on| *on == link).count() as u32
     }
 
     /// Whether a handler sends by this path.
