@@ -272,8 +272,7 @@ impl World {
     /// If time does not pass, or if a host's accounts are wrong.
     pub fn run_until(&mut self, until: Instant) {
         self.settle();
-        loop {
-            let Some(next) = self.next_event().filter(|next| *next <= until) else { break };
+        while let Some(next) = self.next_event().filter(|next| *next <= until) {
             self.steps += 1;
             assert!(self.steps < 20_000_000, "time does not pass at {:?}", self.now);
             self.now = self.now.max(next);
