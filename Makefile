@@ -1,7 +1,9 @@
-# Build, show, test. Every target works on a fresh Debian 12 with Rust: `scripts/setup` brings what building needs; fuzz and
-# coverage fetch their tools themselves, sanitize leaves out what needs a nightly compiler where there is none, and says so.
+# Build, show, test. Every target works on a fresh Debian 12 with Rust: `scripts/setup` installs what building
+# needs; fuzz and coverage fetch their tools themselves; without a nightly compiler sanitize skips the parts
+# that need one, and prints that.
 
-# Absolute, so that the paths below hold whatever the caller's environment says; override on the command line.
+# Absolute, so that the paths below are right whatever the caller's environment contains; override on the
+# command line.
 CARGO_TARGET_DIR := $(CURDIR)/target
 export CARGO_TARGET_DIR
 CARGO ?= cargo

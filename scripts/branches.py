@@ -31,7 +31,7 @@ def source_of(path):
 
 
 def tests_begin(lines):
-    """The line at which the tests of a source file begin: their module. What else only tests compile stands between the rest."""
+    """The line at which the tests of a source file begin: their module. Other code that is compiled for tests only is between the rest."""
     pairs = enumerate(itertools.pairwise(line.strip() for line in lines), 1)
     found = (number for number, (line, following) in pairs
              if line == "#[cfg(test)]" and following.startswith("mod ") and following.endswith("{"))
@@ -43,7 +43,7 @@ def is_test(path):
 
 
 def read(report):
-    """(file, begin and end of a condition) -> how often it was true and false, whatever it was compiled for."""
+    """(file, begin and end of a condition) -> how often it was true and false, over all compilations."""
     branches = collections.defaultdict(lambda: [0, 0])
     data = json.loads(pathlib.Path(report).read_text(encoding="utf-8"))["data"]
     for file in data[0]["files"]:
@@ -101,7 +101,7 @@ def by_generator(reports):
             own = {key: counts for key, counts in report.items() if part_of(key[0]) == part}
             cells.append(" / ".join(map(str, summary(own))) if own else "-")
         rows.append([part, *cells])
-    # Twenty columns are no table: one line a generator and part.
+    # Twenty columns are too many for a table: one line a generator and part.
     for index, name in enumerate(reports):
         print(f"### {name}\n")
         table(["part", "both", "one", "never"], [[row[0], *row[index + 1].split(" / ")] for row in rows
@@ -125,7 +125,7 @@ def by_file(union, reports):
 
 
 def limits(union, reports, sources):
-    """Constants of proto::limits that stand in conditions: who decides one of those both ways."""
+    """Constants of proto::limits in conditions, and the generators that decide one of those conditions both ways."""
     path = next((path for path, _ in union if path.endswith("/proto/src/node/mod.rs")), None)
     root = pathlib.Path(path).parents[1]
     names = re.findall(r"^pub const ([A-Z_]+):", (root / "limits.rs").read_text(encoding="utf-8"), re.M)

@@ -1,4 +1,4 @@
-"""Line coverage by crate from an lcov file; tests that stand beside the code are left out."""
+"""Line coverage by crate from an lcov file; tests in the files of the code are left out."""
 
 import collections
 import itertools
@@ -7,7 +7,7 @@ import sys
 
 
 def tests_begin(path):
-    """The line at which the tests of a source file begin: their module. What else only tests compile stands between the rest."""
+    """The line at which the tests of a source file begin: their module. Other code that is compiled for tests only is between the rest."""
     with open(path, encoding="utf-8") as source:
         lines = [line.strip() for line in source]
     for number, (line, following) in enumerate(itertools.pairwise(lines), 1):
@@ -17,7 +17,7 @@ def tests_begin(path):
 
 
 def read(path):
-    """File -> line -> whether anything reached it."""
+    """File -> line -> whether it was reached."""
     files = collections.defaultdict(dict)
     current, end = None, 0
     with open(path, encoding="utf-8") as report:
@@ -34,7 +34,7 @@ def read(path):
 
 
 def uncalled(path):
-    """File -> first line -> name of the functions that nothing calls, whatever they were compiled for."""
+    """File -> first line -> name of the functions that are never called, over all compilations."""
     calls = collections.defaultdict(lambda: collections.defaultdict(int))
     with open(path, encoding="utf-8") as report:
         for line in report:

@@ -1,4 +1,4 @@
-"""Which branches tests decide both ways, by crate, from llvm-cov's JSON; tests that stand beside the code are left out.
+"""Which branches tests decide both ways, by crate, from llvm-cov's JSON; tests in the files of the code are left out.
 
     undecided.py LEAST EXPORT.json UNDECIDED.toml [--files]
 
@@ -16,7 +16,8 @@ import tomllib
 
 from coverage import is_test, tests_begin
 
-# Conditions that no test may decide both ways: switches of faults and of defences that ship nowhere, and what must never be false.
+# Conditions that no test may decide both ways: switches of faults and of defences that are not in any release, and
+# assertions.
 SWITCH = "holds(Defence::"
 NO_BRANCH = ("active(Mutation::", "assert!(", "assert_eq!(", "assert_ne!(", "unreachable!(")
 
@@ -39,7 +40,7 @@ def branches(export):
 
 
 class Texts:
-    """What stands at a place."""
+    """The source text at a place."""
 
     def __init__(self):
         self.lines = {}
@@ -61,7 +62,7 @@ class Texts:
 
 def of_faults(text):
     """Names that a source gives to what only a deliberate fault makes true."""
-    return set(re.findall(r"let (\w+) = [^;]*?active\(Mutation::", text))
+    return set(re.findall(r"let (\w+) =\s[^;]*?active\(Mutation::", text))
 
 
 def reasons(path):

@@ -1,16 +1,16 @@
-//! Names the code that simulations run: a digest of the sources of the simulator and of all that it simulates, of what
-//! they are built from and with.
+//! Computes the name of the code that simulations run: a digest of the sources of the simulator and of all
+//! that it simulates, of their dependencies and compiler settings.
 //!
-//! Results of one name may be added up; of two, never.
+//! Only results with the same name may be added up.
 
 use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Beside this crate's own sources.
+/// Simulated sources, beside this crate's own.
 const SIMULATED: [&str; 3] = ["../analysis/src", "../proto/src", "src"];
-/// Dependencies, their versions, and how all of it is compiled.
+/// Dependencies, their versions, and compiler settings.
 const BUILT_WITH: [&str; 6] = [
     "../analysis/Cargo.toml",
     "../proto/Cargo.toml",
@@ -42,7 +42,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Features that are on, in order.
+/// Enabled features, in order.
 fn features() -> Vec<String> {
     let mut names: Vec<String> =
         env::vars().map(|(name, _)| name).filter(|name| name.starts_with("CARGO_FEATURE_")).collect();
@@ -62,7 +62,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// FNV-1a: enough to tell versions apart, and no dependency.
+/// FNV-1a: sufficient to distinguish versions, and no dependency.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
 fn fnv(digest: u64, bytes: &[u8]) -> u64 {

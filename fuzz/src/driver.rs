@@ -11,10 +11,10 @@ use crate::targets::Target;
 /// Longest input: sequences are long enough, and none takes long.
 pub const INPUT_BYTES_MAX: usize = 4_096;
 
-/// A corpus, by name of its files so that every machine reads the same.
+/// A corpus, in the order of its files' names so that every machine reads the same.
 ///
 /// # Errors
-/// Where the folder or a file in it cannot be read.
+/// If the folder or a file in it cannot be read.
 pub fn corpus(folder: &Path) -> std::io::Result<Vec<Vec<u8>>> {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
@@ -22,8 +22,9 @@ pub fn corpus(folder: &Path) -> std::io::Result<Vec<Vec<u8>>> {
     files.into_iter().map(std::fs::read).collect()
 }
 
-/// Where a run begins: what honest encoders make now, and the corpus. (What hosts say in a conversation depends on what
-/// admission answers; a recording reaches less with each change of that.)
+/// The inputs at the start of a run: the current output of honest encoders, and the corpus. (Hosts' messages
+/// in a conversation depend on the answers of admission; each change of them reduces what a recording
+/// reaches.)
 ///
 /// # Errors
 /// As [`corpus`].
@@ -31,7 +32,7 @@ pub fn inputs(target: &Target) -> std::io::Result<Vec<Vec<u8>>> {
     Ok([(target.seeds)(), corpus(&corpus_folder(target))?].concat())
 }
 
-/// Where the corpora lie.
+/// The folder of the corpora.
 pub fn corpus_folder(target: &Target) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name)
 }
@@ -49,7 +50,7 @@ pub struct Run {
     pub took: Duration,
 }
 
-/// Tells which input a panic belongs to.
+/// Reports which input a panic belongs to.
 struct Tried<'a> {
     target: &'a str,
     seed: u64,
@@ -73,7 +74,7 @@ impl Drop for Tried<'_> {
 /// Tries `corpus`, then `mutations` mutations of it.
 ///
 /// # Panics
-/// Where the target does: what was tried is printed and kept in the folder for temporary files.
+/// If the target panics: the input is printed and kept in the folder for temporary files.
 pub fn run(target: &Target, corpus: &[Vec<u8>], seed: u64, mutations: u64) -> Run {
     let mut random = Random::new(seed);
     let started = Instant::now();

@@ -1,11 +1,11 @@
 //! Reads operations from a fuzzer's bytes. Every read of the end of the input is `None`: there a sequence ends.
 
-/// What is left of the bytes.
+/// The remaining bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// Over all of the bytes.
+    /// Makes an input of all of the bytes.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -32,7 +32,7 @@ impl<'a> Input<'a> {
         self.chunk().map(u64::from_le_bytes)
     }
 
-    /// As many bytes as the next two say, or as there are.
+    /// Reads as many bytes as the next two state, or as there are.
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::from(self.u16()?).min(self.0.len());
         let (bytes, rest) = self.0.split_at(len);

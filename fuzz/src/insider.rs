@@ -1,5 +1,5 @@
-//! An attacker who has the domain's key and speaks RTCOP: the packets of the signalling port, written down a second
-//! time, so that a change of the format that its version does not tell is noticed here.
+//! An attacker who has the domain's key and implements RTCOP. It encodes the packets of the signalling port a
+//! second time, so that a change of the format without a change of its version is detected here.
 
 use blake3::{derive_key, keyed_hash};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub const TAG_BYTES: usize = 16;
 /// A packet without its tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Of the protocol.
+    /// Version of the protocol.
     pub version: u8,
     /// The sending node.
     pub from: u32,
@@ -20,11 +20,11 @@ pub struct Packet {
     pub to: u32,
     /// The sender's.
     pub life: Life,
-    /// The receiver's, as the sender knows it.
+    /// The receiver's life, as far as the sender knows it.
     pub peer_life: Option<Life>,
     /// Counts packets.
     pub number: u64,
-    /// For drivers that classify; a node does not look at it.
+    /// For drivers that classify; a node does not read it.
     pub seal: u64,
     /// Segments below it were received, and by their bits those behind it.
     pub received: (u64, u32),
@@ -35,7 +35,7 @@ pub struct Packet {
 /// Epoch and session.
 pub type Life = (u64, u32);
 
-/// What a packet is for.
+/// The kinds of packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
     /// Liveness.
@@ -51,19 +51,19 @@ pub enum Body {
 pub struct Hello {
     /// 0 to 2.
     pub step: Step,
-    /// To be echoed.
+    /// The nonce that the answer must echo.
     pub nonce: u64,
     /// The sender's clock.
     pub sent: u64,
-    /// Nonce and time of what is answered.
+    /// Nonce and time of the answered HELLO.
     pub echo: Option<(u64, u64)>,
-    /// Of the clock, in ppm.
+    /// Tolerance of the clock, in ppm.
     pub tolerance: u32,
     /// How long after `sent` it leaves at the latest, in ns.
     pub departure: u64,
     /// What its packets take to the neighbour's driver at most, in ns.
     pub travel_max: u64,
-    /// What came in over the link so far, in bytes.
+    /// Bytes that came in over the link so far.
     pub received_bytes: u64,
 }
 
@@ -86,10 +86,10 @@ pub fn sign(packet: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Behind the envelope: from, to, peer's life, received, body.
+/// The content behind the envelope: from, to, peer's life, received, body.
 type Content = (u32, u32, Option<Life>, (u64, u32), Body);
 
-/// Reads a datagram, its tag not looked at.
+/// Parses a datagram without checking its tag.
 pub fn read(datagram: &[u8]) -> Option<Packet> {
     let (signed, _) = datagram.split_last_chunk::<TAG_BYTES>()?;
     let (version, signed) = signed.split_first()?;
@@ -118,12 +118,12 @@ pub fn write(packet: &Packet) -> Vec<u8> {
     sign(&bytes)
 }
 
-/// A neighbour that the attacker plays: it answers HELLOs like an honest one, and says what it wants.
+/// A neighbour that the attacker plays: it answers HELLOs like an honest one, and sends arbitrary messages.
 #[derive(Debug)]
 pub struct Insider {
     here: u32,
     there: u32,
-    /// What the node speaks.
+    /// Protocol version of the node.
     version: u8,
     life: Life,
     peer_life: Option<Life>,
@@ -154,7 +154,7 @@ impl Insider {
         }
     }
 
-    /// What it answers to a datagram of the node, if anything.
+    /// Its answer to a datagram of the node, if any.
     pub fn hear(&mut self, datagram: &[u8], now: u64) -> Option<Vec<u8>> {
         let packet = read(datagram)?;
         self.version = packet.version;

@@ -1,4 +1,4 @@
-//! What bytes from outside reach, as functions of those bytes.
+//! The parsers and state machines that bytes from outside reach, as functions of those bytes.
 //!
 //! | module | owns |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | [`seeds`] | texts to start from, and the words of their languages |
 //! | [`ring`] | the rings of `ipc`: its sources, over memory ([`shm`]) and wake-ups ([`wake`]) that cost no system call |
 //!
-//! `fuzz/libfuzzer` gives the same functions to libFuzzer; `make fuzz` runs that for long. Corpora lie in
-//! `fuzz/corpus`, one folder a target: what was made by [`targets::Target::seeds`], grown by libFuzzer and made small
-//! again, and every input that ever broke something.
+//! `fuzz/libfuzzer` passes the same functions to libFuzzer; `make fuzz` runs that for a long time. Corpora
+//! are in `fuzz/corpus`, one folder per target: the inputs of [`targets::Target::seeds`], extended by
+//! libFuzzer and then minimised, and every input that ever caused a failure.
 
 pub mod driver;
 pub mod input;
@@ -28,10 +28,10 @@ pub mod wake;
 
 pub use targets::{TARGETS, Target, target};
 
-/// What libFuzzer runs.
+/// The entry point of libFuzzer.
 ///
 /// # Panics
-/// Where the target does, and where there is none of this name.
+/// If the target panics, or there is none of this name.
 pub fn fuzz(name: &str, data: &[u8]) {
     let target = target(name).expect("a target");
     (target.run)(data);

@@ -14,7 +14,7 @@ const USAGE: &str = "usage:
   punctual-fuzz run TARGET [COUNT [SEED]]     tries the corpus and COUNT mutations of it (default 1000000, seed 1)
   punctual-fuzz try TARGET FILE...            tries these inputs";
 
-/// An input that takes longer is worth a look.
+/// An input that takes longer should be examined.
 const SLOW: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! Breaks an input at random: what a fuzzer without instrumentation does.
+//! Mutates an input at random, like a fuzzer without instrumentation.
 
 use crate::random::Random;
 
@@ -19,7 +19,8 @@ const EDGE_TEXTS: [&str; 10] = [
     "0.1",
 ];
 
-/// One to four changes. `words`: of the target's language; none where it is not text. `other`: an input to take pieces of.
+/// Makes one to four changes. `words`: of the target's language; empty if it is not text. `other`: an input
+/// from which pieces are copied.
 pub fn mutate(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8], words: &[&str], bytes_max: usize) {
     for _ in 0..=random.below(4) {
         if words.is_empty() || random.below(2) == 0 {

@@ -1,10 +1,7 @@
-//! Hosts in a line, joined by perfect links: what a fuzzer's operations act on.
+//! Hosts in a line, joined by perfect links: the objects of a fuzzer's operations.
 //!
-//! One common clock, free processors, the same propagation everywhere. Packets can be lost, repeated, changed and
-//! made up; the latest ones are remembered for that.
-
-#[path = "../../crates/proto/tests/common/line.rs"]
-mod line;
+//! They have one common clock, processors without cost, and the same propagation everywhere. Packets can be
+//! lost, repeated, changed and made up; the latest ones are stored for that.
 
 use std::cell::{Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,25 +15,25 @@ use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_sim::memory::{FramePool, SimFrame};
 
-use line::line_config;
-pub use line::name;
+use punctual_rig::line_config;
+pub use punctual_rig::name;
 
 /// When every run begins.
 pub const START: Instant = Instant(1_000_000_000);
 /// The domain's key.
 pub const DOMAIN_KEY: [u8; 32] = [7; 32];
-/// Of every link.
+/// Rate of every link.
 pub const RATE: BitRate = BitRate(40_000_000);
 const PROPAGATION: Nanos = Nanos::from_micros(50);
 const FRAME_BYTES: usize = 2_048;
 /// Packets that are remembered.
 const RECENT: usize = 32;
-/// More steps than any input can cause: time stands still.
+/// More steps than any input can cause: the clock does not advance.
 const STEPS_MAX: u32 = 400_000;
 /// More units of work without time passing than any input can cause.
 const UNITS_MAX: u32 = 200_000;
 
-/// A packet, where it is going.
+/// A packet with its destination.
 #[derive(Clone, Debug)]
 pub struct Packet {
     /// The receiving host.
@@ -45,7 +42,7 @@ pub struct Packet {
     pub link: LinkId,
     /// Data or signalling.
     pub port: Port,
-    /// From our header on.
+    /// Bytes from our header on.
     pub bytes: Vec<u8>,
 }
 
@@ -58,13 +55,13 @@ pub struct Net<M: Memory<Frame = SimFrame>> {
     flying: BTreeMap<(Instant, u64), Packet>,
     sequence: u64,
     recent: VecDeque<Packet>,
-    /// So many of the next data packets are lost.
+    /// The number of next data packets that are lost.
     pub lose: u32,
-    /// Every packet, where that is wanted.
+    /// Every packet, if requested.
     pub journal: Option<Vec<Packet>>,
     out: Box<[u8]>,
     steps: u32,
-    /// Lives of hosts so far: no two have the same epoch, not even at one instant.
+    /// Lives of hosts so far: no two have the same epoch, not even if they begin at the same instant.
     lives: u64,
 }
 
@@ -78,10 +75,10 @@ pub fn config(index: usize, hosts: usize) -> NodeConfig {
 }
 
 impl<M: Memory<Frame = SimFrame>> Net<M> {
-    /// A line of `hosts`, not yet acquainted.
+    /// A line of `hosts`, which have not exchanged HELLOs yet.
     ///
     /// # Panics
-    /// Where the configuration is refused.
+    /// If the configuration is refused.
     pub fn line(hosts: usize) -> Self {
         let node = |index| {
             let node = Node::new(config(index, hosts), 100 + index as u64, START).expect("a configuration");
@@ -117,15 +114,15 @@ impl<M: Memory<Frame = SimFrame>> Net<M> {
         self.nodes[index].borrow()
     }
 
-    /// Host `index`, to ask something of it.
+    /// Returns host `index`, for a call to it.
     pub fn node_mut(&self, index: usize) -> RefMut<'_, Node<M>> {
         self.nodes[index].borrow_mut()
     }
 
-    /// The host crashes and starts again in another life.
+    /// Crashes the host and starts it again with another epoch.
     ///
     /// # Panics
-    /// Where the configuration is refused.
+    /// If the configuration is refused.
     pub fn restart(&mut self, index: usize) {
         self.lives += 1;
         let epoch = Epoch(1 + self.lives);
@@ -209,10 +206,10 @@ impl<M: Memory<Frame = SimFrame>> Net<M> {
         self.flying.insert((self.now + PROPAGATION, self.sequence), packet);
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     ///
     /// # Panics
-    /// Where it does not.
+    /// If the clock does not advance.
     pub fn run_for(&mut self, span: Nanos) {
         let until = self.now + span;
         self.settle();

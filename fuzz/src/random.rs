@@ -7,7 +7,7 @@ use punctual_proto::signalling::SplitMix64;
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// From a seed.
+    /// Makes random numbers from a seed.
     pub const fn new(seed: u64) -> Self {
         Self(SplitMix64::new(seed))
     }
@@ -17,7 +17,7 @@ impl Random {
         self.0.next()
     }
 
-    /// A number below `bound`; 0 where that is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub const fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize
     }

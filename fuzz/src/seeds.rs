@@ -17,7 +17,8 @@ fn texts(texts: impl IntoIterator<Item = String>) -> Vec<Vec<u8>> {
     texts.into_iter().map(String::into_bytes).collect()
 }
 
-/// A configuration, and the example's sections with every key in force, each behind what it needs.
+/// A configuration, and the example's sections with every key enabled, each behind the sections that it
+/// requires.
 pub fn config() -> Vec<Vec<u8>> {
     let base = LOOPBACK.to_string();
     let sections = EXAMPLE.split("\n[").skip(1).map(|section| {
@@ -66,10 +67,10 @@ pub fn topology() -> Vec<Vec<u8>> {
     texts([short, small.to_string(), json.to_string()])
 }
 
-/// A profile as it is written.
+/// A profile in its file format.
 ///
 /// # Panics
-/// Where it cannot be written.
+/// If it cannot be written.
 pub fn profile() -> Vec<Vec<u8>> {
     let costs = Costs {
         send_message_ns: 900,
@@ -100,7 +101,7 @@ pub fn trace() -> Vec<Vec<u8>> {
     texts([rows(3), rows(100)])
 }
 
-/// Of the API's JSON.
+/// Words of the API's JSON.
 pub const API_WORDS: &[&str] = &[
     "hello",
     "version",
@@ -157,7 +158,7 @@ pub const API_WORDS: &[&str] = &[
     "Err",
 ];
 
-/// Of the daemon's configuration.
+/// Words of the daemon's configuration.
 pub const CONFIG_WORDS: &[&str] = &[
     "[node]",
     "[processor]",
@@ -206,7 +207,7 @@ pub const CONFIG_WORDS: &[&str] = &[
     "=",
 ];
 
-/// Of task sets.
+/// Words of task sets.
 pub const ANALYZE_WORDS: &[&str] = &[
     "policy",
     "\"np-fp\"",
@@ -227,7 +228,7 @@ pub const ANALYZE_WORDS: &[&str] = &[
     "7",
 ];
 
-/// Of plans.
+/// Words of plans.
 pub const PLAN_WORDS: &[&str] = &[
     "[[host]]",
     "[[flow]]",
@@ -264,7 +265,7 @@ pub const PLAN_WORDS: &[&str] = &[
     "=",
 ];
 
-/// Of networks.
+/// Words of networks.
 pub const TOPOLOGY_WORDS: &[&str] = &[
     "[[host]]",
     "[[link]]",
@@ -302,7 +303,7 @@ pub const TOPOLOGY_WORDS: &[&str] = &[
     "]",
 ];
 
-/// Of profiles.
+/// Words of profiles.
 pub const PROFILE_WORDS: &[&str] = &[
     "version",
     "measured",
@@ -320,5 +321,5 @@ pub const PROFILE_WORDS: &[&str] = &[
     "10000000",
 ];
 
-/// Of traces.
+/// Words of traces.
 pub const TRACE_WORDS: &[&str] = &["frame", "pts_s", "bytes", "key", ",", "0.04", "-1", "1e9", "nan", "inf"];

@@ -1,5 +1,5 @@
-//! Memory that two ends of a ring share: ours, so that a ring costs no mapping, and the address sanitizer sees where a
-//! region ends. (`punctual_ipc::shm` is the real one.)
+//! Memory that two ends of a ring share: on the heap, so that a ring costs no mapping, and the address
+//! sanitizer detects the end of a region. (`punctual_ipc::shm` is the real one.)
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,19 +17,20 @@ use crate::wake::descriptor;
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 
 thread_local! {
-    /// What lies behind the descriptors of this thread's regions. A number that is used again gets new memory.
+    /// The memory of the descriptors of this thread's regions. A descriptor number that is reused gets new
+    /// memory.
     static FILES: RefCell<HashMap<RawFd, Arc<[AtomicU64]>>> = RefCell::default();
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Clone, Debug)]
 pub struct Region(Arc<[AtomicU64]>);
 
 impl Region {
-    /// Zeroed memory and what stands for it.
+    /// Makes zeroed memory, and a descriptor that represents it.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn create(len: u64) -> io::Result<(OwnedFd, Self)> {
         let words = (len as usize).div_ceil(WORD_BYTES);
         let memory: Arc<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
@@ -46,10 +47,10 @@ impl Region {
         Self::map(file, len)
     }
 
-    /// The same memory once more.
+    /// Maps the same memory once more.
     ///
     /// # Errors
-    /// Where the descriptor stands for none, or for less than `len`.
+    /// If the descriptor represents no memory, or less than `len`.
     pub fn map(file: impl AsFd, len: u64) -> io::Result<Self> {
         let memory = FILES.with_borrow(|files| files.get(&file.as_fd().as_raw_fd()).cloned());
         let region = Self(memory.ok_or(io::ErrorKind::NotFound)?);
@@ -72,49 +73,49 @@ impl Region {
         unsafe { self.0.as_ptr().cast::<u8>().cast_mut().add(offset) }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(WORD_BYTES));
         &self.0[offset / WORD_BYTES]
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
         &self.0[offset / WORD_BYTES..][..count]
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn half(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(size_of::<AtomicU32>()));
         // SAFETY: in bounds and aligned, within words whose content may change.
         unsafe { AtomicU32::from_ptr(self.at(offset, size_of::<AtomicU32>()).cast()) }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         // SAFETY: in bounds; all users of a region are on one thread, and `bytes` is none of it.
         unsafe { self.at(offset, bytes.len()).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         // SAFETY: as for `write`.
         unsafe { self.at(offset, out.len()).copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Safety
-    /// Nobody may write the bytes while the slice lives.
+    /// The bytes must not be written while the slice exists.
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        // SAFETY: in bounds; the caller promises that nobody writes.
+        // SAFETY: in bounds; the caller promises that there is no write.
         unsafe { slice::from_raw_parts(self.at(offset, len), len) }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Safety
-    /// Nobody else may access the bytes while the slice lives.
+    /// The bytes must not be accessed in any other way while the slice exists.
     #[expect(clippy::mut_from_ref, reason = "as the real one's")]
     pub unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
         // SAFETY: in bounds; the caller promises exclusive access.
@@ -122,12 +123,12 @@ impl Region {
     }
 }
 
-/// As the real one, over the same memory.
+/// Same as in `punctual_ipc`, over the same memory.
 #[derive(Clone, Debug)]
 pub struct View(Region);
 
 impl View {
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Errors
     /// As [`Region::map`].
@@ -135,44 +136,44 @@ impl View {
         Region::map(file, len).map(Self)
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn word(&self, offset: usize, order: Ordering) -> u64 {
         self.0.word(offset).load(order)
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn words(&self, offset: usize, out: &mut [u64]) {
         for (index, word) in out.iter_mut().enumerate() {
             *word = self.0.word(offset + index * WORD_BYTES).load(Ordering::Relaxed);
         }
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn half(&self, offset: usize, order: Ordering) -> u32 {
         self.0.half(offset).load(order)
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.0.read(offset, out);
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Safety
-    /// Nobody may write the bytes while the slice lives.
+    /// The bytes must not be written while the slice exists.
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         // SAFETY: as the caller promises.
         unsafe { self.0.bytes(offset, len) }
     }
 }
 
-/// As the real one, whose seals are somebody else's to test.
+/// Same as in `punctual_ipc`, but without seals, which other tests check.
 #[derive(Debug)]
 pub struct Offer(Region);
 
 impl Offer {
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Errors
     /// As [`Region::create`].
@@ -181,7 +182,7 @@ impl Offer {
         Ok((file, Self(region)))
     }
 
-    /// As the real one's.
+    /// Same as in `punctual_ipc`.
     ///
     /// # Errors
     /// None here.
@@ -218,7 +219,7 @@ macro_rules! words {
 
 words! { Region punctual_ipc::shm::Region }
 
-/// Writes near one of `offsets`, as the fuzzer says.
+/// Writes near one of `offsets`, as the fuzzer's input determines.
 pub fn scribble(region: &impl Words, input: &mut Input<'_>, offsets: &[u32]) -> Option<()> {
     let (place, how) = (input.u8()?, input.u8()?);
     let base = offsets[usize::from(place) % offsets.len()] as usize;

@@ -1,6 +1,6 @@
-//! Where the rings' atomics come from here.
+//! The atomics that the rings use here.
 
 pub use std::sync::{Arc, atomic};
 
-/// Between two looks: whoever is to write is on this thread.
+/// Between two checks: the writer is on this thread, so there is nothing to wait for.
 pub fn pause(_: u32) {}

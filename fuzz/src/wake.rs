@@ -1,4 +1,5 @@
-//! Wake-ups that nobody sleeps for: what targets of rings look at is the memory. (`punctual_ipc::wake` is the real one.)
+//! Wake-ups without a sleeping thread: the targets of rings only check the memory. (`punctual_ipc::wake` is
+//! the real one.)
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +11,7 @@ thread_local! {
     static NOTHING: io::Result<OwnedFd> = std::fs::File::open("/dev/null").map(OwnedFd::from);
 }
 
-/// A descriptor, to stand for something.
+/// A descriptor that represents a bell or a doorbell.
 pub(crate) fn descriptor() -> io::Result<OwnedFd> {
     NOTHING.with(|nothing| match nothing {
         Ok(nothing) => nothing.try_clone(),
@@ -18,16 +19,16 @@ pub(crate) fn descriptor() -> io::Result<OwnedFd> {
     })
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Clone, Debug)]
 pub struct Alarm;
 
 impl Alarm {
-    /// Nobody hears it.
+    /// No effect: there is no receiver.
     pub fn ring(&self) {}
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Debug)]
 pub struct Doorbell;
 
@@ -35,62 +36,62 @@ impl Doorbell {
     /// Two descriptors.
     ///
     /// # Errors
-    /// Where they run out.
+    /// If they run out.
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         Ok((descriptor()?, descriptor()?))
     }
-    /// Of one of them.
+    /// Makes it from one of them.
     pub fn new(_: OwnedFd) -> Self {
         Self
     }
-    /// Nobody hears it.
+    /// No effect: there is no receiver.
     pub fn ring(&self) {}
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Debug)]
 pub struct BellHandle;
 
 impl BellHandle {
-    /// Nobody hears it.
+    /// No effect: there is no receiver.
     pub fn ring(&self) {}
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Clone, Copy, Debug)]
 pub enum RingPath {
-    /// Nobody is told.
+    /// Rings have no effect.
     Direct,
 }
 
-/// As the real one.
+/// Same as in `punctual_ipc`.
 #[derive(Debug)]
 pub struct Bell(OwnedFd);
 
 impl Bell {
-    /// A bell and its rope.
+    /// A bell and its handle.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn pair(_: &RingPath) -> io::Result<(Self, BellHandle)> {
         Ok((Self(descriptor()?), BellHandle))
     }
-    /// Of what came with a ring.
+    /// Makes it from the descriptor that came with a ring.
     pub fn new(descriptor: OwnedFd) -> Self {
         Self(descriptor)
     }
-    /// What goes with a ring.
+    /// The descriptor that is sent with a ring.
     pub fn into_descriptor(self) -> OwnedFd {
         self.0
     }
-    /// The same once more.
+    /// Another handle of it.
     ///
     /// # Errors
-    /// Where descriptors run out.
+    /// If descriptors run out.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }
-    /// Nobody hears it.
+    /// No effect: there is no receiver.
     pub fn ring(&self) {}
     /// There is nothing to clear.
     pub fn clear(&self) {}

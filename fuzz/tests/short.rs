@@ -28,7 +28,7 @@ macro_rules! short {
 }
 
 short! {
-    header reassembly datagram signalling node outbox inbox kernel request answer service config analyze plan topology profile trace
+    header reassembly datagram signalling node outbox inbox kernel request answer service config analyze plan topology profile segment quote trace
 }
 
 #[test]
@@ -61,11 +61,11 @@ fn conversations_reach_every_state_and_nothing_of_them_is_dropped() {
     assert!(listed.iter().all(|state| states.contains(state)), "{states:?}");
 }
 
-/// What a corpus says in another version of its language ends at the first check: nothing behind that is tried.
-/// `punctual-fuzz seeds TARGET` mends that.
+/// A corpus in another version of its format would be refused at the first check, and the code behind that
+/// would not be tested. `punctual-fuzz seeds TARGET` regenerates it.
 #[test]
 fn corpora_speak_what_is_spoken_now() {
-    // Each to a host of its own: a channel that one of them ends is not there for those after it.
+    // Each one on a host of its own: a channel that one input ends would be missing for the following ones.
     let datagrams: Vec<_> =
         corpus_of("datagram").iter().map(|bytes| targets::signalling::reach(bytes)).collect();
     for (number, drops) in datagrams.iter().map(|reached| reached.drops).enumerate() {

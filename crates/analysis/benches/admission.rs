@@ -15,10 +15,10 @@ use punctual_analysis::{AdmissionPolicy, Link, StageKey};
 use support::{contract, demand, filled};
 
 const DECISIONS: u64 = 300;
-/// Share of the link that is given away.
+/// Share of the link that is reserved.
 const USED: f64 = 0.88;
 
-/// One decision about a newcomer (ask, take, give back), and whether it was a yes.
+/// One decision about a newcomer (offer, hold, release); returns its time and whether it was admitted.
 fn decide(link: &Link, policy: &mut dyn AdmissionPolicy, key: u64) -> (Duration, bool) {
     let demand = demand(link, &contract(key % 20));
     let begun = Instant::now();
@@ -31,7 +31,7 @@ fn decide(link: &Link, policy: &mut dyn AdmissionPolicy, key: u64) -> (Duration,
     (taken, offer.is_ok())
 }
 
-/// The times of `count` decisions in ascending order, and how many were a yes.
+/// The times of `count` decisions in ascending order, and the number of admissions.
 fn decisions(
     link: &Link,
     policy: &mut dyn AdmissionPolicy,

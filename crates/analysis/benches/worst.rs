@@ -1,4 +1,4 @@
-//! What one decision costs at most where newcomers choose the worst contracts beside 1,000 and 10,000 channels.
+//! The largest cost of one decision if newcomers choose the worst contracts beside 1,000 and 10,000 channels.
 
 // A benchmark reads the clock; the crate does not.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -13,7 +13,7 @@ use support::{demand, filled};
 /// Newcomers that are tried.
 const ROUNDS: u64 = 3_000;
 
-/// The longest of one kind of decision, and about what.
+/// The longest decision of one kind, and its description.
 #[derive(Default)]
 struct Worst {
     taken: Duration,
@@ -21,7 +21,7 @@ struct Worst {
 }
 
 impl Worst {
-    /// Does it and looks how long it took.
+    /// Runs a decision and measures its time.
     fn time<R>(&mut self, what: &str, decision: impl FnOnce() -> R) -> (R, Duration) {
         let begun = Instant::now();
         let result = decision();
@@ -33,7 +33,7 @@ impl Worst {
     }
 }
 
-/// Any contract that a program may ask for, from 20 us to 168 s and from 1 B to 512 KiB; `None` where it is none.
+/// Any valid contract, from 20 us to 168 s and from 1 B to 512 KiB; `None` if the drawn values are invalid.
 fn newcomer(roll: &mut impl FnMut(u64) -> u64) -> Option<(Contract, String)> {
     let interval = Nanos(20_000 << roll(23)) + Nanos(roll(20_000));
     let bytes = 1 + (1_u32 << roll(20));
@@ -42,7 +42,7 @@ fn newcomer(roll: &mut impl FnMut(u64) -> u64) -> Option<(Contract, String)> {
     Some((contract, format!("{bytes} B every {interval} within {deadline}")))
 }
 
-/// What one newcomer costs a stage, from its offer to its release; how long the offer took.
+/// The cost of one newcomer for a stage, from its offer to its release; returns the time of the offer.
 fn visit(
     link: &Link,
     policy: &mut dyn AdmissionPolicy,
@@ -55,7 +55,7 @@ fn visit(
     let Ok(offer) = offer else { return taken };
     if holds.time(&format!("hold: {what}"), || policy.hold(key, &demand, offer.bound)).0.is_ok() {
         let bound = contract.deadline.max(offer.bound);
-        // A bound that cannot be had leaves the one that is held.
+        // If a bound is not feasible, the held one stays.
         let _ = relaxes.time(&format!("relax: {what}"), || policy.relax(key, bound));
         releases.time(&format!("release: {what}"), || policy.release(key));
     }

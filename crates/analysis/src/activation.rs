@@ -1,7 +1,7 @@
-//! What wakes the handlers of a channel, and how much they may do then (CLIPS 4.3, RTU 3).
+//! Activation of the handlers of a channel, and the limit of each activation (CLIPS 4.3, RTU 3).
 //!
-//! A contract says how much traffic there is; its activation says how processors serve it. [`Service`] joins the
-//! two: the packets of a period, and how long a message may have to wait for its timer.
+//! A contract states the traffic; its activation states how processors serve it. [`Service`] combines the
+//! two: the packets of a period, and the longest wait of a message for its timer.
 
 use alloc::string::String;
 use core::fmt;
@@ -17,22 +17,22 @@ use crate::units::Nanos;
 /// Longest name of a planned flow, in bytes.
 pub const FLOW_NAME_BYTES_MAX: usize = 31;
 
-/// What wakes the handlers of a channel.
+/// The event that activates the handlers of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
-    /// Work; its urgency comes from the channel's bound on each processor.
+    /// Activated by work; the urgency is the channel's bound on each processor.
     #[default]
     Deadline,
-    /// Work; ahead of other channels under `rmdp`. Admitted as sporadic; what exceeds the budget runs as best
-    /// effort.
+    /// Activated by work; ahead of other channels under `rmdp`. Admitted as sporadic; packets beyond the
+    /// budget run as best effort.
     LowLatency {
         /// Shortest time between two budgets: [`INTERVAL_MIN`] to [`SPAN_MAX`].
         interarrival: Nanos,
         /// The budget: packets, at least 1.
         packets: u32,
     },
-    /// A timer: each period up to `packets` packets are processed.
+    /// Activated by a timer: each period up to `packets` packets are processed.
     Periodic {
         /// Time between two expiries of the timer: [`INTERVAL_MIN`] to [`SPAN_MAX`].
         period: Nanos,
@@ -41,14 +41,14 @@ pub enum Activation {
     },
 }
 
-/// What happens on the way to a message that cannot arrive by l + D any more.
+/// Handling on the route of a message that cannot arrive by l + D any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Late {
     /// The late message is delivered nevertheless, and counted.
     #[default]
     Deliver,
-    /// The late message may be dropped where its lateness is noticed: the channel is soft.
+    /// The late message may be dropped at the first stage that detects its lateness: the channel is soft.
     Drop,
 }
 
@@ -60,11 +60,11 @@ pub struct FlowName {
     len: u8,
 }
 
-/// The text is not the name of a flow.
+/// The text is no valid name of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is no name of a flow: use 1 to {FLOW_NAME_BYTES_MAX} letters, digits, '-', '_' or '.'")]
 pub struct FlowNameError {
-    /// The beginning of what was given.
+    /// The beginning of the text.
     pub text: String,
 }
 
@@ -114,7 +114,7 @@ impl fmt::Debug for FlowName {
     }
 }
 
-/// An activation that makes no sense, or does not carry the contract, with what would.
+/// An invalid activation, or one that does not carry the contract, with a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum ActivationError {
     /// The activation has a budget of no packets.
@@ -123,10 +123,10 @@ pub enum ActivationError {
     /// The time between activations is out of range.
     #[error("activation every {span}: give {INTERVAL_MIN} to {SPAN_MAX}")]
     Span {
-        /// Span that was asked for.
+        /// The requested span.
         span: Nanos,
     },
-    /// Waiting for the timer alone takes the deadline.
+    /// Waiting for the timer alone takes all of the deadline.
     #[error(
         "a timer every {period} with a deadline of {deadline}: give a longer deadline or a shorter period"
     )]
@@ -155,7 +155,7 @@ pub enum ActivationError {
     },
 }
 
-/// How the processors on the way serve a channel.
+/// How the processors of the route serve a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Packets of a period.
@@ -169,8 +169,8 @@ pub struct Service {
 }
 
 impl Cpu {
-    /// What a channel asks of this CPU with its activation: [`Cpu::demand`] without one. A timer keeps early
-    /// packets back, so that they are no jitter.
+    /// The demand of a channel for this CPU with its activation: [`Cpu::demand`] without one. A timer holds
+    /// early packets back, so that they are no jitter.
     pub fn demand_of(
         &self,
         contract: &Contract,
@@ -196,8 +196,8 @@ impl Cpu {
         }
     }
 
-    /// How the cost of a period is made up. Its units are quanta; the last of the budget and that of each message may be
-    /// shorter.
+    /// The terms that add up to the cost of a period. Its units are quanta; the last of the budget and that
+    /// of each message may be shorter.
     pub fn cost_parts_of(
         &self,
         contract: &Contract,

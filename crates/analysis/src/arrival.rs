@@ -1,10 +1,10 @@
-//! When a message counts as arrived: logically at its source, effectively at every stage later (ARCHITECTURE, Terms).
+//! Arrival times of messages: logical at the source, effective at every later stage (ARCHITECTURE, Terms).
 //!
-//! Each value belongs to one channel: [`LogicalArrivals`] to its source, one [`EffectiveArrivals`] to each stage
-//! that takes packets from somebody else, one [`ArrivalsWithin`] to each behind a stage of the same host. Nothing
-//! allocates after construction; every call is constant time.
-//! Invariant: the effective arrivals of successive messages lie at least I' apart, whatever comes in. It is all
-//! that the admission of a stage relies on, so a neighbour that lies or floods harms nobody else.
+//! Each value belongs to one channel: [`LogicalArrivals`] to its source, one [`EffectiveArrivals`] to each
+//! stage that receives packets from another host, one [`ArrivalsWithin`] to each behind a stage of the same
+//! host. Nothing allocates after construction; every call is constant time. Invariant: the effective arrivals
+//! of successive messages are at least I' apart, whatever packets arrive. The admission of a stage relies
+//! only on that, so a neighbour that forges values or floods affects no other channel.
 
 use alloc::boxed::Box;
 
@@ -12,7 +12,7 @@ use crate::contract::{Contract, Policing};
 use crate::mutation::{Mutation, active};
 use crate::units::{Instant, Nanos};
 
-/// What the source does with a message.
+/// Decision of the source about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceVerdict {
     /// The message keeps the contract. It is served from `logical` on and is due at `logical` + D.
@@ -25,31 +25,32 @@ pub enum SourceVerdict {
         /// l(i).
         logical: Instant,
     },
-    /// The message breaks the contract and is thrown away ([`Policing::Drop`]).
+    /// The message breaks the contract and is dropped ([`Policing::Drop`]).
     Dropped,
     /// The message breaks the contract and travels as best effort ([`Policing::Demote`]).
     Demoted,
 }
 
-/// What messages after a late one make up for, each, as a part of the interval: half of what I' leaves below I. The other
-/// half is for clocks that differ (rho) and for stages behind, which make up for theirs by it.
+/// Part of the interval by which each message after a late one catches up: half of the difference between I
+/// and I'. The other half is for differences of clocks (rho), and lets later stages catch up in the same way.
 pub const CATCH_UP: u64 = 256;
 
-/// The regulator at the source: l(0) = t(0), l(i) = max(l(i-1) + I·(1 - 1/256), t(i)), t when the application sent
-/// (HARTS 3.1 has I; ADR 0029).
+/// The regulator at the source: l(0) = t(0), l(i) = max(l(i-1) + I·(1 - 1/256), t(i)), t when the application
+/// sent (HARTS 3.1 has I; ADR 0029).
 ///
-/// A sender that keeps its full rate by the clock and is late once is back at its own times soon: with I between its
-/// logical arrivals it would keep the largest lateness for good. For the same reason what its host saw late counts from
-/// then on ([`LogicalArrivals::accept_seen`]) and is made up for likewise.
+/// A sender that sends at its full rate by the clock and is late once returns to its own times soon: with I
+/// between logical arrivals it would keep the largest lateness forever. For the same reason a message that
+/// its host sees late counts from that time on ([`LogicalArrivals::accept_seen`]), and later ones catch up in
+/// the same way.
 #[derive(Clone, Debug)]
 pub struct LogicalArrivals {
     /// Spacing of logical arrivals: I·(1 - 1/256).
     spacing: Nanos,
     /// How far l may run ahead of t within the contract: (B-1)·I and the jitter allowance a.
     tolerance: Nanos,
-    /// Earliest l of the next message by its sender's behaviour: a spacing after the last message's own l.
+    /// Earliest l of the next message by its sender's behaviour: one spacing after the last message's own l.
     next: Instant,
-    /// Earliest time that the next message is served from: a spacing after the time that the last message
+    /// Earliest time from which the next message is served: one spacing after the time that the last message
     /// counted from, which was its own l or later. 0 before the first message.
     served_next: Instant,
     /// Regulator of a soft channel's mean rate; `None` for a hard channel.
@@ -61,7 +62,7 @@ pub struct LogicalArrivals {
 struct Mean {
     interval: Nanos,
     over: Nanos,
-    /// Time at which the messages so far would have come at the mean rate, the next one included.
+    /// Time at which the messages so far would have arrived at the mean rate, the next one included.
     due: Instant,
 }
 
@@ -87,7 +88,7 @@ impl LogicalArrivals {
         Self { mean, tolerance: plain.tolerance + contract.jitter_allowance(), ..plain }
     }
 
-    /// l of a message sent at `sent`; changes nothing.
+    /// l of a message sent at `sent`; does not change the state.
     pub fn peek(&self, sent: Instant) -> Instant {
         let by_mean = self.mean.as_ref().map_or(Instant::ZERO, |mean| mean.due - mean.over);
         sent.max(self.next).max(by_mean)
@@ -101,13 +102,13 @@ impl LogicalArrivals {
         self.peek(sent).since(sent) <= self.tolerance
     }
 
-    /// Takes a message in. One that is dropped or demoted does not count against later ones.
+    /// Takes a message. A dropped or demoted message does not count against later ones.
     pub fn accept(&mut self, sent: Instant, policing: Policing) -> SourceVerdict {
         self.accept_seen(sent, Instant::ZERO, policing)
     }
 
-    /// Takes in a message, as [`Self::accept`] does, that the host may serve from `earliest` on at the
-    /// earliest, whenever it was sent.
+    /// Takes a message like [`Self::accept`], where the host can serve it only from `earliest` on, whenever
+    /// it was sent.
     pub fn accept_seen(&mut self, sent: Instant, earliest: Instant, policing: Policing) -> SourceVerdict {
         let (own, conforms) = (self.peek(sent), self.conforms(sent));
         let logical = own.max(earliest).max(self.served_next);
@@ -123,8 +124,8 @@ impl LogicalArrivals {
         if conforms { SourceVerdict::Conforming { logical } } else { SourceVerdict::Delayed { logical } }
     }
 
-    /// l of the last message taken in by what its application said alone, whatever its host did meanwhile: what its lateness
-    /// counts from. Never after the logical arrival that it is served from.
+    /// l of the last message by its application's times alone, whatever delay its host added: lateness is
+    /// measured from it. It is never after the logical arrival from which the message is served.
     pub fn claimed(&self) -> Instant {
         self.next - self.spacing
     }
@@ -135,12 +136,13 @@ impl LogicalArrivals {
 struct Chain {
     /// c: I' after the largest e accepted before the current message; 0 before there is one.
     earliest: Instant,
-    /// Largest e accepted of the current message: e never falls within a message. 0 if none is.
+    /// Largest e accepted of the current message: e never decreases within a message. 0 if none was accepted.
     effective: Instant,
 }
 
 impl Chain {
-    /// What comes now belongs to another message, I' later. One of which nothing was accepted moves nothing.
+    /// Begins another message, I' later. If nothing of the previous one was accepted, the earliest time does
+    /// not move.
     fn next_message(&mut self, period: Nanos) {
         if self.effective > Instant::ZERO {
             self.earliest = self.effective + period;
@@ -148,20 +150,20 @@ impl Chain {
         self.effective = Instant::ZERO;
     }
 
-    /// Accepts a packet that reaches the stage at `reached` (m): its e.
+    /// Accepts a packet that reaches the stage at `reached` (m); returns its e.
     fn accept(&mut self, reached: Instant) -> Instant {
         self.effective = reached.max(self.earliest).max(self.effective);
         self.effective
     }
 }
 
-/// The e-chain of a stage inside the same host as the one before: nothing is demoted there, but e still keeps its
-/// distance, whatever the stage before does ([`EffectiveArrivals`] has the rules).
+/// The e-chain of a stage in the same host as the previous one: nothing is demoted there, but e still keeps
+/// its distance, whatever the previous stage does ([`EffectiveArrivals`] has the rules).
 #[derive(Clone, Debug)]
 pub struct ArrivalsWithin {
     period: Nanos,
     chain: Chain,
-    /// The message that is coming in; no packets before the first.
+    /// The message that is being received; no packets before the first.
     number: u64,
     packets: u32,
     packets_max: u32,
@@ -174,7 +176,8 @@ impl ArrivalsWithin {
         Self { period, chain, number: 0, packets: 0, packets_max }
     }
 
-    /// Takes the next packet in, of `message`, that reaches the stage at `reached` (its n, or later); gives its e.
+    /// Takes the next packet, of `message`, that reaches the stage at `reached` (its n, or later); returns
+    /// its e.
     pub fn accept(&mut self, message: u64, reached: Instant) -> Instant {
         let fits = self.packets < self.packets_max || active(Mutation::PolicedByNumberAlone);
         if self.packets > 0 && self.number == message && fits {
@@ -192,7 +195,7 @@ impl ArrivalsWithin {
 pub struct Arrival {
     /// The number of its message in the channel.
     pub message: u64,
-    /// Size of the packet on the wire in bytes, headers included, counted as `wire_bytes_max` counts.
+    /// Size of the packet on the wire in bytes, headers included, as for `wire_bytes_max`.
     pub wire_bytes: u32,
     /// n(k): the receive time plus the slack that the packet carries.
     pub nominal: Instant,
@@ -209,11 +212,11 @@ pub enum Verdict {
         /// e.
         effective: Instant,
     },
-    /// The packet goes to best effort and has not moved e.
+    /// The packet becomes best effort and has not moved e.
     Demoted,
 }
 
-/// What a channel's packets are held to at one stage.
+/// The limits that a channel's packets are policed by at one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ArrivalTerms {
     /// I'.
@@ -224,30 +227,31 @@ pub struct ArrivalTerms {
     pub packets_max: u32,
     /// Bytes that one message number may carry; anything beyond 4 GiB is no limit.
     pub wire_bytes_max: u64,
-    /// Packets whose n lies more than that, and J, ahead of their receive time are demoted.
+    /// Packets whose n is more than that, and J, ahead of their receive time are demoted.
     ///
-    /// With D and what its source may send ahead of l no honest packet is: n <= l + D. Without it
-    /// a neighbour that lies about slack could push e, and its channel, arbitrarily far into the future, and
-    /// the recovery bound D + 2·I + 129·J would not hold.
+    /// With D and the time that its source may send ahead of l, no honest packet is: n <= l + D. Without the
+    /// limit a neighbour that forges slack could push e, and its channel, arbitrarily far into the future,
+    /// and the recovery bound D + 2·I + 129·J would not hold.
     pub early_max: Nanos,
 }
 
-/// The e-chain, which trusts nobody (ARCHITECTURE, The life of a message): for one channel at one stage.
+/// The e-chain with policing of untrusted packets (ARCHITECTURE, The life of a message), for one channel at
+/// one stage.
 ///
 /// m = max(n, received); c = largest e accepted of the previous message + I'. Demoted if received > n + J, or
 /// c > m + J, or an earlier packet of the message was demoted; else e = max(m, c, e of the packet before it).
-/// Packets beyond the contract's count or bytes under one number are the next message, and so is every change
-/// of number, forwards or backwards.
+/// Packets beyond the contract's count or bytes under one number count as the next message, and so does every
+/// change of number, forwards or backwards.
 ///
-/// What does not change is not kept here: there is one for each channel of a host.
+/// The constant terms are not part of it, because there is one for each channel of a host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EffectiveArrivals {
     chain: Chain,
-    /// The message that is coming in; no packets before the first.
+    /// The message that is being received; no packets before the first.
     current: Message,
 }
 
-/// The message that is coming in.
+/// The message that is being received.
 #[derive(Clone, Copy, Debug, Default)]
 struct Message {
     number: u64,
@@ -257,7 +261,7 @@ struct Message {
 }
 
 impl EffectiveArrivals {
-    /// Takes the next packet in.
+    /// Takes the next packet.
     pub fn accept(&mut self, terms: &ArrivalTerms, packet: &Arrival) -> Verdict {
         self.current = self.enter(terms, packet);
         if self.is_over(terms, packet) {

@@ -1,4 +1,4 @@
-//! How many messages each stage must be able to hold (GUARANTEES; HARTS 3.1).
+//! Number of messages that each stage must be able to hold (GUARANTEES; HARTS 3.1).
 //!
 //! Counts are whole largest messages of one channel; multiply by S. I' is the policed interval.
 
@@ -8,8 +8,8 @@ use crate::chernoff::{Variables, tail};
 use crate::statistical::Ppb;
 use crate::units::Nanos;
 
-/// Messages to buffer at the source: a burst of `burst_messages_max`, and what comes until stage 1 has served
-/// it, `span` after it may begin: B + ceil((a + d(1))/I').
+/// Messages to buffer at the source: a burst of `burst_messages_max`, and the messages that arrive until
+/// stage 1 has served it, `span` after it may begin: B + ceil((a + d(1))/I').
 pub fn source(burst_messages_max: u32, span: Nanos, period: Nanos) -> u64 {
     u64::from(burst_messages_max).saturating_add(span.div_ceil(period))
 }
@@ -18,7 +18,7 @@ pub fn source(burst_messages_max: u32, span: Nanos, period: Nanos) -> u64 {
 /// ceil(J(k)/I').
 ///
 /// With h(k) = a + sum of d(j), j < k, a the jitter allowance, this is the cumulative horizon's ceil((a +
-/// sum(d(j), j <= k))/I'). After relaxation h(k) is what the hop committed to.
+/// sum(d(j), j <= k))/I'). After relaxation h(k) is the value that the hop committed to.
 pub fn cumulative(horizon: Nanos, bound: Nanos, jitter: Nanos, period: Nanos) -> u64 {
     (horizon + bound).div_ceil(period).saturating_add(jitter.div_ceil(period))
 }
@@ -34,25 +34,25 @@ pub fn regulated(
     (previous_bound + previous_horizon + bound).div_ceil(period).saturating_add(jitter.div_ceil(period))
 }
 
-/// Messages to buffer at a sink that holds messages to l + D and gets them up to `early` ahead of l:
+/// Messages to buffer at a sink that holds messages to l + D and receives them up to `early` ahead of l:
 /// ceil((a + D)/I') + ceil(J/I').
 pub fn sink_at_deadline(early: Nanos, deadline: Nanos, jitter: Nanos, period: Nanos) -> u64 {
     (early + deadline).div_ceil(period).saturating_add(jitter.div_ceil(period))
 }
 
-/// What one soft channel may keep of a pool.
+/// One soft channel's use of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolPart {
-    /// The most, what a hard channel would reserve.
+    /// The largest use: the buffers that a hard channel would reserve.
     pub most: u32,
-    /// I': its peak.
+    /// I' of the peak rate.
     pub period: Nanos,
-    /// The policed mean interval. It keeps `period`/`mean_period` of the most on average, or less: messages stay for
-    /// no longer than the most of them arrive.
+    /// The policed mean interval. The mean use is at most `period`/`mean_period` of the largest: messages
+    /// stay no longer than the time in which the largest number of them arrives.
     pub mean_period: Nanos,
 }
 
-/// The least pool that independent soft channels overrun with a probability of at most `ratio`.
+/// The smallest pool that independent soft channels exceed with a probability of at most `ratio`.
 pub fn pooled(parts: &[PoolPart], ratio: Ppb) -> u32 {
     let variables: Vec<_> = parts
         .iter()

@@ -4,7 +4,7 @@
 //! P(sum >= x) <= exp(-theta·x)·product of these, for every theta > 0. Every theta gives a bound; the search for
 //! the best one may stop anywhere. Floats are of basic operations only: the same result on every machine.
 
-/// Some independent variables of one kind.
+/// A number of independent variables of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variables {
     pub(crate) count: f64,
@@ -21,8 +21,9 @@ const EXPONENT_MAX: f64 = 600.0;
 /// More than all rounding.
 const ROUNDING: f64 = 1.0 + 1e-9;
 
-/// A bound on the probability that the sum reaches `least`; one below `negligible` is not looked for further. `theta`
-/// is where the search begins, and then where it ended: neighbours are good beginnings.
+/// A bound on the probability that the sum reaches `least`; the search stops at a bound below `negligible`.
+/// `theta` is the start of the search, and its result afterwards: results of similar problems are good
+/// starts.
 pub(crate) fn tail(kinds: &[Variables], least: f64, negligible: f64, theta: &mut f64) -> f64 {
     let most: f64 = kinds.iter().map(|kind| kind.count * kind.most).sum();
     if least > most {
@@ -135,7 +136,7 @@ mod tests {
             let mut theta = 0.0;
             for k in 0..=count {
                 let bound = tail(&kinds, 3.0 * f64::from(k), 1e-300, &mut theta);
-                // What is left of 1 is exact to 10^-15.
+                // The rest of 1 is exact to 10^-15.
                 let known = above > 1e-12;
                 assert!(!known || bound >= above * (1.0 - 1e-3), "{count} {p} {k}: {bound} {above}");
                 if known && above < 1e-3 {
@@ -165,7 +166,7 @@ mod tests {
         masses.iter().filter(|(sum, _)| **sum as f64 >= least).map(|(_, mass)| mass).sum()
     }
 
-    /// The best that any of many thetas gives, by the formula of the module.
+    /// The best bound of many thetas, by the formula of the module.
     fn best_of_all(kinds: &[Variables], least: f64) -> f64 {
         let largest = kinds.iter().map(|kind| kind.most).fold(0.0, f64::max);
         let at = |theta: f64| {
@@ -177,7 +178,7 @@ mod tests {
         (0..6_000).map(|step| at(f64::from(step) / 200.0 / largest)).fold(1.0, f64::min)
     }
 
-    /// Kinds that differ in everything are bounded well wherever the search begins: no tail is above its
+    /// Kinds that differ in every value have good bounds wherever the search begins: no tail is above its
     /// bound, and no theta gives a bound that is better by more than a tenth.
     #[test]
     fn mixed_kinds_are_bounded_as_well_as_any_theta_does() {
@@ -207,7 +208,8 @@ mod tests {
         }
     }
 
-    /// What is negligible is not looked for to the last digit, but never said to be negligible if it is not.
+    /// A negligible bound need not be exact, but a bound that is not negligible is never reported as
+    /// negligible.
     #[test]
     fn the_search_ends_at_what_is_negligible() {
         let kinds = [Variables { count: 40.0, most: 1.0, mean_share: 0.1 }];

@@ -1,11 +1,11 @@
-//! A clip's public parameters, and how a contract translates to them (CLIPS 4.3).
+//! A clip's public parameters, and their computation from a contract (CLIPS 4.3).
 
 use serde::{Deserialize, Serialize};
 
 use crate::contract::Contract;
 use crate::units::Nanos;
 
-/// What the owner of a channel's endpoint on one host may know and set.
+/// Parameters that the owner of a channel's endpoint on one host may read and set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClipParameters {
     /// Packets that the handler may process in a period.

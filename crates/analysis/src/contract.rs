@@ -1,4 +1,5 @@
-//! What an application promises about its traffic, and asks of the channel (HARTS 3.1, CLIPS 4.4).
+//! Contracts: an application's promise about its traffic, and its requirements of the channel (HARTS 3.1,
+//! CLIPS 4.4).
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,14 +16,14 @@ pub const BURST_MESSAGES_MAX: u32 = 1 << 16;
 pub const SPAN_MAX: Nanos = Nanos::from_secs(3600);
 /// Shortest interval between messages: a million messages a second.
 pub const INTERVAL_MIN: Nanos = Nanos(1_000);
-/// Longest jitter allowance of a contract that does not state one. It covers how late ordinary timers of busy
-/// or virtual machines are.
+/// Longest jitter allowance of a contract that does not state one. It covers the lateness of ordinary timers
+/// of busy or virtual machines.
 pub const JITTER_DEFAULT_MAX: Nanos = Nanos::from_millis(10);
 /// Longest jitter allowance of a contract that does not state one, in intervals between messages. Buffers
 /// grow by as many messages (ADR 0029).
 pub const JITTER_DEFAULT_INTERVALS: u64 = 10;
 
-/// What happens at the source to a message that breaks the contract.
+/// Handling at the source of a message that breaks the contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policing {
@@ -59,7 +60,7 @@ pub enum Horizon {
     Regulated,
 }
 
-/// How firm a promise is.
+/// Strength of a guarantee.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guarantee {
@@ -67,13 +68,13 @@ pub enum Guarantee {
     #[default]
     Hard,
     /// All messages are promised except the share that the contract lets miss, or those that are dropped
-    /// because they are late already.
+    /// because they are already late.
     Soft,
-    /// Nothing is promised: a host on the way cannot keep what it promises.
+    /// Nothing is promised: a host of the route cannot keep its promises.
     Degraded,
 }
 
-/// The traffic and the wish: at most `message_bytes_max` a message, `rate_max`, `burst_messages_max`, each
+/// Traffic and requirements: at most `message_bytes_max` a message, `rate_max`, `burst_messages_max`, each
 /// within `deadline` of its logical arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Contract {
@@ -85,7 +86,7 @@ pub struct Contract {
     pub burst_messages_max: u32,
     /// D, end to end from the logical arrival: up to [`SPAN_MAX`].
     pub deadline: Nanos,
-    /// What happens to excess at the source.
+    /// Handling of excess at the source.
     #[serde(default)]
     pub policing: Policing,
     /// When the sink delivers.
@@ -94,55 +95,55 @@ pub struct Contract {
     /// How early hops may serve ahead of the logical arrival.
     #[serde(default)]
     pub horizon: Horizon,
-    /// What wakes handlers, and their budgets.
+    /// Activation of the handlers, and their budgets.
     #[serde(default)]
     pub activation: Activation,
-    /// What happens on the way to what is late already.
+    /// Handling of late messages on the route.
     #[serde(default)]
     pub late: Late,
-    /// The flow of a host's plan that this channel is.
+    /// The flow of a host's plan that this channel uses.
     #[serde(default)]
     pub flow: Option<FlowName>,
-    /// What makes the guarantee soft: the mean rate and the miss ratio that is borne. None: it is hard.
+    /// The mean rate and the permitted miss ratio of a soft guarantee. `None`: the guarantee is hard.
     #[serde(default)]
     pub statistical: Option<Statistical>,
-    /// How late the sender's timer may be without its messages waiting for it later: up to [`SPAN_MAX`]. None: as much
-    /// as [`Contract::jitter_allowance`] says.
+    /// Largest lateness of the sender's timer after which its later messages need not wait: up to
+    /// [`SPAN_MAX`]. `None`: the value of [`Contract::jitter_allowance`].
     #[serde(default)]
     pub jitter: Option<Nanos>,
 }
 
-/// Why a contract makes no sense, with what would.
+/// Why a contract is invalid, with a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum ContractError {
     /// S is zero or too large.
     #[error("message size {bytes} B: give 1 B to {MESSAGE_BYTES_MAX} B")]
     MessageBytes {
-        /// The size that was asked for.
+        /// The requested size.
         bytes: u32,
     },
     /// I is too short or too long.
     #[error("one message every {interval}: give a rate between one an hour and 1000000/s")]
     Interval {
-        /// The interval that was asked for.
+        /// The requested interval.
         interval: Nanos,
     },
     /// B is zero or too large.
     #[error("burst of {messages} messages: give 1 to {BURST_MESSAGES_MAX}")]
     Burst {
-        /// The burst that was asked for.
+        /// The requested burst.
         messages: u32,
     },
     /// D is zero or too long.
     #[error("deadline {deadline}: give more than 0 and at most an hour")]
     Deadline {
-        /// The deadline that was asked for.
+        /// The requested deadline.
         deadline: Nanos,
     },
     /// The jitter allowance is too long.
     #[error("jitter allowance {jitter}: give at most an hour")]
     Jitter {
-        /// Jitter allowance that was asked for.
+        /// The requested jitter allowance.
         jitter: Nanos,
     },
     /// The activation is out of range.
@@ -154,10 +155,10 @@ pub enum ContractError {
 }
 
 impl Contract {
-    /// A contract with the defaults for everything else.
+    /// A contract with the defaults for all other fields.
     ///
     /// # Errors
-    /// If [`Contract::validate`] refuses.
+    /// If [`Contract::validate`] refuses it.
     pub fn new(
         message_bytes_max: u32,
         rate_max: Rate,
@@ -210,20 +211,21 @@ impl Contract {
         Ok(())
     }
 
-    /// How firm the promise is that this contract asks for.
+    /// Strength of the guarantee that this contract requests.
     pub fn guarantee(&self) -> Guarantee {
         let soft = self.statistical.is_some() || self.late == Late::Drop;
         if soft { Guarantee::Soft } else { Guarantee::Hard }
     }
 
-    /// a: how far ahead of its logical arrival a message may be sent and still keep the contract, and be served. Late
-    /// timers move logical arrivals; up to that much nobody waits for it. Without a wish, ten intervals and at most 10 ms.
+    /// a: how far ahead of its logical arrival a message may be sent and still keep the contract, and be
+    /// served. Late timers move logical arrivals; up to that much no message has to wait. The default is ten
+    /// intervals and at most 10 ms.
     pub fn jitter_allowance(&self) -> Nanos {
         let default = || (self.interval() * JITTER_DEFAULT_INTERVALS).min(JITTER_DEFAULT_MAX);
         self.jitter.unwrap_or_else(default)
     }
-    /// How far ahead of its logical arrival stages may serve a message on top of what bounds upstream allow: a, or
-    /// nothing where every hop holds to the logical arrival.
+    /// How far ahead of its logical arrival stages may serve a message, in addition to the bounds upstream:
+    /// a, or zero if every hop holds to the logical arrival.
     pub fn early_service(&self) -> Nanos {
         match self.horizon {
             Horizon::Cumulative => self.jitter_allowance(),

@@ -1,14 +1,17 @@
-//! How much of a link kernel traffic may have beside what is admitted, where the host can change that (ADR 0028).
+//! The share of a link that kernel traffic may have beside the admitted channels, if the host can change that
+//! share (ADR 0028).
 //!
-//! Admission decides as if the kernel took its least share f. At a larger share k our packets are paced at (1 - k) of the
-//! rate, in the order of their deadlines. Whatever the adapter's order, kernel packets put their departure off by
-//! sigma / (1 - k) at most. With D' = min(d - r, I') the demand of a channel in any time t is at most C·t/D', and zero before
-//! d - r; so every bound holds while
+//! Admission assumes that the kernel has its least share f. At a larger share k our packets are paced at (1 -
+//! k) of the rate, in the order of their deadlines. In whatever order the adapter sends, kernel packets delay
+//! their departure by at most sigma / (1 - k). With D' = min(d - r, I') the demand of a channel in any time t
+//! is at most C·t/D', and zero before d - r; so every bound holds while
 //!
-//! > (1 - f)/(1 - k) · (sum of C/D' + (sigma/(1 - f) + blocking) / min of (d - r)) <= 1 - best_effort_share_min
+//! > (1 - f)/(1 - k) · (sum of C/D' + (sigma/(1 - f) + blocking) / min of (d - r)) <= 1 -
+//! best_effort_share_min
 //!
-//! with C and blocking at (1 - f) of the rate: times scale with the rate, and what does not gets no longer. Sums of
-//! densities also hold over a change of k or of the channels, which the exact test of EDF does not.
+//! with C and blocking at (1 - f) of the rate: times that depend on the rate scale with it, and the others do
+//! not grow. Sums of densities also hold over a change of k or of the channels, which the exact test of EDF
+//! does not.
 
 use alloc::boxed::Box;
 
@@ -25,19 +28,19 @@ const STEP: u32 = 1_000;
 /// Constants of a link whose kernel traffic follows admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
-    /// f: what admission leaves the kernel.
+    /// f: the share that admission assumes for the kernel.
     pub least: Ppm,
     /// The most that the kernel may have.
     pub most: Ppm,
     /// The kernel's burst, in the time of a link without kernel traffic.
     pub sigma: Nanos,
-    /// How long less urgent packets hold up an urgent one, at (1 - f) of the rate.
+    /// Longest time that less urgent packets block an urgent one, at (1 - f) of the rate.
     pub blocking: Nanos,
-    /// What channels may be given: the rest is best effort's.
+    /// Share that channels may reserve: the rest is for best effort.
     pub utilisation_limit: Ppm,
 }
 
-/// What one channel adds to a [`Load`].
+/// The contribution of one channel to a [`Load`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// C/D', in 2^-32.
@@ -45,7 +48,7 @@ pub struct Part {
     span: u8,
 }
 
-/// All channels of a link together; adding and removing one takes constant time.
+/// The sum over all channels of a link. Adding and removing a channel takes constant time.
 #[derive(Clone, Debug)]
 pub struct Load {
     density: u128,
@@ -59,7 +62,7 @@ impl Default for Load {
 }
 
 impl Load {
-    /// Adds a channel that holds `bound`; what it is to be removed with.
+    /// Adds a channel that holds `bound`; returns the value to remove it with.
     pub fn add(&mut self, demand: &Demand, bound: Nanos) -> Part {
         let span = bound - demand.release_latency;
         let shortest = span.min(demand.period).0.max(1);
@@ -70,14 +73,14 @@ impl Load {
         part
     }
 
-    /// Removes what [`Load::add`] has added.
+    /// Removes a part that [`Load::add`] has returned.
     pub fn remove(&mut self, part: Part) {
         self.density -= u128::from(part.density);
         self.spans[usize::from(part.span)] -= 1;
     }
 
-    /// The largest share of the kernel at which all bounds hold; `None` if the test finds none from
-    /// `sharing.least` on.
+    /// The largest share of the kernel at which all bounds hold; `None` if the test finds none at or above
+    /// `sharing.least`.
     pub fn share_max(&self, sharing: &Sharing) -> Option<Ppm> {
         let used = WHOLE - u128::from(sharing.least.0.min(999_999));
         let sigma = (u128::from(sharing.sigma.0) * WHOLE).div_ceil(used);
@@ -90,7 +93,7 @@ impl Load {
         let share = Ppm(share - share % STEP).min(sharing.most);
         match share >= sharing.least {
             true => Some(share),
-            // Rounding must not lose the least share itself.
+            // Rounding must not exclude the least share itself.
             false => (WHOLE.saturating_sub(kept) >= u128::from(sharing.least.0)).then_some(sharing.least),
         }
     }
@@ -149,7 +152,7 @@ mod tests {
         assert_eq!(load.share_max(&SHARING), Some(Ppm(950_000)), "nothing is held");
         let loose = load.add(&demand(1_000, 10_000_000, 0), Nanos(10_000_000));
         assert_eq!(load.share_max(&SHARING), Some(Ppm(950_000)));
-        // (10 + 20 + 10) / 160 of 0.9, and 0.05 that best effort keeps: 0.237 are ours.
+        // (10 + 20 + 10) / 160 of 0.9, and 0.05 that best effort keeps: 0.237 are for channels.
         let tight = load.add(&demand(10_000, 10_000_000, 0), Nanos(1 << 17));
         let share = load.share_max(&SHARING).expect("it holds");
         assert!((700_000..=715_000).contains(&share.0), "{share:?}");
@@ -169,7 +172,7 @@ mod tests {
             prop_assert!(shortest <= span && span - shortest <= span / 5 + 1, "{} {}", shortest, span);
         }
 
-        /// What is gone before a message is served is no time that it may take.
+        /// The time before a message is released is no part of the time in which it may be served.
         #[test]
         fn a_channel_counts_with_what_its_release_leaves_of_its_bound(
             cost in 1_u64..20_000, period in 20_000_u64..4_000_000, bound in 2_u64..4_000_000, gone_percent in 0_u64..100,
@@ -181,7 +184,8 @@ mod tests {
             prop_assert_eq!(late.share_max(&SHARING), at_once.share_max(&SHARING));
         }
 
-        /// If the test says yes, the demand of every time is served: channels at their worst, kernel and blocking first.
+        /// If the test accepts, the demand of every time is served: channels at their worst, kernel and
+        /// blocking first.
         #[test]
         fn what_it_opens_serves_all_demand(
             channels in prop::collection::vec((1_u64..20_000, 20_000_u64..4_000_000, 0_u64..95, 5_u64..300), 1..12),

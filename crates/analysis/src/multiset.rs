@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 
-/// See the module. A key is in the map exactly while it is counted at least once.
+/// A set with multiplicities (see the module). A key is in the map exactly while it is counted at least once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multiset<K> {
     counts: BTreeMap<K, u32>,
@@ -16,12 +16,12 @@ impl<K> Default for Multiset<K> {
 }
 
 impl<K: Ord> Multiset<K> {
-    /// Counts `key` once more.
+    /// Adds one to the count of `key`.
     pub fn add(&mut self, key: K) {
         *self.counts.entry(key).or_default() += 1;
     }
 
-    /// Counts `key` once less; `false` if it was not counted.
+    /// Subtracts one from the count of `key`; `false` if it was not counted.
     pub fn remove(&mut self, key: K) -> bool {
         let Entry::Occupied(mut entry) = self.counts.entry(key) else { return false };
         *entry.get_mut() -= 1;
@@ -31,7 +31,7 @@ impl<K: Ord> Multiset<K> {
         true
     }
 
-    /// Counts all that `other` counts.
+    /// Adds all counts of `other`.
     pub fn add_all(&mut self, other: &Self)
     where
         K: Copy,
@@ -41,7 +41,7 @@ impl<K: Ord> Multiset<K> {
         }
     }
 
-    /// How often `key` is counted.
+    /// Count of `key`.
     pub fn count(&self, key: &K) -> usize {
         self.counts.get(key).map_or(0, |count| *count as usize)
     }
@@ -61,12 +61,12 @@ impl<K: Ord> Multiset<K> {
         self.counts.len()
     }
 
-    /// Number of all that is counted.
+    /// Sum of all counts.
     pub fn total(&self) -> usize {
         self.counts.values().map(|count| *count as usize).sum()
     }
 
-    /// Whether nothing is counted.
+    /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }

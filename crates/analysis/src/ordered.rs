@@ -1,17 +1,19 @@
-//! A map in the order of its keys, for keys that mostly come in their order: handles, which are counted up, and leases,
-//! which are renewed. An entry takes little more than itself, where a B-tree that grows at its end is half empty: for
-//! entries of 16 bytes 18 in place of 35 (docs/PERFORMANCE.md, "Scale and memory per channel").
+//! A map in the order of its keys, for keys that mostly arrive in order: handles, which are consecutive, and
+//! leases, which are renewed. An entry takes little more than its own size, where a B-tree that grows at its
+//! end is half empty: for entries of 16 bytes 18 in place of 35 (docs/PERFORMANCE.md, "Scale and memory per
+//! channel").
 //!
-//! Entries lie in blocks. Invariants: no block is empty or has more than [`BLOCK_ENTRIES_MAX`]; two neighbours together
-//! have more than half of that.
+//! Entries are in blocks. Invariants: no block is empty or has more than [`BLOCK_ENTRIES_MAX`]; two
+//! neighbours together have more than half of that.
 
 use alloc::vec::Vec;
 
 /// Few enough that to move a block's entries costs less than to find the block in a large map.
 const BLOCK_ENTRIES_MAX: usize = 32;
 
-/// See the module. Finding, inserting and removing take O(log n) comparisons, and move a block's entries; one change in
-/// sixteen or fewer makes or removes a block, which moves the blocks behind it, three words each.
+/// An ordered map (see the module). Finding, inserting and removing take O(log n) comparisons, and move a
+/// block's entries; one change in sixteen or fewer makes or removes a block, which moves the blocks behind
+/// it, three words each.
 #[derive(Clone, Debug)]
 pub struct Ordered<K, V> {
     blocks: Vec<Vec<(K, V)>>,
@@ -30,7 +32,7 @@ impl<K: Ord, V> Ordered<K, V> {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there is no entry.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -40,7 +42,8 @@ impl<K: Ord, V> Ordered<K, V> {
         self.blocks.iter().flatten()
     }
 
-    /// The entries behind `key`, in the order of their keys; all if that is `None`. Finding the first takes O(log n).
+    /// The entries behind `key`, in the order of their keys; all if it is `None`. Finding the first takes
+    /// O(log n).
     pub fn after<'a>(&'a self, key: Option<&K>) -> impl Iterator<Item = &'a (K, V)> + use<'a, K, V> {
         let (block, skipped) = key.map_or((0, 0), |key| match self.find(key) {
             (block, Ok(place)) => (block, place + 1),
@@ -54,13 +57,13 @@ impl<K: Ord, V> Ordered<K, V> {
         self.blocks.first()?.first()
     }
 
-    /// The value that is kept for `key`.
+    /// The value of `key`.
     pub fn get(&self, key: &K) -> Option<&V> {
         let (block, place) = self.find(key);
         Some(&self.blocks.get(block)?[place.ok()?].1)
     }
 
-    /// Keeps `value` for `key`; gives what was kept before.
+    /// Stores `value` for `key`; returns the previous value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let (index, place) = self.find(&key);
         let place = match place {
@@ -79,7 +82,7 @@ impl<K: Ord, V> Ordered<K, V> {
             block.insert(place, (key, value));
             self.blocks.insert(index + 1, behind);
         } else {
-            // What comes next probably belongs behind this one: the block before it stays full.
+            // The next keys probably belong behind this one: the block before it stays full.
             let mut behind = block.split_off(place);
             behind.insert(0, (key, value));
             self.blocks.insert(index + 1, behind);
@@ -88,7 +91,7 @@ impl<K: Ord, V> Ordered<K, V> {
         None
     }
 
-    /// Forgets `key`; gives what was kept for it.
+    /// Removes `key`; returns its value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let (index, place) = self.find(key);
         let (_, value) = self.blocks.get_mut(index)?.remove(place.ok()?);
@@ -101,7 +104,7 @@ impl<K: Ord, V> Ordered<K, V> {
         Some(value)
     }
 
-    /// Makes one block of this one and the next, where they have few entries; whether they had.
+    /// Merges this block and the next if they have few entries; returns whether it did.
     fn join(&mut self, index: usize) -> bool {
         let entries = |index: usize| self.blocks.get(index).map_or(BLOCK_ENTRIES_MAX, Vec::len);
         let few = entries(index) + entries(index + 1) <= BLOCK_ENTRIES_MAX / 2;
@@ -112,7 +115,7 @@ impl<K: Ord, V> Ordered<K, V> {
         few
     }
 
-    /// The block that `key` belongs to, and its place there, or the one that it would have.
+    /// The block that `key` belongs to, and its place there, or the place where it would be inserted.
     fn find(&self, key: &K) -> (usize, Result<usize, usize>) {
         let block = self.blocks.partition_point(|block| block[0].0 <= *key).saturating_sub(1);
         let place =
@@ -143,7 +146,7 @@ mod tests {
     }
 
     proptest! {
-        /// Keys that come in order, in reverse and anyhow, and go anyhow.
+        /// Keys that are inserted in order, in reverse and at random, and removed at random.
         #[test]
         fn it_is_a_map(changes in prop::collection::vec((0..4_u8, 0..400_u16), 0..1_500)) {
             let (mut map, mut model, mut next) = (Ordered::default(), BTreeMap::new(), 1_000);

@@ -1,12 +1,12 @@
-//! The way of a channel as a whole: end-to-end sum, shares of the leftover, horizons, arrival error
-//! (ARCHITECTURE, The life of a channel).
+//! Computations over the whole route of a channel: end-to-end sum, shares of the leftover, horizons, arrival
+//! error (ARCHITECTURE, The life of a channel).
 
 use alloc::vec::Vec;
 
 use crate::contract::Horizon;
 use crate::units::{Nanos, Ppm};
 
-/// A stage of a route, with what the end-to-end sum needs to know about it.
+/// A stage of a route, as needed for the end-to-end sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathStage {
     /// d(k): bound of the stage.
@@ -24,12 +24,12 @@ pub fn end_to_end(stages: &[PathStage], rho: Ppm) -> Nanos {
     bounds + propagation + rho.of(bounds)
 }
 
-/// What of `deadline` is left over after the stages' smallest bounds, ready to be added to bounds (rho taken
-/// off); `None` if they do not fit.
+/// The part of `deadline` that is left after the stages' smallest bounds, ready to be added to bounds (rho
+/// deducted); `None` if they do not fit.
 pub fn leftover(stages: &[PathStage], rho: Ppm, deadline: Nanos) -> Option<Nanos> {
     let left = deadline.checked_sub(end_to_end(stages, rho))?;
     let spendable = u128::from(left.0) * 1_000_000 / (1_000_000 + u128::from(rho.0));
-    // The sum rounds rho up once more: one nanosecond pays for it.
+    // The sum rounds rho up once more: one nanosecond covers it.
     Some(Nanos(spendable as u64) - Nanos(u64::from(rho.0 > 0)))
 }
 
@@ -75,10 +75,10 @@ pub fn committed_horizon(
     }
 }
 
-/// How well a hop predicts when a packet reaches the next one.
+/// Accuracy of a hop's prediction when a packet reaches the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prediction {
-    /// How far the receive time there may lie beyond what slack predicts.
+    /// How much later than slack predicts the receive time there may be.
     pub error: Nanos,
     /// Shortest propagation.
     pub propagation_min: Nanos,

@@ -1,9 +1,9 @@
 //! The static scheduling service: rate groups and priorities of periodic flows on one processor (RTU 3; TAO's
 //! scheduling service; Liu and Layland 1973).
 //!
-//! A flow that others run after shares the rate group of the fastest of them, in a place before them: then it goes
-//! first whenever both have work, whatever their periods are. Response times are those of `rmdp`'s admission, so
-//! that a processor under `rmdp` admits what a plan calls schedulable.
+//! A flow that other flows run after shares the rate group of the fastest of them, in a place before them: it
+//! is served first whenever both have work, whatever their periods are. Response times are those of `rmdp`'s
+//! admission, so that a processor under `rmdp` admits what a plan reports as schedulable.
 
 use alloc::vec::Vec;
 
@@ -16,12 +16,12 @@ use crate::policy::{Class, Demand, PLACES_MAX, Urgency};
 use crate::stage::StageModel;
 use crate::units::{Nanos, Ppm};
 
-/// Most that all costs are multiplied with in the search for the margin.
+/// Largest factor of all costs in the search for the margin.
 const FACTOR_MAX: u64 = 1_000;
 /// Longest period that is suggested, in multiples of the flow's own.
 const STRETCH_MAX: u64 = 64;
 
-/// What a plan needs to know about one flow on one processor.
+/// The data of one flow on one processor that a plan needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Name of the flow.
@@ -34,11 +34,11 @@ pub struct Flow {
     pub unit_cost_max: Nanos,
     /// Time after the timer by which a period's packets must be processed; at most the period.
     pub deadline: Nanos,
-    /// Flows, by index, whose work of the same time goes first.
+    /// Flows, by index, whose work of the same time is served first.
     pub after: Vec<usize>,
 }
 
-/// What a plan says about one flow.
+/// The result of a plan for one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planned {
     /// The rate group and the place in it.
@@ -56,21 +56,21 @@ pub struct Planned {
 /// A plan for one processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What the plan says about each flow, in the order in which the flows were given.
+    /// The result for each flow, in the order in which the flows were given.
     pub flows: Vec<Planned>,
     /// Share of the processor that all flows and other work together take.
     pub utilisation: Ppm,
-    /// Whether every flow meets its deadline within what may be given away.
+    /// Whether every flow meets its deadline within the utilisation that may be reserved.
     pub schedulable: bool,
-    /// The factor by which all costs may grow (below 1: must shrink), in millionths, the largest that holds. None
-    /// where not even no cost at all would do.
+    /// The factor by which all costs may grow (below 1: must shrink), in millionths, the largest that holds.
+    /// `None` if the plan would fail even without any cost.
     pub margin_ppm: Option<u64>,
 }
 
 /// Flows that cannot be planned at all.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
-    /// Flows run after each other.
+    /// Flows that run after each other, in a cycle.
     #[error("flow \"{0}\" runs after itself: take one \"after\" of the circle away")]
     Circle(FlowName),
     /// More flows in a rate group than it has places.
@@ -91,7 +91,7 @@ pub enum PlanError {
     Zero(FlowName),
 }
 
-/// What would make a plan schedulable.
+/// A change that makes a plan schedulable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// This flow with a deadline of its response time.
@@ -100,18 +100,18 @@ pub enum Remedy {
     Period(usize, Nanos),
     /// All costs times this many millionths.
     Costs(u64),
-    /// Nothing that was tried helps: the processor has no time to give away.
+    /// No change that was tried helps: the processor has no time to reserve.
     None,
 }
 
-/// A processor as a plan sees it.
+/// The model of a processor for a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Processor<'a> {
-    /// Blocking, interference, and what may be given away.
+    /// Blocking, interference, and the utilisation that may be reserved.
     pub model: StageModel,
-    /// Longest time until it looks at a timer.
+    /// Longest time from a timer's expiry until the processor handles it.
     pub release_latency: Nanos,
-    /// Work that it has anyway (signalling).
+    /// Other work of the processor (signalling).
     pub beside: &'a [Demand],
 }
 
@@ -144,7 +144,7 @@ pub fn plan(flows: &[Flow], processor: Processor<'_>) -> Result<Plan, PlanError>
     })
 }
 
-/// What would make a plan that is not schedulable so: the smallest change of one flow, else of all costs.
+/// The remedy for a plan that is not schedulable: the smallest change of one flow, else of all costs.
 pub fn remedy(flows: &[Flow], plan: &Plan, processor: Processor<'_>) -> Remedy {
     let late = |index: &usize| !plan.flows[*index].schedulable;
     if let Some(index) = (0..flows.len()).find(late)
@@ -216,7 +216,7 @@ fn order(flows: &[Flow]) -> Result<Vec<(Nanos, usize)>, PlanError> {
     Ok(order)
 }
 
-/// Places within each rate group, from 1 on: what is not planned goes first.
+/// Places within each rate group, from 1 on: unplanned work precedes them.
 fn urgencies(flows: &[Flow], order: &[(Nanos, usize)]) -> Result<Vec<Urgency>, PlanError> {
     let mut urgencies = alloc::vec![Urgency::default(); flows.len()];
     let mut last = (Nanos::ZERO, 0);
@@ -243,7 +243,7 @@ struct Set<'a> {
 }
 
 impl Set<'_> {
-    /// What the flows ask for with all costs times `factor_ppm` millionths; then what is there anyway.
+    /// The demands of the flows with all costs times `factor_ppm` millionths, then the other work.
     fn demands(&self, factor_ppm: u64) -> Vec<Demand> {
         let scaled = |cost: Nanos| {
             let ns = (u128::from(cost.0) * u128::from(factor_ppm)).div_ceil(1_000_000);
@@ -275,7 +275,7 @@ impl Set<'_> {
             && response_times(self.processor.model, &demands).into_iter().zip(self.flows).all(met)
     }
 
-    /// Response times grow with costs, so that halving finds the edge.
+    /// Response times grow with costs, so bisection finds the margin.
     fn margin(&self) -> Option<u64> {
         if !self.holds(0) {
             return None;
@@ -334,7 +334,8 @@ mod tests {
         assert!(plan.schedulable && plan.utilisation == Ppm(550_000));
     }
 
-    /// What the fastest flow of a chain waits for is as urgent as it is, however far before it, and comes before what is slower.
+    /// A flow that the fastest flow of a chain waits for is as urgent as that one, however far before it, and
+    /// precedes slower flows.
     #[test]
     fn a_chain_runs_in_its_order_at_the_rate_of_its_fastest() {
         let plan = planned(&[
@@ -347,7 +348,7 @@ mod tests {
         assert_eq!(priorities, [3, 0, 1, 2]);
     }
 
-    /// Liu and Layland: harmonic periods can be filled up, others not.
+    /// Liu and Layland: harmonic periods can use the whole processor, others cannot.
     #[test]
     fn the_margin_is_the_edge() {
         let harmonic = planned(&[flow("a", 2_000, 10, &[]), flow("b", 6_000, 20, &[])]);
@@ -432,7 +433,7 @@ mod tests {
         assert!(planned(&slower).schedulable && period < full[index].period * 2);
     }
 
-    /// Periods of a few nanoseconds: the search for a longer one ends, at one that is enough.
+    /// Periods of a few nanoseconds: the search for a longer one ends, with a sufficient one.
     #[test]
     fn a_remedy_of_the_shortest_periods_is_found() {
         let short = |name, cost, period| Flow {

@@ -1,4 +1,4 @@
-//! The one interface of admission for every stage: a policy says yes with a bound, or no with the nearest offer.
+//! The admission interface of every stage: a policy accepts with a bound, or refuses with the nearest offer.
 //!
 //! A policy owns the set of channels of one stage. `offer` changes nothing; `hold`, `relax` and `release` do.
 //! Decisions are incremental: they do not recompute what the newcomer cannot change.
@@ -10,24 +10,24 @@ use crate::policies::Admission;
 use crate::statistical::Soft;
 use crate::units::{Nanos, Ppm};
 
-/// Class of a channel, which decides who goes first under `rmdp` (RTU 3). No other policy uses it.
+/// Class of a channel, which determines the order under `rmdp` (RTU 3). No other policy uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// The channel goes before all guaranteed ones.
+    /// The channel precedes all guaranteed ones.
     LowLatency,
     /// The channel's place follows from its period.
     #[default]
     Guaranteed,
 }
 
-/// Who goes first under `rmdp`, the smaller the earlier: by class, then the shorter period, then the place that a
-/// plan gave.
+/// Order under `rmdp`, the smaller the earlier: by class, then the shorter period, then the place from a
+/// plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Urgency {
     /// Class of the channel.
     pub class: Class,
-    /// The rate group: the channel's own period, or a shorter one where a plan says so.
+    /// The rate group: the channel's own period, or a shorter one from a plan.
     pub rate: Nanos,
     /// Place of the channel in its rate group: 0 without a plan, at most [`PLACES_MAX`].
     pub place: u8,
@@ -54,36 +54,36 @@ pub struct Demand {
     pub period: Nanos,
     /// r: longest time from the effective arrival to being ready to be served.
     pub release_latency: Nanos,
-    /// How early a message may be served (the horizon): jitter to fixed-priority policies, ignored by `edf`.
+    /// How early a message may be served (the horizon): jitter for fixed-priority policies, ignored by `edf`.
     pub early: Nanos,
     /// Place of the channel in the order of `rmdp`. No other policy uses it.
     pub urgency: Urgency,
-    /// What the channel bears and declares where its guarantee is soft; only `statistical` asks, others admit
-    /// its peak.
+    /// The mean rate and miss ratio of a soft channel; only `statistical` uses them, other policies admit its
+    /// peak.
     pub soft: Option<Soft>,
 }
 
 impl Demand {
-    /// This demand for a message whose packets are served as they come, where a unit is all the packets that
-    /// are there. Such a message is more than one unit, however long a unit may be. Fixed orders need to know
-    /// this (a message of one unit is safe from all others once it has begun); EDF does not.
+    /// This demand for a message whose packets are served as they arrive, where a unit is all packets that
+    /// are present. Such a message is more than one unit, however long a unit may be. Fixed orders need this
+    /// information (a message of one unit is safe from all others once it has begun); EDF does not.
     #[must_use]
     pub fn in_pieces(self) -> Self {
         Self { cost: self.cost.max(self.unit_cost_max + Nanos(1)), ..self }
     }
 }
 
-/// A yes of one stage: it can bound the channel by `bound`.
+/// One stage's acceptance: it can bound the channel by `bound`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// d: the smallest bound that the stage can promise, at most the limit that was asked for.
+    /// d: the smallest bound that the stage can promise, at most the requested limit.
     pub bound: Nanos,
 }
 
-/// Why a stage says no.
+/// Why a stage refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum RefusalReason {
-    /// Everything that may be given away is given away.
+    /// All that may be reserved is reserved.
     #[error(
         "the stage would be used to {:.1} %, {:.1} % may be given away",
         f64::from(*wanted_ppm) / 1e4, f64::from(*limit_ppm) / 1e4
@@ -91,7 +91,7 @@ pub enum RefusalReason {
     Utilisation {
         /// Utilisation with the newcomer, in ppm.
         wanted_ppm: u32,
-        /// Share that may be given away, in ppm.
+        /// Share that may be reserved, in ppm.
         limit_ppm: u32,
     },
     /// The channel could be served, but not within the limit.
@@ -108,14 +108,14 @@ pub enum RefusalReason {
     /// Buffer memory is used up.
     #[error("{wanted_bytes} B of buffers wanted, {free_bytes} B free")]
     Buffers {
-        /// Wanted.
+        /// Requested bytes.
         wanted_bytes: u64,
-        /// Free.
+        /// Free bytes.
         free_bytes: u64,
     },
 }
 
-/// A no of one stage, with the nearest that it could do instead.
+/// One stage's refusal, with its nearest offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("{reason}")]
 pub struct Refusal {
@@ -127,14 +127,14 @@ pub struct Refusal {
     pub period_possible: Option<Nanos>,
 }
 
-/// Names a channel within one stage; chosen by the caller, unique there.
+/// Id of a channel within one stage; chosen by the caller, unique there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StageKey(pub u64);
 
-/// What a bound is made of: the longest wait that a message of the channel can meet, part by part.
+/// The terms of a bound: the longest wait of a message of the channel, part by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// r: until it is ready to be served.
+    /// r: the time until it is ready to be served.
     pub release_latency: Nanos,
     /// Less urgent work that has begun.
     pub blocking: Nanos,
@@ -154,11 +154,11 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
     /// A refusal with its reason and the nearest feasible offer.
     fn offer(&mut self, demand: &Demand, bound_limit: Nanos) -> Result<Offer, Refusal>;
 
-    /// Reserves for `key` with `bound`, which must be feasible (it is tested), in place of what it holds; that stays where
-    /// this is refused.
+    /// Reserves for `key` with `bound`, which must be feasible (it is tested), in place of its present
+    /// reservation; that stays if this is refused.
     ///
     /// # Errors
-    /// A refusal where the bound is not feasible (any more).
+    /// A refusal if the bound is not feasible (any more).
     fn hold(&mut self, key: StageKey, demand: &Demand, bound: Nanos) -> Result<(), Refusal>;
 
     /// Moves the bound of a held channel; on an error the old bound stays.
@@ -167,22 +167,22 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
     /// The refusal of a newcomer whose bound would break the bound of another channel.
     fn relax(&mut self, key: StageKey, bound: Nanos) -> Result<(), Refusal>;
 
-    /// Gives back what `key` holds; `false` if it held nothing.
+    /// Releases the reservation of `key`; `false` if it had none.
     fn release(&mut self, key: StageKey) -> bool;
 
     /// The bound that `key` holds.
     fn bound(&self, key: StageKey) -> Option<Nanos>;
 
-    /// What the bound that `offer` would give is made of; `None` if it would refuse.
+    /// The terms of the bound that `offer` would return; `None` if it would refuse.
     fn explain(&mut self, demand: &Demand, bound_limit: Nanos) -> Option<Explanation>;
 
-    /// Run-time rank under fixed priorities, 0 the most urgent; `None` if the order is another or `key`
-    /// holds nothing.
+    /// Run-time rank under fixed priorities, 0 the most urgent; `None` under another order, or if `key` holds
+    /// nothing.
     fn rank(&self, _key: StageKey) -> Option<usize> {
         None
     }
 
-    /// Whether what `key` holds is soft: to be served after all that is not, before best effort.
+    /// Whether the reservation of `key` is soft: served after all hard channels, before best effort.
     fn is_soft(&self, _key: StageKey) -> bool {
         false
     }
@@ -196,11 +196,11 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
     /// Number of channels that are held.
     fn len(&self) -> usize;
 
-    /// Whether none is held.
+    /// Whether no channel is held.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The policy that this is, beside its arithmetic.
+    /// The properties of this policy beside its arithmetic.
     fn admission(&self) -> Admission;
 }

@@ -1,29 +1,29 @@
 //! How the leftover of D is shared among the stages of a path (HARTS 3.2; ADR 0018).
 //!
-//! Establishment leaves each stage with the smallest bound that it offered, and what D leaves beyond their sum is
-//! added to them when ACCEPT comes back. Where it goes decides how many channels fit (`punctual bench acceptance`).
+//! Establishment leaves each stage with its smallest offer, and the rest of D beyond their sum is added to
+//! them when ACCEPT returns. Its division determines how many channels fit (`punctual bench acceptance`).
 
 use alloc::vec::Vec;
 
 use crate::contract::SPAN_MAX;
 use crate::units::{Nanos, Ppm};
 
-/// What is known of a stage when the leftover is shared.
+/// State of a stage when the leftover is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareStage {
     /// The smallest bound that it offered.
     pub offered: Nanos,
     /// C of a message there.
     pub cost: Nanos,
-    /// What all channels use of it, as the stage said it.
+    /// Utilisation by all channels, as the stage reported it.
     pub load: Ppm,
 }
 
-/// A way of sharing.
+/// A method of sharing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sharing {
-    /// In proportion to C over what is left of the stage: time is worth most where messages take long and
-    /// little is left. Signalling shares in this way.
+    /// In proportion to C divided by the free share of the stage: time is worth most where messages take long
+    /// and little is free. Signalling shares in this way.
     #[default]
     Scarcity,
     /// In proportion to C.
@@ -41,11 +41,11 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// All ways of sharing.
+    /// All methods of sharing.
     pub const ALL: [Self; 7] =
         [Self::Scarcity, Self::Cost, Self::Load, Self::CostLoad, Self::Offered, Self::Even, Self::Bottleneck];
 
-    /// Name of the way in reports.
+    /// Name of the method in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scarcity => "cost over what is left",
@@ -59,9 +59,9 @@ impl Sharing {
     }
 
     fn weight(self, stage: &ShareStage) -> u128 {
-        /// Share that counts as left if nothing is left: a hundredth.
+        /// Share that counts as free if nothing is free: a hundredth.
         const LEFT_MIN_PPM: u128 = 10_000;
-        // No weight times a leftover overflows.
+        // With this limit, no product of a weight and a leftover overflows.
         let cost = u128::from(stage.cost.0.clamp(1, SPAN_MAX.0));
         let load = u128::from(stage.load.0.clamp(1, 1_000_000));
         match self {
@@ -74,7 +74,8 @@ impl Sharing {
         }
     }
 
-    /// The share of the last of `stages` in `leftover`; the others' shares come from the same weights. At most all.
+    /// The share of the last of `stages` in `leftover`; the others' shares come from the same weights. At
+    /// most the whole leftover.
     pub fn of_last(self, leftover: Nanos, stages: &[ShareStage]) -> Nanos {
         let Some((last, before)) = stages.split_last() else { return Nanos::ZERO };
         if self == Self::Bottleneck {
@@ -87,7 +88,7 @@ impl Sharing {
         Nanos((u128::from(leftover.0) * own / all) as u64)
     }
 
-    /// The shares of all, in the order of `stages`, if each is taken.
+    /// The shares of all stages, in the order of `stages`.
     pub fn shares(self, leftover: Nanos, stages: &[ShareStage]) -> Vec<Nanos> {
         let mut left = leftover;
         let mut shares: Vec<Nanos> = (0..stages.len())

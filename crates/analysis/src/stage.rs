@@ -1,7 +1,7 @@
-//! Stages: what a message costs on a link or a CPU, and what else takes time there.
+//! Stages: the cost of a message on a link or a CPU, and the other work there.
 //!
-//! [`Link`] and [`Cpu`] turn a contract into a [`Demand`] and themselves into a [`StageModel`], the part of a
-//! stage that an admission policy sees.
+//! [`Link`] and [`Cpu`] convert a contract into a [`Demand`] and themselves into a [`StageModel`], the part
+//! of a stage that an admission policy needs.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::policy::{Class, Demand, Urgency};
 use crate::statistical::Soft;
 use crate::units::{BitRate, Nanos, Ppm};
 
-/// Whatever our scheduler does not order takes at most `sigma + rho·t` of any time t.
+/// Work that our scheduler does not order: at most `sigma + rho·t` in any time t.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interference {
     /// Burst.
@@ -27,7 +27,7 @@ impl Interference {
     }
 }
 
-/// How long work that has begun, or was handed over, holds up work that is more urgent.
+/// How long work that has begun, or was handed over, blocks more urgent work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Blocking {
     /// One unit is outstanding: blocking is the largest unit of less urgent work, of which `best_effort` is
@@ -53,18 +53,18 @@ impl Blocking {
     }
 }
 
-/// A stage as an admission policy sees it.
+/// The model of a stage for an admission policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageModel {
     /// Blocking by less urgent work.
     pub blocking: Blocking,
-    /// Work beside ours; its rho counts as used.
+    /// Other work than ours; its rho counts as used.
     pub interference: Interference,
     /// Most that channels and interference may use together.
     pub utilisation_limit: Ppm,
 }
 
-/// What tells us that the adapter has sent.
+/// Evidence that the adapter has sent a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
@@ -86,22 +86,22 @@ pub struct Link {
     pub overhead_bytes: u32,
     /// Largest packet with all of those: U as bytes.
     pub mtu_wire_bytes: u32,
-    /// Largest best-effort packet likewise, at most that.
+    /// Largest best-effort packet with all of those, at most the largest packet.
     pub best_effort_wire_bytes: u32,
     /// P: packets' worth of bytes that may be handed over and not yet sent, at least 1.
     pub pipeline_depth: u32,
-    /// What drives the pipeline: completions or the clock.
+    /// Event that drives the pipeline: completions or the clock.
     pub pacing: Pacing,
     /// delta: reaction time to a completion or to the clock.
     pub reaction: Nanos,
     /// Kernel traffic beside us.
     pub interference: Interference,
-    /// Share of the link that cannot be given away.
+    /// Share of the link that cannot be reserved.
     pub best_effort_share_min: Ppm,
 }
 
 impl Link {
-    /// The rate that everything is computed at.
+    /// The rate that all computations use.
     pub const fn rate_assured(&self) -> BitRate {
         self.rate.less(self.rate_error)
     }
@@ -112,14 +112,14 @@ impl Link {
         u64::from(message_bytes) + u64::from(packets) * u64::from(self.overhead_bytes)
     }
 
-    /// The time that `wire_bytes` in packets no larger than the MTU are charged: drain time, and what the
-    /// reaction to each completion or tick may leave the link idle.
+    /// The time that `wire_bytes` in packets no larger than the MTU are charged: drain time, and the idle
+    /// time of the link during the reaction to each completion or tick.
     pub fn cost_of(&self, wire_bytes: u64) -> Nanos {
         let mtu = u64::from(self.mtu_wire_bytes.max(1));
         let depth = u64::from(self.pipeline_depth.max(1));
         let drain = self.rate_assured().time_of(wire_bytes);
-        // Time that the window covers while we react, and the bytes that one reaction is charged to. With
-        // completions the largest guaranteed packet s is taken as an MTU, the worst it can be.
+        // The time that the window covers during the reaction, and the bytes that one reaction is charged to.
+        // With completions the largest guaranteed packet s is assumed to be an MTU, the worst case.
         let (covered_bytes, charged_bytes) = match self.pacing {
             _ if depth == 1 => return drain + self.reaction * wire_bytes.div_ceil(mtu),
             Pacing::Completion => ((depth - 2) * mtu, (depth - 1) * mtu),
@@ -130,7 +130,7 @@ impl Link {
         drain + Nanos(u64::try_from(extra).unwrap_or(u64::MAX))
     }
 
-    /// What a channel asks of this link. `horizon` is h(k), `release_latency` r.
+    /// The demand of a channel for this link. `horizon` is h(k), `release_latency` r.
     pub fn demand(
         &self,
         contract: &Contract,
@@ -161,7 +161,7 @@ impl Link {
         }
     }
 
-    /// How the cost of one message is made up.
+    /// The terms that add up to the cost of one message.
     pub fn cost_parts(&self, contract: &Contract, fragment_bytes: u32) -> CostParts {
         let cost = self.demand(contract, fragment_bytes, Nanos::ZERO, Nanos::ZERO).cost;
         let bytes = self.wire_bytes(contract.message_bytes_max, fragment_bytes);
@@ -169,14 +169,14 @@ impl Link {
         CostParts::Link { drain, reaction: cost - drain }
     }
 
-    /// P·MTU/rate + delta: the longest that something handed over before holds up a packet.
+    /// P·MTU/rate + delta: the longest time that packets which were handed over before block a packet.
     pub fn pipeline_time(&self) -> Nanos {
         let packets = self.pipeline_depth.max(1) - u32::from(active(Mutation::BlockingOffByOnePacket));
         let window = u64::from(packets) * u64::from(self.mtu_wire_bytes);
         self.rate_assured().time_of(window) + self.reaction
     }
 
-    /// The link as admission sees it.
+    /// The model of the link for admission.
     pub fn model(&self) -> StageModel {
         let blocking = match self.pipeline_depth {
             0 | 1 => {
@@ -191,8 +191,8 @@ impl Link {
         }
     }
 
-    /// How long after hand-over the last bit of a packet leaves at the latest, with `outstanding_bytes` handed
-    /// over and its own bytes among them: drain time + sigma + rho·(sigma + P·U)/(1 - rho).
+    /// Longest time from hand-over until the last bit of a packet leaves, with `outstanding_bytes` handed
+    /// over, its own bytes included: drain time + sigma + rho·(sigma + P·U)/(1 - rho).
     pub fn departure_latest(&self, outstanding_bytes: u64) -> Nanos {
         let Interference { sigma, rho } = self.interference;
         let window = u64::from(self.pipeline_depth.max(1)) * u64::from(self.mtu_wire_bytes);
@@ -206,27 +206,27 @@ impl Link {
 
 /// Costs of one path through the CPU (send, forward or receive), from a profile (ADR 0013).
 ///
-/// Packets that are processed without anything in between are a *run*: the first finds cold caches and code that
-/// somebody else has displaced, the later ones do not (CLIPS table 4: 181 us and 77 us).
+/// Packets that are processed without other work in between are a *run*: the first finds cold caches and
+/// displaced code, the later ones do not (CLIPS table 4: 181 us and 77 us).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathCosts {
-    /// Once a message: taking it from an application, or handing it over.
+    /// Once per message: taking it from an application, or delivering it.
     pub message: Nanos,
     /// The first packet of a run; each packet where runs are not certain.
     pub packet: Nanos,
     /// Each later packet of a run; counts as `packet` if it is larger.
     pub packet_later: Nanos,
-    /// Each begun KiB of payload that is copied.
+    /// Each started KiB of payload that is copied.
     pub kib: Nanos,
 }
 
 impl PathCosts {
-    /// Costs of a path whose packets may all come alone.
+    /// Costs of a path whose packets may all arrive one by one.
     pub const fn one_by_one(message: Nanos, packet: Nanos, kib: Nanos) -> Self {
         Self { message, packet, packet_later: packet, kib }
     }
 
-    /// Cost of one run of `packets` packets with `bytes` of payload in all, where a message begins or ends in
+    /// Cost of one run of `packets` packets with `bytes` of payload in all, if a message begins or ends in
     /// the run.
     pub fn of(&self, packets: u32, bytes: u64) -> Nanos {
         self.parts(packets, packets, bytes.div_ceil(1_024)).sum()
@@ -244,7 +244,7 @@ impl PathCosts {
     }
 }
 
-/// What the cost of one largest message is made of.
+/// The terms of the cost of one largest message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostParts {
@@ -263,7 +263,7 @@ pub enum CostParts {
     Link {
         /// Time that the message's bytes take at the assured rate.
         drain: Nanos,
-        /// What the reaction to completions or to the clock may leave idle.
+        /// Idle time of the link during the reactions to completions or to the clock.
         reaction: Nanos,
     },
 }
@@ -291,7 +291,7 @@ impl CostParts {
 pub struct Cpu {
     /// Most that all real-time work may take (at most 0.95).
     pub utilisation_max: Ppm,
-    /// Share of the CPU that cannot be given away.
+    /// Share of the CPU that cannot be reserved.
     pub best_effort_share_min: Ppm,
     /// Driver work, timers, signalling: not ordered by us.
     pub interference: Interference,
@@ -302,7 +302,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// What a channel asks of this CPU. `horizon` is h(k), `release_latency` r.
+    /// The demand of a channel for this CPU. `horizon` is h(k), `release_latency` r.
     pub fn demand(
         &self,
         contract: &Contract,
@@ -325,17 +325,17 @@ impl Cpu {
         }
     }
 
-    /// How the cost of one message is made up. Its runs are taken to be quanta: the processor may be given to
-    /// somebody else between any two of them, so each begins with a first packet; and the source waits for the
-    /// slots of a whole quantum, so none but a message's last is shorter. Every packet is charged for its copy by
-    /// itself.
+    /// The terms that add up to the cost of one message. Its runs are assumed to be quanta: the processor may
+    /// do other work between any two of them, so each begins with a first packet. The source waits for the
+    /// slots of a whole quantum, so only a message's last run is shorter. Every packet is charged for its
+    /// copy by itself.
     pub fn cost_parts(&self, contract: &Contract, fragment_bytes: u32, costs: &PathCosts) -> CostParts {
         let packets = contract.packets_max(fragment_bytes).max(1);
         let kib = packet_kib(contract, fragment_bytes);
         costs.parts(packets, self.quantum_packets, kib * u64::from(packets))
     }
 
-    /// The processor as admission sees it.
+    /// The model of the processor for admission.
     pub fn model(&self) -> StageModel {
         let kept = 1_000_000 - self.best_effort_share_min.0.min(1_000_000);
         StageModel {
@@ -346,12 +346,12 @@ impl Cpu {
     }
 }
 
-/// r, as demands count it: only a fault leaves it out.
+/// r, as demands count it: an injected fault leaves it out.
 pub(crate) fn counted(release_latency: Nanos) -> Nanos {
     if active(Mutation::ReleaseLatencyLeftOut) { Nanos::ZERO } else { release_latency }
 }
 
-/// KiB that a largest packet begins.
+/// Number of KiB that a largest packet starts.
 fn packet_kib(contract: &Contract, fragment_bytes: u32) -> u64 {
     u64::from(contract.message_bytes_max.min(fragment_bytes)).div_ceil(1_024)
 }

@@ -1,8 +1,9 @@
 //! Soft guarantees: a channel that declares its mean rate and the share of its messages that may miss.
 //!
-//! Sources are taken to be independent of each other and, seen from another channel's message, stationary. Nothing
-//! else is: the peak rate, the burst and the mean are policed at the source (see
-//! [`LogicalArrivals`](crate::LogicalArrivals)), so that one that lies harms soft channels at most.
+//! Sources are assumed to be independent of each other and, from the point of view of another channel's
+//! message, stationary. There are no other assumptions: the peak rate, the burst and the mean are policed at
+//! the source (see [`LogicalArrivals`](crate::LogicalArrivals)), so that a source which violates the
+//! assumptions affects only soft channels.
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -18,13 +19,13 @@ use crate::units::{Nanos, Rate};
 /// Time over which the mean is kept unless the contract says otherwise.
 pub const MEAN_OVER_DEFAULT: Nanos = Nanos::from_secs(1);
 
-/// A proportion in parts per thousand million, never nothing.
+/// A proportion in parts per thousand million, never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ppb(NonZeroU32);
 
 impl Ppb {
-    /// `parts` of a thousand million; `None` if that is nothing.
+    /// `parts` of a thousand million; `None` if that is zero.
     pub const fn new(parts: u32) -> Option<Self> {
         match NonZeroU32::new(parts) {
             Some(parts) => Some(Self(parts)),
@@ -57,7 +58,7 @@ impl fmt::Display for Ppb {
     }
 }
 
-/// What makes a contract's guarantee soft.
+/// The terms of a contract's soft guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Statistical {
     /// The mean rate: at most the peak rate R of the contract, and one an hour at least.
@@ -68,7 +69,7 @@ pub struct Statistical {
     pub miss_ratio: Ppb,
 }
 
-/// Why a soft contract makes no sense, with what would.
+/// Why a soft contract is invalid, with a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum StatisticalError {
     /// The mean is above the peak, or less than one an hour.
@@ -76,23 +77,23 @@ pub enum StatisticalError {
         "mean of one message every {mean}: give at most the rate, one every {interval}, and one an hour at least"
     )]
     Mean {
-        /// Mean interval that was asked for.
+        /// The requested mean interval.
         mean: Nanos,
         /// I.
         interval: Nanos,
     },
-    /// The mean is kept over too short or too long a time.
+    /// The time over which the mean is kept is too short or too long.
     #[error("mean kept over {over}: give the interval {interval} or more, and an hour at most")]
     Over {
-        /// Time over which the mean is kept, as it was asked for.
+        /// The requested time over which the mean is kept.
         over: Nanos,
         /// I.
         interval: Nanos,
     },
-    /// Everything may miss.
+    /// All messages may miss.
     #[error("miss ratio {ratio}: give less than 1; leave it out for a hard guarantee")]
     MissRatio {
-        /// Miss ratio that was asked for.
+        /// The requested miss ratio.
         ratio: Ppb,
     },
     /// Budgets and plans are for hard guarantees.
@@ -123,7 +124,7 @@ impl Statistical {
     }
 }
 
-/// What a soft channel asks of one stage beside its peak ([`Demand`]).
+/// The demand of a soft channel for one stage beside its peak ([`Demand`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Soft {
     /// The policed mean interval.
@@ -131,14 +132,14 @@ pub struct Soft {
     /// Excess over the mean rate: in any time t at most 1 + (t + `mean_over`)/`mean_period` messages arrive
     /// at the stage.
     pub mean_over: Nanos,
-    /// J: how far effective arrivals here may be moved against those at the source.
+    /// J: how far effective arrivals here may be shifted relative to those at the source.
     pub jitter: Nanos,
     /// The share of messages that may miss the bound of this stage.
     pub miss_ratio: Ppb,
 }
 
 impl Soft {
-    /// What a contract asks of a stage that has all of its miss ratio.
+    /// The demand of a contract for a stage that has all of its miss ratio.
     pub fn of(contract: &Contract) -> Option<Self> {
         contract.statistical.map(|Statistical { mean_rate, mean_over, miss_ratio }| Self {
             mean_period: mean_rate.policed_interval(),
@@ -148,9 +149,9 @@ impl Soft {
         })
     }
 
-    /// What a contract asks of one of `stages` stages behind an arrival error of `jitter`. Each stage gets an
-    /// equal part of the miss ratio: a message that misses anywhere may miss its deadline, so the ratios add
-    /// up.
+    /// The demand of a contract for one of `stages` stages behind an arrival error of `jitter`. Each stage
+    /// gets an equal part of the miss ratio: a message that misses anywhere may miss its deadline, so the
+    /// ratios add up.
     #[must_use]
     pub fn at_stage(self, stages: u32, jitter: Nanos) -> Self {
         Self { jitter, mean_over: self.mean_over + jitter, miss_ratio: self.miss_ratio.share(stages), ..self }
@@ -158,7 +159,7 @@ impl Soft {
 }
 
 impl Demand {
-    /// Most messages whose effective arrivals lie within a window of `window`, its ends included.
+    /// Most messages whose effective arrivals are within a window of `window`, its ends included.
     pub fn messages_max(&self, window: Nanos) -> u64 {
         let peak = window.0 / self.period.0.max(1) + 1;
         match self.soft {
@@ -167,7 +168,8 @@ impl Demand {
         }
     }
 
-    /// The mean of the messages within such a window that begins whenever it likes; the most for a hard channel.
+    /// The mean number of messages within such a window at a random time; for a hard channel the largest
+    /// number.
     pub fn messages_mean(&self, window: Nanos) -> f64 {
         match self.soft {
             Some(soft) => (window + soft.jitter).0 as f64 / soft.mean_period.0.max(1) as f64,
@@ -224,7 +226,7 @@ mod tests {
         assert!((demand.messages_mean(MS(400)) - 400.0 / 39.687_5).abs() < 1e-9);
         let shared = demand.soft.unwrap().at_stage(5, MS(3));
         assert_eq!((shared.miss_ratio, shared.mean_over), (Ppb::new(200_000).unwrap(), MS(103)));
-        // What was on its way when the window began comes within it too.
+        // Messages that were under way when the window began are counted too.
         let late = Demand { soft: Some(shared), ..demand };
         assert!((late.messages_mean(MS(400)) - 403.0 / 39.687_5).abs() < 1e-9);
     }

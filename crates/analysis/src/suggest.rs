@@ -1,5 +1,4 @@
-//! Derives from a recorded stream the contracts that would carry it, and how it would fare under a given
-//! contract.
+//! Derives the contracts that would carry a recorded stream, and simulates the stream under a given contract.
 
 pub mod ffprobe;
 mod trace;
@@ -31,7 +30,7 @@ impl Default for Packets {
     }
 }
 
-/// What a contract takes away from others.
+/// The resources that a contract reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// Rate that is reserved on every link, headers included, in bit/s.
@@ -42,12 +41,12 @@ pub struct Reservation {
     pub sink_buffer_bytes: u64,
 }
 
-/// How a stream fares under a contract.
+/// The result for a stream under a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fare {
     /// Frames of the stream.
     pub frames: u64,
-    /// Messages that they make: a frame larger than S is sent as several.
+    /// Messages of the stream: a frame larger than S is sent as several.
     pub messages: u64,
     /// Frames that are larger than S.
     pub frames_split: u64,
@@ -55,44 +54,44 @@ pub struct Fare {
     pub messages_delayed: u64,
     /// The longest that a message waits for its logical arrival, conforming or not.
     pub wait_max: Nanos,
-    /// The latest that a frame is complete at the receiver after it was sent: the wait and D.
+    /// The largest time from a frame's sending until it is complete at the receiver: the wait and D.
     pub latency_max: Nanos,
     /// Messages lost if policing were `drop`.
     pub messages_dropped: u64,
-    /// Frames that lose at least a message then.
+    /// Frames that lose at least one message then.
     pub frames_damaged: u64,
 }
 
-/// A way of carrying the stream.
+/// A method of carrying the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Each frame a message at the rate of frames: reserves the peak, waits for nothing.
+    /// Each frame is a message at the rate of frames: reserves the peak, no waiting.
     Peak,
     /// Frames cut into messages that wait up to half of D for their logical arrival.
     SmoothedHalf,
-    /// Frames cut into messages that wait up to three quarters of D: cheaper than half of D, and harder on
-    /// every stage's bound.
+    /// Frames cut into messages that wait up to three quarters of D: cheaper than half of D, but with tighter
+    /// bounds for every stage.
     SmoothedThreeQuarters,
-    /// Little more than the mean rate and a burst that takes any backlog: a large frame waits for its own burst,
-    /// so it may be complete long after D.
+    /// Little more than the mean rate, and a burst that takes any backlog: a large frame waits for its own
+    /// burst, so it may be complete long after D.
     Burst,
 }
 
 /// A contract for the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// The idea.
+    /// The method.
     pub kind: Kind,
-    /// The contract. Its deadline is what smoothing leaves of the one asked for.
+    /// The contract. Its deadline is the requested one less the time for smoothing.
     pub contract: Contract,
-    /// What the contract reserves.
+    /// The resources that the contract reserves.
     pub reserves: Reservation,
-    /// How the stream fares under the contract.
+    /// The result for the stream under the contract.
     pub fare: Fare,
 }
 
-/// What `contract` reserves.
+/// The resources that `contract` reserves.
 pub fn reservation(contract: &Contract, packets: &Packets) -> Reservation {
     let period = contract.policed_interval();
     let bytes = u64::from(contract.message_bytes_max);
@@ -107,7 +106,7 @@ pub fn reservation(contract: &Contract, packets: &Packets) -> Reservation {
     }
 }
 
-/// Smoothing over less than the time between frames costs more than the peak: such a choice is none.
+/// Smoothing over less than the time between frames costs more than the peak, so such a choice is left out.
 fn cheaper_only(mut choices: Vec<Choice>, next: Choice) -> Vec<Choice> {
     let cheapest = choices.last().map_or(u64::MAX, |last| last.reserves.bits_per_second);
     if next.reserves.bits_per_second < cheapest {
@@ -121,7 +120,7 @@ fn messages_of(frame: &Frame, message_bytes_max: u32) -> u32 {
     frame.bytes.div_ceil(message_bytes_max.max(1)).max(1)
 }
 
-/// How the stream fares under `contract`, with policing `delay` and with `drop`.
+/// The result for the stream under `contract`, with policing `delay` and with `drop`.
 pub fn fare(trace: &Trace, contract: &Contract) -> Fare {
     let (mut delaying, mut dropping) = (LogicalArrivals::of(contract), LogicalArrivals::of(contract));
     let mut fare = Fare {
@@ -153,8 +152,8 @@ pub fn fare(trace: &Trace, contract: &Contract) -> Fare {
     fare
 }
 
-/// Contracts for the stream when a frame must be complete `deadline` after it was sent, the dearest first. Only
-/// [`Kind::Burst`] may take longer; its `fare.latency_max` says how long.
+/// Contracts for the stream when a frame must be complete `deadline` after it was sent, the most expensive
+/// first. Only [`Kind::Burst`] may take longer; its `fare.latency_max` has the time.
 pub fn choices(trace: &Trace, deadline: Nanos, packets: &Packets) -> Vec<Choice> {
     let choice = |kind, contract: Contract| Choice {
         kind,
@@ -235,7 +234,7 @@ fn wait_max(trace: &Trace, bytes: u32, interval: Nanos) -> Nanos {
     worst
 }
 
-/// The smallest burst under which nothing is delayed by policing; `None` if it would be too large.
+/// The smallest burst with which policing delays nothing; `None` if it would be too large.
 fn burst_for(trace: &Trace, bytes: u32, interval: Nanos) -> Option<u32> {
     let ahead = wait_max(trace, bytes, interval).div_ceil(interval).saturating_add(1);
     u32::try_from(ahead).ok().filter(|&burst| burst <= BURST_MESSAGES_MAX)

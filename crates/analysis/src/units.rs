@@ -13,7 +13,7 @@ pub struct Nanos(pub u64);
 impl Nanos {
     /// A span of zero.
     pub const ZERO: Self = Self(0);
-    /// Longer than anything that is admitted.
+    /// Longer than any admitted time.
     pub const MAX: Self = Self(u64::MAX);
 
     /// `n` microseconds.
@@ -32,19 +32,19 @@ impl Nanos {
     pub const fn as_u64(self) -> u64 {
         self.0
     }
-    /// The span in seconds, for people.
+    /// The span in seconds, for display.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// The span in milliseconds, for people.
+    /// The span in milliseconds, for display.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
-    /// How many whole or begun spans of `unit` this is; `u64::MAX` when `unit` is zero.
+    /// Number of whole or started spans of `unit`; `u64::MAX` when `unit` is zero.
     pub const fn div_ceil(self, unit: Self) -> u64 {
         if unit.0 == 0 { u64::MAX } else { self.0.div_ceil(unit.0) }
     }
-    /// The difference, or nothing where it would be negative.
+    /// The difference, or `None` if it would be negative.
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
         match self.0.checked_sub(other.0) {
             Some(n) => Some(Self(n)),
@@ -101,8 +101,8 @@ impl fmt::Display for Nanos {
 }
 
 impl Nanos {
-    /// For a bound in words: what is printed is never less than it, so that whoever asks for what is printed asks for
-    /// enough.
+    /// Display form of a lower limit: the printed value is never less than the exact one, so that a request
+    /// for the printed value is sufficient.
     pub const fn at_least(self) -> Self {
         let unit = match self.0 {
             n if n < 10_000 => 1,
@@ -114,7 +114,7 @@ impl Nanos {
     }
 }
 
-/// A point of time on one host's monotonic clock, in nanoseconds. Instants of two hosts never meet.
+/// A point of time on one host's monotonic clock, in nanoseconds. Instants of two hosts are not comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Instant(pub u64);
@@ -123,15 +123,15 @@ impl Instant {
     /// The clock's origin.
     pub const ZERO: Self = Self(0);
 
-    /// The span since `earlier`, zero if it lies in the future.
+    /// The span since `earlier`, zero if `earlier` is in the future.
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
-    /// This moved by a signed count of nanoseconds.
+    /// This instant moved by a signed number of nanoseconds.
     pub const fn offset(self, by_ns: i64) -> Self {
         Self(self.0.saturating_add_signed(by_ns))
     }
-    /// `self - other` in nanoseconds, negative where `other` is later; saturates.
+    /// `self - other` in nanoseconds, negative if `other` is later; saturates.
     pub const fn minus(self, other: Self) -> i64 {
         let wide = self.0 as i128 - other.0 as i128;
         if wide > i64::MAX as i128 {
@@ -156,7 +156,7 @@ impl Sub<Nanos> for Instant {
     }
 }
 
-/// A message rate, kept as the span I = 1/R between messages so that periods stay exact. At least 1 ns.
+/// A message rate, stored as the span I = 1/R between messages so that periods stay exact. At least 1 ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate {
@@ -180,18 +180,18 @@ impl Rate {
     pub const fn policed_interval(self) -> Nanos {
         Nanos(self.interval_ns - self.interval_ns / 128)
     }
-    /// Messages a second, for people.
+    /// Messages a second, for display.
     pub fn as_per_second_f64(self) -> f64 {
         1e9 / self.interval_ns as f64
     }
-    /// The rate in words that never state more than it, as command lines take them: messages a second, or the
-    /// time between two messages.
+    /// Display form of the rate that never exceeds it, in the syntax of command lines: messages a second, or
+    /// the time between two messages.
     pub const fn at_most(self) -> AtMost {
         AtMost(self)
     }
 }
 
-/// See [`Rate::at_most`].
+/// Display form of an upper limit ([`Rate::at_most`]).
 #[derive(Clone, Copy, Debug)]
 pub struct AtMost(Rate);
 

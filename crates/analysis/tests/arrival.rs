@@ -1,5 +1,5 @@
-//! Arrival: the regulator at the source, and each rule that trusts nobody against the neighbour that it
-//! is for; then any contract, any honest stream and any lies.
+//! Arrival: the regulator at the source, and each policing rule against the neighbour that it is for; then
+//! any contract, any honest stream and any forged values.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -59,7 +59,7 @@ fn an_honest_packet_counts_from_its_nominal_arrival() {
     // The next fragment with a smaller n does not fall back; a later receive time counts.
     assert_eq!(accepted(chain.accept(&packet(0, 49_000_000, 49_000_000))), 50_000_000);
     assert_eq!(accepted(chain.accept(&packet(0, 50_000_000, 50_500_000))), 50_500_000);
-    // The next message comes I' after the largest e, not after the first.
+    // The next message is I' after the largest e, not after the first.
     assert_eq!(accepted(chain.accept(&packet(1, 62_800_000, 62_000_000))), 63_200_000);
 }
 
@@ -102,7 +102,7 @@ fn bytes_beyond_s_count_as_the_next_message() {
     assert_eq!(chain.accept(&jumbo), Verdict::Demoted);
     let oversized = Arrival { wire_bytes: 3_001, ..packet(9, 900_000_000, 900_000_000) };
     assert_eq!(chain.accept(&oversized), Verdict::Demoted);
-    // A packet that alone is larger than a message moves nothing.
+    // A single packet that is larger than a message does not move e.
     assert_eq!(accepted(chain.accept(&packet(10, 20_000_000, 20_000_000))), 20_000_000);
 }
 
@@ -175,14 +175,14 @@ fn a_channel_recovers_within_the_bound() {
 fn the_source_regulates_and_tells_which_message_breaks_the_contract() {
     let mut source = LogicalArrivals::new(MS(10), 3);
     let at = |ms: u64| Instant(MS(ms).0);
-    // What makes up for lateness: 10 ms / 256.
+    // Time by which a message catches up: 10 ms / 256.
     let made_up = Nanos(39_062);
     let after = |count: u64| at(100) + (MS(10) - made_up) * count;
     let burst: Vec<_> = (0..4).map(|_| source.accept(at(100), Policing::Delay)).collect();
     let expected = [0, 1, 2].map(|count| SourceVerdict::Conforming { logical: after(count) });
     assert_eq!(burst[..3], expected);
     assert_eq!(burst[3], SourceVerdict::Delayed { logical: after(3) });
-    // What is dropped or demoted does not count against later messages.
+    // A dropped or demoted message does not count against later ones.
     for _ in 0..10 {
         assert_eq!(source.accept(at(105), Policing::Drop), SourceVerdict::Dropped);
         assert_eq!(source.accept(at(105), Policing::Demote), SourceVerdict::Demoted);
@@ -219,14 +219,14 @@ fn the_source_polices_the_mean_of_a_soft_contract() {
     assert_eq!(last, Some(SourceVerdict::Delayed { logical: Instant(MS(19 * 40 - 200).0) }));
 }
 
-/// An honest message: whether it pauses, how far its n lies behind what it should be, and how early it comes.
+/// An honest message: whether it pauses, how far its n is behind the nominal value, and how early it arrives.
 type Honest = (bool, u64, u64);
 
 fn honest() -> impl Strategy<Value = Vec<Honest>> {
     prop::collection::vec((prop::bool::weighted(0.25), 0..=JITTER.0, 0..=DEADLINE.0 + JITTER.0), 100)
 }
 
-/// What a hostile neighbour sends: number, bytes, slack (any lie), and how long after the packet before it.
+/// Packets of a hostile neighbour: number, bytes, slack (any value), and time since the previous packet.
 fn hostile() -> impl Strategy<Value = Vec<(u64, u32, i64, u64)>> {
     let small = -(DEADLINE.0 as i64)..DEADLINE.0 as i64;
     let slack = prop_oneof![4 => small, 1 => -900_000_000..3_600_000_000_i64];
@@ -277,8 +277,8 @@ proptest! {
         }
     }
 
-    /// Whatever comes in, the effective arrivals of successive messages lie at least I' apart: no window of the
-    /// stage gets more than admission has counted.
+    /// Whatever arrives, the effective arrivals of successive messages are at least I' apart: no window of
+    /// the stage has more load than admission has counted.
     #[test]
     fn whatever_comes_in_the_load_stays_within_the_contract(lies in hostile()) {
         let (mut chain, mut now, mut taken) = (chain(), 1_000_000_000, Vec::<(u64, u32)>::new());
@@ -291,7 +291,7 @@ proptest! {
         }
         prop_assert!(taken.is_sorted_by_key(|&(effective, _)| effective));
         for (first, &(begin, _)) in taken.iter().enumerate() {
-            // In [e, e + I') lies no more than one message may carry.
+            // The interval [e, e + I') has no more than one message may carry.
             let within = taken[first..].iter().take_while(|&&(effective, _)| effective < begin + PERIOD.0);
             let (packets, bytes) = within.fold((0, 0), |(packets, sum), &(_, bytes)| (packets + 1, sum + bytes));
             prop_assert!(packets <= PACKETS && bytes <= BYTES, "{packets} packets, {bytes} B");
@@ -299,7 +299,7 @@ proptest! {
     }
 }
 
-/// A host that stood still for 5 I sees six messages at once; its sender goes on at the full rate.
+/// A host that was stopped for 5 I receives six messages at once; its sender continues at the full rate.
 #[test]
 fn a_sender_at_its_full_rate_is_back_at_its_own_arrivals_after_its_host_stood_still() {
     let (stall, wakeup) = (INTERVAL * 5, MS(1));
@@ -370,7 +370,7 @@ fn an_allowance_is_a_part_of_the_contract() {
     assert!(absurd.validate().unwrap_err().to_string().contains("at most an hour"));
 }
 
-/// Whoever lies about when it sent gets no message earlier than it was seen, nor two closer than I'.
+/// A sender that forges its send times gets no message served before it was received, nor two closer than I'.
 #[test]
 fn claims_of_long_ago_gain_nothing() {
     let mut source = LogicalArrivals::new(INTERVAL, 1);

@@ -1,4 +1,4 @@
-//! Ranges of contracts, and names and figures as people read them.
+//! Ranges of contracts, and names and figures as shown to users.
 
 use punctual_analysis::contract::{BURST_MESSAGES_MAX, Contract, ContractError, MESSAGE_BYTES_MAX};
 use punctual_analysis::sharing::Sharing;
@@ -66,7 +66,7 @@ fn ways_of_sharing_have_names_of_their_own() {
     assert_eq!(names.len(), Sharing::ALL.len());
 }
 
-/// Nobody has a contract that is out of range: who makes one is told at once.
+/// A contract that is out of range cannot be constructed.
 #[test]
 fn a_contract_is_made_only_within_its_ranges() {
     let Contract { message_bytes_max: bytes, rate_max: rate, burst_messages_max: burst, deadline, .. } =

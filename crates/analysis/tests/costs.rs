@@ -39,7 +39,7 @@ fn costs(link: &Link, message_bytes: u32) -> (Nanos, Nanos) {
 fn every_packet_pays_its_headers_at_the_rate_less_its_error() {
     let link = link(2, Pacing::Clock, Nanos::ZERO);
     assert_eq!(link.rate_assured(), BitRate(80_000_000));
-    // 900 B in one packet, 901 B in two, nothing in one.
+    // 900 B in one packet, 901 B in two, no bytes in one.
     assert_eq!(link.wire_bytes(900, FRAGMENT_BYTES), 1_000);
     assert_eq!(link.wire_bytes(901, FRAGMENT_BYTES), 1_101);
     assert_eq!(link.wire_bytes(0, FRAGMENT_BYTES), 100);
@@ -62,10 +62,10 @@ fn with_one_unit_outstanding_every_packet_pays_the_reaction() {
 /// max(0, delta - (P·MTU - 2s)/rate)·bytes/(P·MTU - s), with s an MTU.
 #[test]
 fn completions_pay_for_what_the_window_does_not_cover() {
-    // P = 2: nothing is covered, one MTU pays a whole reaction.
+    // P = 2: no time is covered, so one MTU is charged a whole reaction.
     assert_eq!(link(2, Pacing::Completion, US(40)).cost_of(1_000), US(140));
     assert_eq!(link(2, Pacing::Completion, US(40)).cost_of(500), US(50 + 20));
-    // P = 4: two MTUs (200 us) are covered, three pay.
+    // P = 4: two MTUs (200 us) are covered, and the reaction is charged to three.
     assert_eq!(link(4, Pacing::Completion, US(200)).cost_of(3_000), US(300));
     assert_eq!(link(4, Pacing::Completion, US(260)).cost_of(3_000), US(300 + 60));
     assert_eq!(link(4, Pacing::Completion, US(260)).cost_of(1_000), US(100 + 20));
@@ -78,7 +78,7 @@ fn the_clock_pays_for_a_reaction_longer_than_the_rest_of_the_window() {
     // P = 2: one MTU (100 us) is covered.
     assert_eq!(link(2, Pacing::Clock, US(100)).cost_of(1_000), US(100));
     assert_eq!(link(2, Pacing::Clock, US(130)).cost_of(1_000), US(130));
-    // P = 4: three are covered, and pay together.
+    // P = 4: three are covered, and the reaction is charged to them together.
     assert_eq!(link(4, Pacing::Clock, US(300)).cost_of(3_000), US(300));
     assert_eq!(link(4, Pacing::Clock, US(345)).cost_of(3_000), US(345));
     assert_eq!(link(4, Pacing::Clock, US(345)).cost_of(1_000), US(115));
@@ -91,7 +91,7 @@ fn costs_are_rounded_up() {
     // 8 bits at 3 Gbit/s are 2.67 ns.
     assert_eq!(odd.cost_of(1), Nanos(3));
     let reacting = Link { pacing: Pacing::Completion, reaction: Nanos(10), ..odd };
-    // And 10 ns·1/1,000 are not nothing.
+    // And 10 ns·1/1,000 are rounded up to more than zero.
     assert_eq!(reacting.cost_of(1), Nanos(4));
 }
 
@@ -170,7 +170,7 @@ fn a_cpu_charges_packets_one_by_one() {
     // 1,400 B are copied as 2 KiB: 3 + 2·2 us a packet.
     assert_eq!(demand(1, 14_000), (US(10 + 10 * 7), US(10 + 7)));
     assert_eq!(demand(4, 14_000), (US(10 + 10 * 7), US(10 + 4 * 7)));
-    // A quantum longer than the message is the message; none at all is one packet.
+    // A quantum longer than the message counts as the message; a quantum of zero counts as one packet.
     assert_eq!(demand(40, 14_000), (US(80), US(80)));
     assert_eq!(demand(0, 14_000), (US(80), US(17)));
     // 600 B are copied as 1 KiB.
@@ -185,7 +185,7 @@ fn a_cpu_blocks_by_the_largest_unit_and_passes_its_interference_on() {
     assert_eq!(model.interference, cpu(1).interference);
 }
 
-/// I' = I·(1 - 1/128), and what the caller says.
+/// I' = I·(1 - 1/128), and the values of the caller.
 #[test]
 fn a_demand_carries_the_policed_period() {
     let demand = link(2, Pacing::Clock, US(0)).demand(&contract(900), FRAGMENT_BYTES, US(4), US(60));
@@ -253,7 +253,7 @@ fn a_budget_costs_its_packets() {
     assert_eq!([copy(1_000, 5_000), copy(50_000, 2_048), copy(2_049, 2_049)], [US(4), US(8), US(12)]);
 }
 
-/// What is charged covers every way in which the units of a message can be cut, as long as they are quanta.
+/// The charge covers every way in which the units of a message can be cut, as long as they are quanta.
 #[test]
 fn the_charge_covers_the_runs_that_happen() {
     let costs = PathCosts { message: US(10), packet: US(8), packet_later: US(3), kib: US(1) };

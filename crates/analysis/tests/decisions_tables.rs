@@ -1,6 +1,7 @@
-//! What policies decide while channels come and go, plans, response times, and shares that follow, in tables. Other tests say which of it is right, by
-//! theory and by brute force; here no number and no word changes unseen. Whoever means it reads the difference after
-//! `PUNCTUAL_PIN=1` (docs/adr/0049).
+//! Tables of decisions of policies while channels are opened and closed, of plans, response times, and shares
+//! that follow admission. Other tests check correctness, by theory and by brute force; this one detects every
+//! change of a number or text. For an intended change, run with `PUNCTUAL_PIN=1` and review the difference
+//! (docs/adr/0049).
 
 #[path = "tables/dice.rs"]
 mod dice;
@@ -52,7 +53,7 @@ fn demand(dice: &mut Dice) -> Demand {
     }
 }
 
-/// One step of a walk, and what was answered.
+/// One step of a random walk, and the answer to it.
 fn step(dice: &mut Dice, policy: &mut dyn AdmissionPolicy, table: &mut Table, what: &str) {
     let key = StageKey(dice.below(9));
     let (demand, limit) = (demand(dice), dice.between(1_000_000, 60_000_000));

@@ -1,4 +1,4 @@
-//! Where numbers end: rates of nothing, times without end, shares of nobody.
+//! Limits of numbers: rates of zero, unbounded times, shares without channels.
 
 use punctual_analysis::rta::fixed_priority;
 use punctual_analysis::sharing::Sharing;
@@ -30,7 +30,7 @@ fn nobody_shares_nothing_and_nothing_to_do_takes_no_time() {
     assert_eq!(fixed_priority::response_time(&[], Nanos(5)), Ok(None));
 }
 
-/// A soft channel is no flow of a plan: its bound is nobody's promise.
+/// A soft channel cannot be a flow of a plan, because its bound is no promise.
 #[test]
 fn a_soft_channel_is_no_flow_of_a_plan() {
     let rate = Rate::per_second(100).expect("a rate");
@@ -76,7 +76,7 @@ fn no_bound_is_as_short_as_the_release_latency() {
     }
 }
 
-/// Soft channels of more kinds than are told apart are refused; one more of a kind that is known is not.
+/// Soft channels of more kinds than the limit are refused; another channel of a known kind is not.
 #[test]
 fn soft_channels_are_of_a_bounded_number_of_kinds() {
     let mut policy = (Admission::STATISTICAL.build)(empty_stage());

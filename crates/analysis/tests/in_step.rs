@@ -28,7 +28,7 @@ fn demand(cost: u64, period: u64) -> Demand {
     }
 }
 
-/// What `held` asks for by `at`, and a unit of whoever is less urgent.
+/// The demand of `held` by `at`, and a unit of any less urgent channel.
 fn needed(held: &[(Demand, Nanos)], at: u64) -> u64 {
     let of = |(demand, bound): &(Demand, Nanos)| match at.checked_sub(bound.0) {
         Some(beyond) => (beyond / demand.period.0 + 1) * demand.cost.0,

@@ -1,7 +1,7 @@
 //! Response times against the crate `response-time-analysis`, whose theorems are verified in Coq.
 //!
 //! Time there is in ticks and blocking is C - 1, so `Convention::Ticks` must agree exactly; the text-book
-//! convention must never be below it, and must equal it where nothing blocks.
+//! convention must never be below it, and must equal it without blocking.
 
 use punctual_analysis::Nanos;
 use punctual_analysis::rta::{Convention, Preemption, Task, edf, fixed_priority};
@@ -58,7 +58,7 @@ fn answer(found: oracle::fixed_point::SearchResult) -> Option<Nanos> {
     found.ok().map(|response| Nanos(u64::from(response)))
 }
 
-/// A set and its answer, without those whose busy period is longer than the oracle's limit.
+/// Checks a set and its answer, except sets whose busy period is longer than the oracle's limit.
 fn check(
     model: Model,
     ours: impl Fn(&[Task], Convention) -> Vec<Option<Nanos>>,
@@ -191,8 +191,8 @@ fn edf_non_preemptive() {
     check_edf(Model::NonPreemptive);
 }
 
-/// What `rmdp` offers, in whatever order channels come: the oracle's response time with everybody of the same or a
-/// more urgent rate ahead, and the largest unit of the others as blocking.
+/// The offer of `rmdp`, in any order of admission: the oracle's response time with all channels of the same
+/// or a more urgent rate ahead, and the largest unit of the others as blocking.
 #[test]
 fn rmdp_offers_the_response_time_by_class_and_period() {
     use oracle::fixed_priority::limited_preemptive as lp;
@@ -235,7 +235,7 @@ fn rmdp_offers_the_response_time_by_class_and_period() {
             assert_eq!(Some(offer.bound), theirs, "seed {seed}, {demand:?} beside {held:?}");
             offered += 1;
             shared += u64::from(held.iter().any(|other| rate(other) == rate(&demand)));
-            // Wide enough that those to come are borne.
+            // Wide enough to tolerate the following channels.
             policy.hold(StageKey(key), &demand, Nanos(LIMIT)).unwrap();
             held.push(demand);
         }

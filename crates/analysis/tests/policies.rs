@@ -1,5 +1,5 @@
-//! What every policy promises, whatever it admits by: explanations add up, the order of asking does not decide who fits, and
-//! what is said to be given away is the sum of what is held.
+//! Properties of every policy: explanations add up, the order of requests does not decide which channels fit,
+//! and the reported utilisation is the sum of the reservations.
 
 use punctual_analysis::{
     AdmissionPolicy, Blocking, Class, Demand, Interference, Nanos, Ppb, Ppm, Soft, StageKey, StageModel,
@@ -8,7 +8,7 @@ use punctual_analysis::{
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// All but `fifo`, which admits everybody.
+/// All but `fifo`, which admits every channel.
 const NAMES: [&str; 5] = ["edf", "d-order", "fixed-priority", "rmdp", "statistical"];
 const LIMIT: Nanos = Nanos::from_millis(400);
 
@@ -37,7 +37,7 @@ fn hard(rng: &mut SmallRng) -> Demand {
     }
 }
 
-/// Of few miss ratios that differ by much.
+/// A soft channel with one of few very different miss ratios.
 fn soft(rng: &mut SmallRng) -> Demand {
     let demand = hard(rng);
     let mean_period = demand.period * rng.random_range(2..8);
@@ -90,7 +90,8 @@ fn all_fit(policy: &mut dyn AdmissionPolicy, channels: &[(Demand, Nanos)]) -> bo
     fit
 }
 
-/// Channels of given bounds fit together or not, whoever came first; under `d-order` a rank is a matter of history.
+/// Channels of given bounds fit together or not, whatever the order of admission; under `d-order` a rank
+/// depends on the history.
 #[test]
 fn who_was_first_does_not_decide_whether_all_fit() {
     let (mut yes, mut no) = (0, 0);
@@ -155,7 +156,7 @@ fn what_is_given_away_is_the_sum_of_what_is_held() {
     }
 }
 
-/// A bound that a release latency alone takes up is none, whoever else is there.
+/// A bound that the release latency alone uses up is infeasible, whatever other channels there are.
 #[test]
 fn one_bound_without_time_makes_a_set_infeasible() {
     let mut rng = SmallRng::seed_from_u64(9);
@@ -171,7 +172,8 @@ fn one_bound_without_time_makes_a_set_infeasible() {
     }
 }
 
-/// What is offered is offered to who asks for exactly that, and a nanosecond less is refused with it.
+/// A request with exactly the offered bound is accepted; one with a nanosecond less is refused with the same
+/// offer.
 #[test]
 fn an_offer_is_within_a_limit_that_equals_it() {
     let mut offered = 0;

@@ -1,5 +1,5 @@
-//! Whatever comes and goes, a policy knows what it holds: how many, with which bounds, and how much of the stage that is. A refusal
-//! leaves all as it was, and what it offers instead holds.
+//! After any operations, the accounts of a policy are correct: the number of reservations, their bounds, and
+//! their utilisation. A refusal has no effect, and its offer can be held.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,8 @@ fn demand(rng: &mut SmallRng, soft: bool) -> Demand {
     }
 }
 
-/// What is given away, rounded up: each channel's share to a part in 10^12, of a soft one that of its mean.
+/// The reserved utilisation, rounded up: each channel's share to a part in 10^12, for a soft channel that of
+/// its mean.
 fn given_away(held: &BTreeMap<u64, (Demand, Nanos)>, admission: Admission, model: &StageModel) -> Ppm {
     let parts = held.values().map(|(demand, _)| {
         let is_soft =
@@ -125,8 +126,8 @@ fn a_policy_knows_what_it_holds_whatever_comes_and_goes() {
     assert!(kept > 1_500 && refused > 300, "{kept} {refused}");
 }
 
-/// What is offered is made of its parts, and can be held; and what a refusal offers is granted, a bound to the nanosecond, a period
-/// that is not much longer than it must be.
+/// The parts of an offer add up, and it can be held; and the offer in a refusal is granted, a bound to the
+/// nanosecond, a period that is not much longer than necessary.
 #[test]
 fn offers_are_made_of_their_parts_and_refusals_offer_what_holds() {
     let (mut offered, mut bounds, mut periods) = (0, 0, 0);
@@ -185,7 +186,7 @@ fn offers_are_made_of_their_parts_and_refusals_offer_what_holds() {
     assert!(offered > 500 && bounds > 300 && periods > 50, "{offered} {bounds} {periods}");
 }
 
-/// No more than the limit is given away, and all of it is: to a millionth.
+/// Exactly the limit can be reserved, to a millionth.
 #[test]
 fn a_stage_is_given_away_up_to_its_limit() {
     let limit = Ppm(700_000);
@@ -222,8 +223,8 @@ fn a_stage_is_given_away_up_to_its_limit() {
     }
 }
 
-/// What has gone leaves nothing and takes nothing along: offers are those of a policy that never held it, also where others have
-/// units as long as its own.
+/// A released channel leaves no trace: offers are those of a policy that never held it, also if other
+/// channels have units of the same length.
 #[test]
 fn what_has_gone_changes_no_offer() {
     let (mut offered, mut refused) = (0, 0);

@@ -1,7 +1,7 @@
-//! Soundness: what a policy admits never misses at run time. One stage is simulated, unit by unit, under the
-//! order of each policy, with random sets filled up to the first refusal and arrivals that try to make it miss.
-//! The simulation shares nothing with the analyses but the model of the stage, and it can fail: what was
-//! admitted with blocking, interference or release latency left out of the model does miss in it.
+//! Soundness: channels that a policy admits never miss at run time. One stage is simulated, unit by unit,
+//! under the order of each policy, with random sets filled up to the first refusal and arrivals that try to
+//! make it miss. The simulation shares only the model of the stage with the analyses, and it can fail: if
+//! blocking, interference or release latency is left out of the model, admitted channels do miss in it.
 
 #[path = "common/thefts.rs"]
 mod thefts;
@@ -19,7 +19,7 @@ use rand::{Rng, SeedableRng};
 use thefts::Thefts;
 
 const SETS: u64 = 500;
-/// Of those, for each thing that is left out.
+/// Sets for each part that is left out.
 const SETS_BLIND: u64 = 40;
 /// Random scenarios of a set, beside the critical instants.
 const SCENARIOS: usize = 12;
@@ -35,11 +35,11 @@ const CRITICAL_NS: u64 = 1_000_000_000;
 struct Channel {
     demand: Demand,
     bound: Nanos,
-    /// Where it stands among the channels of its level: any order must do.
+    /// Its position among the channels of its level: any order must work.
     among_peers: u32,
 }
 
-/// What decides which message is served next.
+/// Criterion of the message that is served next.
 #[derive(Clone, Copy, Debug)]
 enum RunOrder {
     Deadline,
@@ -47,7 +47,7 @@ enum RunOrder {
     Rate,
 }
 
-/// What the admission does not know of.
+/// The part that the admission leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blind {
     Nothing,
@@ -77,7 +77,7 @@ struct Server {
     /// How far ahead of the wire units are chosen: zero with one unit outstanding.
     ahead_ns: u64,
     best_effort_ns: u64,
-    /// All that was handed over is done.
+    /// Time at which all units that were handed over are done.
     free_at_ns: u64,
     interference: Thefts,
 }
@@ -174,7 +174,7 @@ fn densest(channel: usize, demand: &Demand, bound: Nanos, ready_first_ns: u64) -
         .collect()
 }
 
-/// Everybody at once, a unit of `blocker` (or of best effort) having just begun.
+/// All channels at once, when a unit of `blocker` (or of best effort) has just begun.
 fn critical_instant(channels: &[Channel], blocker: Option<usize>) -> Vec<Message> {
     let of = |(index, channel): (usize, &Channel)| {
         let before_ns = u64::from(blocker == Some(index));
@@ -183,7 +183,7 @@ fn critical_instant(channels: &[Channel], blocker: Option<usize>) -> Vec<Message
     channels.iter().enumerate().flat_map(of).collect()
 }
 
-/// Everybody with an offset of its own.
+/// All channels, each with an offset of its own.
 fn periodic(channels: &[Channel], rng: &mut SmallRng) -> Vec<Message> {
     let mut of = |(index, channel): (usize, &Channel)| {
         let offset_ns = rng.random_range(0..channel.demand.period.0);
@@ -237,7 +237,7 @@ fn random_demand(rng: &mut SmallRng) -> Demand {
     let unit_cost_max = Nanos(rng.random_range(100_000..=800_000)).min(cost);
     let mut sometimes =
         |most_ns: u64| Nanos(if rng.random_bool(0.5) { rng.random_range(0..most_ns) } else { 0 });
-    // Of all stages before: some periods at the end of a long way.
+    // The sum of all stages before: some periods at the end of a long route.
     let ahead = if sometimes(8).0 > 5 { 4 * period.0 } else { 15_000_000 };
     let early = sometimes(ahead);
     // A wake-up, or what a host takes that has much to do before: nearly a period.
@@ -283,13 +283,13 @@ fn admitted(policy: &str, model: &StageModel, blind: Blind, rng: &mut SmallRng) 
     channels
 }
 
-/// What was found over all sets.
+/// The result over all sets.
 #[derive(Debug, Default)]
 struct Outcome {
     channels: usize,
     misses: u32,
     close: u32,
-    /// Of the first set that missed.
+    /// Seed of the first set that missed.
     seed: Option<u64>,
 }
 
@@ -334,7 +334,7 @@ fn nothing_that_is_admitted_misses() {
     }
 }
 
-/// The simulation finds what an admission does not know of.
+/// The simulation detects each part that an admission leaves out.
 #[test]
 fn an_admission_that_leaves_something_out_misses() {
     for (policy, order) in POLICIES {

@@ -1,7 +1,7 @@
-//! Soft channels: a stage under `statistical`, filled up to the first refusal, simulated unit by unit in virtual time.
-//! Independent sources that use all that they declare miss no more often than they bear, and hard channels beside them
-//! never. The simulation can fail: sources that are in step with each other do miss too often, and admission by means
-//! alone misses.
+//! Soft channels: a stage under `statistical`, filled up to the first refusal, simulated unit by unit in
+//! virtual time. Independent sources that use all that they declare miss no more often than permitted, and
+//! hard channels beside them never. The simulation can fail: sources that are in step with each other do miss
+//! too often, and admission by means alone misses.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ const RUN_NS: u64 = 60_000_000_000;
 /// How a soft source uses what it declares.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// All of its allowance at the peak, then nothing until it has it again.
+    /// Sends all of its allowance at the peak, then nothing until it has it again.
     OnOff,
     /// Each message with the probability that gives the mean.
     Random,
@@ -157,7 +157,8 @@ struct Counts {
     misses: u64,
 }
 
-/// What may come early comes in heaps: all messages of `early_ns` at once, at the begin of that time.
+/// Messages that may arrive early come in bursts: all messages of `early_ns` at once, at the begin of that
+/// time.
 fn gathered(at: u64, early_ns: u64) -> u64 {
     at.checked_div(early_ns).map_or(at, |heap| heap * early_ns)
 }
@@ -276,7 +277,7 @@ fn independent_sources_miss_no_more_often_than_they_bear() {
     }
 }
 
-/// Of one stage whose hard channels come early: counts, and the misses that its soft channels bear.
+/// One stage whose hard channels send early: counts, and the misses that its soft channels permit.
 fn beside_early(seed: u64) -> (Outcome, f64) {
     let miss_ratio = Ppb::new(1_000_000).unwrap();
     let outcome = run(&fill(miss_ratio, seed..seed + 1, early), Source::Random, false);
@@ -305,7 +306,8 @@ fn soft_channels_bear_what_hard_ones_bring_early() {
     assert!(messages > 150_000, "{messages} messages of soft channels");
 }
 
-/// What the guarantee rests on: in step, all send their bursts at once. Even then nothing that is hard suffers.
+/// The guarantee depends on independence: sources in step send all their bursts at once. Even then no hard
+/// channel misses.
 #[test]
 fn sources_in_step_miss_too_often_and_harm_nobody_else() {
     let miss_ratio = Ppb::new(1_000_000).unwrap();
@@ -318,7 +320,7 @@ fn sources_in_step_miss_too_often_and_harm_nobody_else() {
     assert_eq!(outcome.hard.misses, 0, "{outcome:?}");
 }
 
-/// A later hard channel is admitted by its own test, and refused where soft ones could not bear it.
+/// A later hard channel is admitted by its own test, and refused if soft channels would miss too often.
 #[test]
 fn hard_newcomers_are_refused_where_soft_channels_would_miss() {
     let miss_ratio = Ppb::new(1_000_000).unwrap();
@@ -356,4 +358,42 @@ fn what_is_refused_changes_nothing() {
         policy.relax(key, bound).unwrap();
     }
     assert_eq!((policy.utilisation(), policy.len()), (used, held));
+}
+
+/// Arrivals of a channel that sends all that it may as early as it may: first at its peak rate, then at its mean rate.
+fn bunched(demand: &Demand, soft: &Soft) -> impl Iterator<Item = u64> {
+    let (peak, mean, over) = (demand.period.0, soft.mean_period.0, soft.mean_over.0);
+    (0..).map(move |number: u64| (number * peak).max((number * mean).saturating_sub(over)))
+}
+
+/// The messages of one channel are not independent of each other. If it is alone on a stage, none may be late, even if it sends
+/// all that it may send at once.
+#[test]
+fn a_soft_channel_that_is_alone_misses_nothing_however_it_bunches_its_messages() {
+    let blocking = Blocking::LargestUnit { best_effort: Nanos(UNIT_NS) };
+    let model = StageModel { blocking, interference: Interference::default(), utilisation_limit: Ppm::ONE };
+    let (mut waited, mut admitted) = (0, 0);
+    for seed in 0..400 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let period = Nanos(rng.random_range(1_000_000..20_000_000));
+        let mean_period = period * rng.random_range(8..400);
+        let mean_over = mean_period * rng.random_range(1..12);
+        let miss_ratio = Ppb::new(rng.random_range(1_000_000..100_000_000)).unwrap();
+        let soft = Soft { mean_period, mean_over, jitter: Nanos::ZERO, miss_ratio };
+        let cost = Nanos(period.0 * rng.random_range(1..40) / 10);
+        let demand = Demand { cost, period, soft: Some(soft), ..hard(&mut rng) };
+        let demand = Demand { release_latency: Nanos::ZERO, ..demand };
+        let mut policy = policy_by_name("statistical", model).unwrap();
+        let Ok(offer) = policy.offer(&demand, Nanos::from_secs(2)) else { continue };
+        policy.hold(StageKey(1), &demand, offer.bound).unwrap();
+        admitted += 1;
+        // A unit of best effort has just begun.
+        let mut end = UNIT_NS;
+        for arrival in bunched(&demand, &soft).take(40) {
+            end = arrival.max(end) + cost.0;
+            assert!(end - arrival <= offer.bound.0, "seed {seed}: {} of {}", end - arrival, offer.bound);
+            waited += u32::from(end - arrival > cost.0 + UNIT_NS);
+        }
+    }
+    assert!(admitted > 100 && waited > 1_000, "{admitted} {waited}");
 }

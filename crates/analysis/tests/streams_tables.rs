@@ -1,6 +1,6 @@
-//! Suggestions for streams, verdicts on arrivals, ways and buffers, in tables. Other tests say which of it is right, by
-//! theory and by brute force; here no number and no word changes unseen. Whoever means it reads the difference after
-//! `PUNCTUAL_PIN=1` (docs/adr/0049).
+//! Tables of suggestions for streams, verdicts on arrivals, routes and buffers. Other tests check
+//! correctness, by theory and by brute force; this one detects every change of a number or text. For an
+//! intended change, run with `PUNCTUAL_PIN=1` and review the difference (docs/adr/0049).
 
 #[path = "tables/dice.rs"]
 mod dice;

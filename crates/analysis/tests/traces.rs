@@ -104,7 +104,7 @@ fn broken_traces_are_told_apart() {
     assert_eq!(error.to_string(), "line 2: \"-5\" is no frame size in bytes");
 }
 
-/// The longest that a message waits where each frame is cut to `bytes` and a message goes each `interval`.
+/// The longest wait of a message if each frame is cut to `bytes` and one message is sent each `interval`.
 fn longest_wait(trace: &Trace, bytes: u32, interval: u64) -> u64 {
     let (mut free, mut longest) = (0, 0);
     for frame in trace.frames() {
@@ -188,7 +188,8 @@ fn columns_times_and_sizes_are_read_to_the_digit() {
     let read: Vec<_> = trace.frames().iter().map(|frame| (frame.sent.0, frame.bytes)).collect();
     // The n-th line is sent at the n-th time.
     assert_eq!(read, [(0, 7), (125, 9), (250_000_000, 8)]);
-    // What a player left out lies in the middle of the widest gap, and the next one in the widest that is left.
+    // A time that a player left out is in the middle of the widest gap, and the next one in the widest gap
+    // that is left.
     let trace = parse("1,I,0\n2,P,N/A\n3,P,1.0\n4,P,N/A\n5,P,1.2\n").unwrap();
     let times: Vec<_> = trace.frames().iter().map(|frame| frame.sent.0 / 1_000_000).collect();
     assert_eq!(times.len(), 5);
@@ -229,7 +230,7 @@ fn a_recording_lasts_until_its_last_frame_is_over() {
     }
 }
 
-/// A time that is left out lies between two that are known: of one known time nothing can be said.
+/// A missing time is placed between two known ones: one known time is not enough.
 #[test]
 fn one_known_time_is_no_stream() {
     for text in ["1,I,0\n2,P,N/A\n", "1,I,N/A\n2,P,N/A\n3,P,N/A\n", "1,I,3.5\n"] {

@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use punctual_host::config::Driver;
 
-/// What `--help` says of a driver; `None`: it is not to be chosen here.
+/// The help text of a driver; `None`: it cannot be chosen here.
 type Describe = fn(Driver) -> Option<PossibleValue>;
 
 /// Takes the name of a driver that is to be chosen.
@@ -22,7 +22,7 @@ pub fn any(driver: Driver) -> Option<PossibleValue> {
     })
 }
 
-/// Those that hosts can be joined by, with what they are.
+/// The drivers that can join hosts, with their descriptions.
 pub fn joining_hosts(driver: Driver) -> Option<PossibleValue> {
     let medium = driver.medium();
     let sentence = medium.chars().take(1).flat_map(char::to_uppercase).chain(medium.chars().skip(1));

@@ -7,15 +7,15 @@ use crate::verbs;
 /// The answer of `punctual analyze`, as JSON.
 ///
 /// # Errors
-/// What is wrong with the text, in one line.
+/// The mistake in the text, in one line.
 pub fn analyze(text: &str) -> anyhow::Result<String> {
     verbs::analyze::of_text(text)
 }
 
-/// The answer of `punctual plan`, as JSON; other files that the text names are looked for in `folder`.
+/// The answer of `punctual plan`, as JSON; paths of other files in the text are relative to `folder`.
 ///
 /// # Errors
-/// What is wrong with the text, in one line.
+/// The mistake in the text, in one line.
 pub fn plan(text: &str, folder: &Path) -> anyhow::Result<String> {
     verbs::plan::of_text(text, folder)
 }

@@ -1,4 +1,5 @@
-//! What verbs that talk to this host's daemon share: the connection and the contract on the command line.
+//! The parts that verbs with a connection to this host's daemon share: the connection and the contract on the
+//! command line.
 
 use std::path::PathBuf;
 
@@ -39,8 +40,8 @@ impl Host {
     }
 }
 
-/// One line about a channel that was not opened. Adds the fix if the receiver's side can fix it, or if this host (`endsystem`)
-/// knows why there is no answer.
+/// One line about a channel that was not opened. Adds the fix if the receiver's side can fix it, or if this
+/// host (`endsystem`) has information why there is no answer.
 pub fn not_opened(endsystem: &Endsystem, error: &OpenError) -> String {
     match error {
         OpenError::Refused {
@@ -58,7 +59,7 @@ pub fn not_opened(endsystem: &Endsystem, error: &OpenError) -> String {
     }
 }
 
-/// Who does not answer may be there all the same, with another key.
+/// A host that does not answer may be running with another key.
 fn unreachable(refused: &str, node: NodeId, links: &[LinkStatus]) -> String {
     let is_strange = |link: &&LinkStatus| link.neighbour == node && !link.alive && link.unauthenticated > 0;
     match links.iter().find(is_strange) {
@@ -90,7 +91,7 @@ pub fn ended(reason: Option<CloseReason>) -> String {
     format!("{}: {fix}", reason_text(reason))
 }
 
-/// Says that nothing is guaranteed, and because of which hosts; empty if there are none.
+/// A warning that nothing is guaranteed, with the hosts that cause it; empty if there are none.
 pub fn degraded(hosts: &[String]) -> String {
     if hosts.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! What a host says of lateness, for every verb that speaks of it.
+//! Texts about lateness on a host, for every verb that reports it.
 
 use punctual::{BrokenStage, HostStatus, Lateness, LinkStatus, NodeStatus, WakeRecord};
 
@@ -7,8 +7,8 @@ pub fn is_best_effort_host(status: &HostStatus) -> bool {
     status.engine.best_effort_host
 }
 
-/// What this host has counted of a broken stage since its start, if it is the one that counts: its own processor, and links
-/// that come in here.
+/// The counters of a broken stage since this host's start, if this host has them: for its own processor, and
+/// for links that come in here.
 pub fn counted_late(node: &NodeStatus, stage: &BrokenStage) -> String {
     let late = match &stage.towards {
         None if stage.host == node.name.as_str() => Some(node.late_service),
@@ -37,7 +37,7 @@ pub fn late_wakes(wakes: &WakeRecord) -> Option<String> {
     })
 }
 
-/// What came in over a link too late: signalling, which cannot be forged, and packets of channels.
+/// The packets that came in late over a link: signalling, which cannot be forged, and packets of channels.
 pub fn late_over(link: &LinkStatus) -> Lateness {
     let (signals, packets) = (link.late_signals, link.late_packets);
     Lateness { times: signals.times + packets.times, by_max: signals.by_max.max(packets.by_max) }

@@ -1,9 +1,9 @@
-//! `punctual`: the command line. One verb a file in `verbs`; what they share is in `output` and `values`.
+//! `punctual`: the command line. Each verb has a file in `verbs`; shared code is in `output` and `values`.
 //!
 //! To add a verb: a module in `verbs`, a variant of [`Verb`], a line in [`Verb::run`].
-//! Exit codes (stable): 0 done, 1 refused or failed, 2 wrong usage, 3 inconclusive. What fails says so in one line on standard
-//! error, and with `--json` also as `{"error": {"message", "exit_code"}}` on standard output, unless the verb's own object
-//! (or of `recv` a part of the stream) is there.
+//! Exit codes (stable): 0 done, 1 refused or failed, 2 wrong usage, 3 inconclusive. A verb that fails prints
+//! one line on standard error, and with `--json` also `{"error": {"message", "exit_code"}}` on standard
+//! output, unless the verb's own object (or with `recv` a part of the stream) is there.
 
 mod causes;
 mod doctor;

@@ -1,4 +1,4 @@
-//! What is known of a link's rate, for people and programs: configured, measured, seen, and what follows from that.
+//! A link's rate, as text and as JSON: configured, measured, seen, and the conclusions.
 
 use punctual::{Instant, MeasuredRate, RateStatus};
 use serde::Serialize;
@@ -8,26 +8,26 @@ use serde::Serialize;
 pub struct LinkRate {
     /// The link's name.
     pub link: String,
-    /// It finds its rate out by itself.
+    /// The link measures its rate itself.
     pub auto: bool,
-    /// What admission uses, the error apart; of a link that finds it out by itself the measured one.
+    /// The rate that admission uses, without its error; of a link that measures it itself the measured one.
     pub rate_configured_bps: u64,
     /// Its error, likewise.
     pub rate_configured_error_ppm: u32,
-    /// As measured; absent if it was not.
+    /// The measured rate; absent if it was not measured.
     pub rate_measured_bps: Option<u64>,
     /// The most that this may be wrong by.
     pub error_bps: Option<u64>,
     /// The host could not fill the link: it drains so much at least.
     pub at_least: Option<bool>,
-    /// What is promised across the link rests on more than it drains.
+    /// The promises across the link require more than it drains.
     pub is_beyond: bool,
-    /// The line for the configuration, where one is needed or would be of use.
+    /// The line for the configuration, if one is needed or useful.
     pub fix: Option<String>,
 }
 
 impl LinkRate {
-    /// Of what the daemon says.
+    /// Takes it from the daemon's status.
     pub fn new(link: &str, rate: &RateStatus) -> Self {
         let measured = rate.measured;
         let is_beyond = is_beyond(rate);
@@ -90,7 +90,7 @@ pub fn text(rate: &LinkRate) -> String {
     format!("link {}: {in_use}; {measured}{beyond}{fix}", rate.link)
 }
 
-/// A line of `status`: what the rate is and how that is known, `now` on the daemon's clock.
+/// A line of `status`: the rate and its source, `now` on the daemon's clock.
 pub fn line(rate: &RateStatus, now: Instant) -> String {
     let ago =
         |measured: MeasuredRate| format!("{measured}, {} s ago", now.since(measured.at).0 / 1_000_000_000);
@@ -140,7 +140,7 @@ mod tests {
             assert!(!is_beyond(&status(fine)) && LinkRate::new("to-b", &status(fine)).fix.is_none());
         }
         assert_eq!(line(&status(None), now), "configured 95.0 Mbit/s; not measured");
-        // What was given away for nothing is worth a line, too.
+        // A configured rate that is too low is worth a line, too.
         let fast = LinkRate::new("to-b", &status(Some((900_000_000, 10_000, false))));
         assert_eq!(fast.fix.as_deref(), Some("rate = \"891.0Mbit/s\""));
     }

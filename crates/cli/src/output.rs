@@ -13,11 +13,11 @@ use crate::units::with_units;
 /// How a verb ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It did what was asked.
+    /// The verb has succeeded.
     Done,
     /// A no: refused, not schedulable, a check failed.
     Refused,
-    /// Too many platform holes to say anything.
+    /// Too many platform holes for a conclusion.
     Inconclusive,
 }
 
@@ -47,11 +47,11 @@ impl std::fmt::Display for Usage {
 }
 impl std::error::Error for Usage {}
 
-/// Help and version go to standard output; a mistake becomes one line on standard error.
-/// `verb`: the one that was asked for, whose help the line names.
+/// Prints help and version on standard output, and a mistake as one line on standard error. `verb`: the verb
+/// on the command line, whose help the line names.
 pub fn usage(error: &clap::Error, verb: Option<&str>) -> ExitCode {
     if !error.use_stderr() {
-        // A reader that has gone is no error.
+        // A closed pipe is no error.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
@@ -63,15 +63,15 @@ pub fn usage(error: &clap::Error, verb: Option<&str>) -> ExitCode {
         _ => cause.join(" ").trim_start_matches("error: ").to_owned(),
     };
     let help = verb.map_or_else(|| "--help".into(), |verb| format!("{verb} --help"));
-    // "tip: a similar value exists: 'send'" stands apart.
+    // "tip: a similar value exists: 'send'" is on a line of its own.
     let tip = shown.lines().find_map(|line| line.trim().strip_prefix("tip: "));
     let tip = tip.map_or_else(String::new, |tip| format!(" ({tip})"));
     let wants_json = std::env::args().any(|argument| argument == "--json");
     failed(&format!("{cause}{tip}: see 'punctual {help}'"), 2, wants_json)
 }
 
-/// Whether standard output has a verb's JSON, which says itself what went wrong, or a part of a stream, which no other
-/// bytes may follow.
+/// Whether a verb's JSON was printed on standard output, which reports errors itself, or a part of a stream,
+/// which no other bytes may follow.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Standard output is a stream from now on.
@@ -86,18 +86,18 @@ pub fn tell(line: &str) {
     let _ = io::stderr().write_all(format!("{}\n", harmless(line)).as_bytes());
 }
 
-/// One line on standard error, and where JSON is wanted and none was printed, an object on standard output.
+/// Prints one line on standard error, and with JSON also an object on standard output, if none was printed.
 pub fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
     tell(&format!("punctual: {line}"));
     if wants_json && !PRINTED.load(Ordering::Relaxed) {
         let error = serde_json::json!({ "error": punctual::failure(line, code) });
-        // A reader that has gone is no error.
+        // A closed pipe is no error.
         let _ = writeln!(io::stdout().lock(), "{error:#}");
     }
     ExitCode::from(code)
 }
 
-/// Where and how to print.
+/// The destination and format of the output.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     /// JSON instead of text.
@@ -105,7 +105,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Prints `value` as JSON, or what `text` makes of it. A reader that has gone is no error.
+    /// Prints `value` as JSON, or the text that `text` makes from it. A closed pipe is no error.
     ///
     /// # Errors
     /// If standard output cannot be written.
@@ -114,7 +114,8 @@ impl Output {
         let printed = if self.json { serde_json::to_string_pretty(value)? } else { shown(value) };
         self.write(&printed)
     }
-    /// The same for what programs exchange, whose keys do not say their units: as JSON each is there twice.
+    /// The same for values with keys without units, as programs exchange them: in JSON each appears twice,
+    /// once with its unit.
     ///
     /// # Errors
     /// If standard output cannot be written.
@@ -139,8 +140,8 @@ impl Output {
     pub fn is_live(self) -> bool {
         !self.json && io::stderr().is_terminal()
     }
-    /// Whether colour and live progress are wanted on standard error: people read it, and it is not somebody else's
-    /// prompt that a job in the background would write over.
+    /// Whether colour and live progress are wanted on standard error: it is a terminal, and this is its
+    /// foreground job. A job in the background would write over another program's prompt.
     pub fn is_foreground(self) -> bool {
         let owner = || rustix::termios::tcgetpgrp(io::stderr()).ok();
         self.is_live() && owner() == Some(rustix::process::getpgrp())

@@ -16,10 +16,11 @@ pub struct Recording {
     pub is_h264: bool,
 }
 
-/// Reads the content of a file. `rate`: frames a second of a raw stream, in place of what that says.
+/// Reads the content of a file. `rate`: frames a second of a raw stream, in place of the rate in the stream.
 ///
 /// # Errors
-/// What is none of these, or makes no sense; a rate that is not known, or given where times are.
+/// The content has none of these formats or is invalid; or the rate is unknown, or given although the file
+/// has times.
 pub fn read(content: &[u8], rate: Option<Rate>) -> anyhow::Result<Recording> {
     if content.starts_with(&[0, 0, 1]) || content.starts_with(&[0, 0, 0, 1]) {
         return Ok(Recording { trace: h264(content, rate)?, is_h264: true });

@@ -8,21 +8,21 @@ use punctual_experiments::loads::h264::access_units;
 
 use crate::values;
 
-/// Bytes asked of the input at once.
+/// Bytes requested from the input at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Where one message ends and the next begins.
+/// How a stream is split into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// `H264` where the stream begins like one, else blocks of the longest message.
+    /// `H264` if the stream begins like one, else blocks of the longest message.
     Auto,
     /// One frame a message (Annex B access units).
     H264,
-    /// Frames cut into messages of at most so many bytes.
+    /// Frames split into messages of at most this many bytes.
     H264Cut(usize),
     /// One line a message, with its line feed.
     Lines,
-    /// Blocks of so many bytes.
+    /// Blocks of this many bytes.
     Fixed(usize),
 }
 
@@ -51,13 +51,14 @@ impl FromStr for Split {
     }
 }
 
-/// Messages of a stream, one after the other, holding no more than the longest message, or frame, and what was read ahead.
+/// The messages of a stream, one after the other. Buffers no more than the longest message, or frame, and the
+/// data that were read ahead.
 pub struct Messages<R> {
     input: R,
     split: Split,
     bytes_max: usize,
     buffer: Vec<u8>,
-    /// Of the frame that is being cut up.
+    /// Bytes that are left of the frame that is being split.
     frame_left: usize,
     ended: bool,
 }
@@ -84,7 +85,7 @@ impl<R: Read> Messages<R> {
             if self.ended {
                 return Ok(None);
             }
-            // Two messages and what one read brings: more means that this one does not end.
+            // Two messages and the data of one read: a longer buffer means that this message does not end.
             if self.buffer.len() > 2 * self.whole_bytes_max() + 2 * READ_BYTES {
                 return Err(self.too_long(self.buffer.len()));
             }

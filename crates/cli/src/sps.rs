@@ -1,18 +1,18 @@
-//! How many frames a second an H.264 stream says that it has: the timing in its sequence parameter set (ITU-T H.264 7.3.2.1,
-//! E.1.1).
+//! Reads the frame rate that an H.264 stream states: the timing in its sequence parameter set (ITU-T H.264
+//! 7.3.2.1, E.1.1).
 
 use punctual_analysis::Nanos;
 
 /// `nal_unit_type` of a sequence parameter set.
 const SPS: u8 = 7;
-/// Profiles whose parameter sets say more of colours (7.3.2.1.1).
+/// Profiles whose parameter sets have more fields about colours (7.3.2.1.1).
 const HIGH_PROFILES: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
 /// `aspect_ratio_idc` that is followed by the ratio.
 const EXTENDED_SAR: u32 = 255;
 /// Largest `num_ref_frames_in_pic_order_cnt_cycle`.
 const REFERENCES_MAX: u32 = 255;
 
-/// The time between frames; `None` if the stream does not say it.
+/// The time between frames; `None` if the stream does not state it.
 pub fn frame_interval(stream: &[u8]) -> Option<Nanos> {
     let header = stream.windows(4).position(|at| at[..3] == [0, 0, 1] && at[3] & 0x1f == SPS)? + 4;
     let rest = &stream[header..];
@@ -24,7 +24,7 @@ pub fn frame_interval(stream: &[u8]) -> Option<Nanos> {
     Some(Nanos(nanos.checked_div(u64::from(scale))?)).filter(|interval| *interval > Nanos::ZERO)
 }
 
-/// 00 00 03 stands for 00 00.
+/// Replaces 00 00 03 by 00 00.
 fn without_emulation_prevention(bytes: &[u8]) -> Vec<u8> {
     let mut zeros = 0;
     let keep = |byte: &&u8| {
@@ -187,8 +187,9 @@ mod tests {
 
     #[test]
     fn a_high_profile_with_a_matrix_and_cropping_is_read() {
-        // Profile 100 with one scaling list of zero deltas; order count of type 1 with two references; interlaced; cropped;
-        // an aspect ratio of its own, no overscan, colours, locations; 1001 units at 60000.
+        // Profile 100 with one scaling list of zero deltas; order count of type 1 with two references;
+        // interlaced; cropped; an explicit aspect ratio, no overscan, colours, locations; 1001 units at
+        // 60000.
         let head = "01100100 00000000 00011110 1 010 1 1 0 1";
         let lists = format!("1 {} 0000000", "1".repeat(16));
         let order = "1 010 0 1 1 011 1 1";

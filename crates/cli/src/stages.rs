@@ -1,5 +1,5 @@
-//! Stages on a channel's way that break their promise while `send` or `recv` runs: said as soon as this host hears of it,
-//! and once more at the end.
+//! Stages on a channel's way that break their promise while `send` or `recv` runs: reported as soon as this
+//! host is notified, and once more at the end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -19,20 +19,20 @@ pub struct StageSeen {
     pub cause_kind: String,
     /// The same for people.
     pub cause_text: String,
-    /// In the second before it was reported first.
+    /// Its lateness in the second before the first report.
     pub late_at_first: Lateness,
     /// It keeps its promise again.
     pub healed: bool,
 }
 
-/// Tells of the stages of one channel, on a thread of its own, until the channel has ended or is dropped.
+/// Reports the stages of one channel, on a thread of its own, until the channel has ended or is dropped.
 pub struct Stages {
     seen: Arc<Mutex<Vec<StageSeen>>>,
     thread: JoinHandle<()>,
 }
 
 impl Stages {
-    /// Says what `watch` brings on standard error; `channel` names it for people.
+    /// Prints the events of `watch` on standard error; `channel` is its name in the text.
     pub fn of(watch: ChannelWatch, channel: String, output: Output) -> Self {
         let seen = Arc::default();
         let noting = Arc::clone(&seen);
@@ -46,7 +46,7 @@ impl Stages {
         Self { seen, thread }
     }
 
-    /// Those that were seen so far.
+    /// The stages that were seen so far.
     pub fn so_far(&self) -> Vec<StageSeen> {
         lock(&self.seen).clone()
     }
@@ -96,7 +96,7 @@ fn line(channel: &str, stage: &StageSeen, output: Output) -> Option<String> {
         return serde_json::to_string(&with_units(told)).ok();
     }
     let StageSeen { stage, cause_text, late_at_first: Lateness { times, by_max }, healed, .. } = stage;
-    // Progress may stand in the line.
+    // The line may contain the progress.
     let start = if output.is_foreground() { "\r\x1b[K" } else { "" };
     Some(match healed {
         true => format!("{start}{channel}: healed: {stage} keeps its promise again"),
@@ -107,7 +107,7 @@ fn line(channel: &str, stage: &StageSeen, output: Output) -> Option<String> {
     })
 }
 
-/// What a summary says of them; nothing if there were none.
+/// The part of a summary about them; empty if there were none.
 pub fn summary(seen: &[StageSeen]) -> String {
     let told = |StageSeen { stage, cause_text, healed, .. }: &StageSeen| {
         format!("{stage} {cause_text}{}", if *healed { " (healed since)" } else { "" })

@@ -1,8 +1,9 @@
-//! Units beside the keys of JSON that do not say theirs.
+//! Adds units to keys of JSON that have none.
 //!
-//! What programs exchange keeps short keys (`deadline`), and scripts rely on them; each number among them that is no
-//! count stands a second time in the object under a key that ends in its unit (`deadline_ns`). `rate_max` is kept as the
-//! time between messages, so it becomes `interval_ns` and `rate_max_per_second`.
+//! Values that programs exchange keep short keys (`deadline`), and scripts rely on them. Each number among
+//! them that is no count appears a second time in the object under a key that ends in its unit
+//! (`deadline_ns`). `rate_max` is stored as the time between messages, so it becomes `interval_ns` and
+//! `rate_max_per_second`.
 
 use serde_json::{Map, Number, Value};
 
@@ -68,7 +69,7 @@ const RATES: &[(&str, &str, &str)] = &[
     ("mean_rate", "mean_interval_ns", "mean_rate_per_second"),
 ];
 
-/// The same with a key that says the unit beside each that does not.
+/// The same value, with a second key that has the unit for each key that has none.
 pub fn with_units(value: Value) -> Value {
     match value {
         Value::Array(values) => Value::Array(values.into_iter().map(with_units).collect()),
@@ -83,7 +84,7 @@ fn of_object(object: Map<String, Value>) -> Map<String, Value> {
         let told = twins(&key, &value);
         found.insert(key, with_units(value));
         for (key, value) in told {
-            // One that the verb says itself stands.
+            // A key that the verb prints itself stays.
             found.entry(key).or_insert(value);
         }
     }

@@ -30,7 +30,7 @@ fn whole(number: f64, factor: f64, text: &str, most: f64) -> Result<u64, String>
 /// Bytes, with their unit: `1400B`, `110KB` (1,000), `64KiB` (1,024), `1MB`, `1MiB`.
 ///
 /// # Errors
-/// What it should look like.
+/// The expected form.
 pub fn bytes(text: &str) -> Result<u32, String> {
     let (number, unit) = split(text)?;
     let factor = match unit {
@@ -49,7 +49,7 @@ pub fn bytes(text: &str) -> Result<u32, String> {
 /// A span of time: `80ms`, `200us`, `1s`, `500ns`, `2min`.
 ///
 /// # Errors
-/// What it should look like.
+/// The expected form.
 pub fn span(text: &str) -> Result<Nanos, String> {
     let (number, unit) = split(text)?;
     let factor = match unit {
@@ -67,7 +67,7 @@ pub fn span(text: &str) -> Result<Nanos, String> {
 /// A message rate: `25/s`, `30000/1001/s`, `10/min`, or the time between messages: `40ms`.
 ///
 /// # Errors
-/// What it should look like.
+/// The expected form.
 pub fn rate(text: &str) -> Result<Rate, String> {
     let help =
         || format!("\"{text}\": give a rate as 25/s, 10/min or 30000/1001/s, or the time between as 40ms");
@@ -91,7 +91,7 @@ pub fn rate(text: &str) -> Result<Rate, String> {
 /// A listener: `cam@hostb`.
 ///
 /// # Errors
-/// What it should look like.
+/// The expected form.
 pub fn address(text: &str) -> Result<Address, String> {
     let Some((port, host)) = text.split_once('@').filter(|(port, host)| !port.is_empty() && !host.is_empty())
     else {
@@ -103,15 +103,15 @@ pub fn address(text: &str) -> Result<Address, String> {
 /// The name of a listener or of a host.
 ///
 /// # Errors
-/// What it should look like.
+/// The expected form.
 pub fn name(text: &str) -> Result<Name, String> {
     Name::new(text).map_err(|error| error.to_string())
 }
 
-/// What wakes handlers: `deadline`, `low-latency:10ms,4`, `periodic:10ms,8`.
+/// The activation of handlers: `deadline`, `low-latency:10ms,4`, `periodic:10ms,8`.
 ///
 /// # Errors
-/// What it should look like.
+/// The expected form.
 pub fn activation(text: &str) -> Result<Activation, String> {
     if text == "deadline" {
         return Ok(Activation::Deadline);
@@ -133,7 +133,7 @@ pub fn activation(text: &str) -> Result<Activation, String> {
 /// The name of a planned flow.
 ///
 /// # Errors
-/// What it should look like.
+/// The expected form.
 pub fn flow(text: &str) -> Result<FlowName, String> {
     FlowName::new(text).map_err(|error| error.to_string())
 }
@@ -141,7 +141,7 @@ pub fn flow(text: &str) -> Result<FlowName, String> {
 /// A share of a whole: `0.1%`, `1e-4`.
 ///
 /// # Errors
-/// What it should look like.
+/// The expected form.
 pub fn share(text: &str) -> Result<Ppb, String> {
     let help = || format!("\"{text}\": give a share as 0.1% or 1e-4, above 0 and below 1");
     let share = match text.trim().strip_suffix('%') {
@@ -155,7 +155,7 @@ pub fn share(text: &str) -> Result<Ppb, String> {
 /// A count of at least one.
 ///
 /// # Errors
-/// What it should look like.
+/// The expected form.
 pub fn count(text: &str) -> Result<u64, String> {
     let help = || format!("\"{text}\": give a whole number of at least 1");
     text.parse::<u64>().ok().filter(|count| *count > 0).ok_or_else(help)
@@ -164,7 +164,7 @@ pub fn count(text: &str) -> Result<u64, String> {
 /// Payload of a packet, as the configuration allows it.
 ///
 /// # Errors
-/// What it should look like.
+/// The expected form.
 pub fn fragment(text: &str) -> Result<u32, String> {
     let range = FRAGMENT_BYTES_MIN..=FRAGMENT_BYTES_MAX;
     let help = || format!("\"{text}\": give {} B to {} B", range.start(), range.end());

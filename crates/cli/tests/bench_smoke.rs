@@ -1,5 +1,5 @@
-//! Every experiment runs to its end and leaves the report that scripts rely on. What it finds is not judged here: the
-//! runs are as short as they can be. The shape of each report is recorded in `shapes/experiments.txt`.
+//! Every experiment runs to its end and leaves the report that scripts rely on. Its results are not checked
+//! here: the runs are as short as possible. The shape of each report is recorded in `shapes/experiments.txt`.
 
 mod shapes;
 
@@ -14,7 +14,8 @@ use shapes::{Cases, Shape, compare};
 const KEYS: [&str; 7] = ["experiment", "paper", "quick", "holes", "points", "checks", "plot"];
 const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
 
-/// `punctual bench WORDS --json` from the source tree, where examples are: its exit status, what it printed, what it complained.
+/// Runs `punctual bench WORDS --json` from the source tree, where examples are: returns its exit status,
+/// standard output and standard error.
 fn bench(words: &[&str]) -> (Option<i32>, String, String) {
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let output = Command::new(PUNCTUAL)
@@ -31,7 +32,7 @@ fn bench(words: &[&str]) -> (Option<i32>, String, String) {
 /// The shape of the report of a run of `name`.
 ///
 /// # Errors
-/// What is wrong with the run.
+/// The problem of the run.
 fn run(name: &str, directory: &Path) -> Result<Shape, String> {
     let directory = directory.to_str().expect("a path of letters");
     let (status, printed, complained) = bench(&[name, "--smoke", "--directory", directory]);
@@ -57,7 +58,7 @@ fn run(name: &str, directory: &Path) -> Result<Shape, String> {
     Err(format!("keys missing: {missing:?}, plot {drawn}: {printed}"))
 }
 
-/// What a report has only if there is something to say, and its type: counters of stages are there once they count.
+/// Keys that a report has only if they apply, and their types: counters of stages appear once they count.
 const OPTIONAL: &[(&str, &str)] = &[
     ("checks[].inconclusive", "boolean"),
     ("checks[].note", "string"),

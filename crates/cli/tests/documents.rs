@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use sources::{root, sources};
 
-/// Where promises and defences are listed with the tests that hold them.
+/// The documents that list promises and defences with the tests that check them.
 const DOCUMENTS: [&str; 2] = ["docs/GUARANTEES.md", "docs/SECURITY.md"];
 
 /// Names of all functions.
@@ -77,7 +77,7 @@ fn every_section_of_the_readme_that_is_cited_exists() {
     assert!(cited >= 2, "docs/loopback sends its readers there");
 }
 
-/// What the README says of losses is what the defaults do.
+/// The README's figures about losses match the defaults.
 #[test]
 fn the_readme_says_how_soon_a_loss_is_told_and_by_which_key() {
     use punctual_proto::limits::HELLOS_MISSED_MAX;

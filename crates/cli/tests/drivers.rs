@@ -1,4 +1,4 @@
-//! What a driver of links is, its own file says; everybody else asks the table of drivers and names none.
+//! Only a driver's own file describes the driver; all other code uses the table of drivers and names none.
 
 mod sources;
 
@@ -6,10 +6,10 @@ use punctual_host::config::Driver;
 
 use sources::{code, crates, sources};
 
-/// Where drivers are: the table with a file or a folder for each, and what carries packets.
+/// The folders of drivers: the table with a file or a folder for each, and the code that carries packets.
 const DRIVERS: [&str; 2] = ["host/src/config/drivers/", "link/src/"];
 
-/// Files that name a driver all the same, and why.
+/// Files that may name a driver nevertheless, with the reason.
 const NAMED: &[(&str, &str)] = &[
     ("cli/src/verbs/bench.rs", "an example of a command line"),
     ("experiments/src/experiments/mod.rs", "streams are compared with kernel sockets, over the same"),

@@ -1,4 +1,5 @@
-//! Live progress belongs to whoever has the terminal: a job in the background would write over somebody else's prompt.
+//! Only the foreground job of a terminal shows live progress: a job in the background would write over
+//! another program's prompt.
 
 mod network;
 
@@ -10,7 +11,8 @@ const ANEW: &str = "\r\x1b[K";
 const CONTRACT: [&str; 6] = ["--rate", "50/s", "--size", "1KB", "--deadline", "2s"];
 const LINES: usize = 200;
 
-/// Sends [`LINES`] lines in a terminal of its own, `before` and `behind` the command; what the terminal showed.
+/// Sends [`LINES`] lines in a terminal of its own, with `before` and `behind` around the command; returns the
+/// terminal's output.
 fn shown(network: &Network, before: &str, behind: &str) -> String {
     let mut receiver = network.b.start_verb(&["recv", "cam"]);
     network.b.await_listeners(1);

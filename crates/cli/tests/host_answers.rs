@@ -1,4 +1,5 @@
-//! What verbs say about channels and hosts: how streams end, who guarantees nothing, in which units.
+//! The output of verbs about channels and hosts: how streams end, which hosts guarantee nothing, in which
+//! units.
 
 mod network;
 
@@ -81,7 +82,7 @@ fn a_receiver_says_that_it_listens_and_outlives_senders_that_fail_before_their_f
     let network = Network::start();
     let mut receiver = network.b.start_verb(&["recv", "cam"]);
     receiver.await_said("listening: senders open cam@b\n", 1);
-    // One that finds its first message too long, and one that is killed before it has any.
+    // A sender whose first message is too long, and one that is killed before its first message.
     let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
     sender.write(&[&[b'x'; 100_000][..], b"\n"].concat());
     sender.end().complains(1, "after 0 messages: a message of ");
@@ -184,8 +185,8 @@ fn what_arrived_and_who_guarantees_nothing_is_said_at_both_ends() {
     assert!(String::from_utf8(text).expect("text").contains("DEGRADED by a, b"));
 }
 
-/// Every number in what the verbs print with `--json` says its unit, beside the key that always was there if that does
-/// not, or is a count or a name.
+/// Every number in the verbs' `--json` output has its unit: in its key, or in a second key beside a key that
+/// always existed, unless it is a count or a name.
 #[test]
 fn numbers_say_their_units() {
     const UNITS: [&str; 9] =

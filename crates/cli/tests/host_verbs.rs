@@ -1,4 +1,5 @@
-//! The verbs that talk to a daemon, as a script sees them: two hosts on loopback, every verb a process of its own.
+//! The verbs that connect to a daemon, as a script uses them: two hosts on loopback, every verb a process of
+//! its own.
 
 mod network;
 
@@ -147,7 +148,7 @@ fn admit_answers_yes_or_no_with_an_offer_that_holds() {
     let offered = answer["refusal"]["offer"]["deadline"].as_u64().expect("an offer");
     assert!(offered > 5_000_000);
     assert_eq!(ask(&format!("{offered}ns")).done().json()["admitted"], json!(true));
-    // As it is printed, too; and a microsecond less is not to be had.
+    // The printed text agrees; and a deadline shorter by a microsecond is refused.
     let printed = answer["reason"].as_str().and_then(|reason| reason.rsplit("within ").next());
     let printed = printed.expect("a deadline").replace(' ', "");
     assert_eq!(ask(&printed).done().json()["admitted"], json!(true), "{printed}");
@@ -156,7 +157,7 @@ fn admit_answers_yes_or_no_with_an_offer_that_holds() {
     let explained = [&["admit", "cam@b", "--explain", "--deadline", "5ms"], &video[..]].concat();
     let text = String::from_utf8(network.a.verb(&explained).stdout).expect("text");
     assert!(text.contains("What it could offer is made of") && text.contains("sink CPU"), "{text}");
-    // A dry run holds nothing.
+    // A dry run reserves nothing.
     assert_eq!(network.a.json(&["channels"]), json!([]));
 }
 
@@ -378,7 +379,7 @@ fn every_host_verb_shows_an_example() {
     }
 }
 
-/// Text of a receiver elsewhere is no order to the terminal, nor a line of its own.
+/// Text of a remote receiver contains no order to the terminal, and no line break.
 #[test]
 fn a_hostile_refusal_is_one_line_of_text() {
     let network = Network::start();

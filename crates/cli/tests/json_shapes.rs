@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use network::{Network, eventually, noise, with_contract};
-use punctual::{BitRate, BrokenStage, Cause, LateStage, Lateness, Nanos, WrongCount};
+use punctual::rtu::{Class, Cost, Progress, Rtu, Terms};
+use punctual::{BitRate, BrokenStage, Cause, Endsystem, LateStage, Lateness, Nanos, WrongCount};
 use punctual_experiments::testbed::Privilege;
 use punctual_proto::api::SeenIn;
 use punctual_proto::ids::LinkId;
@@ -18,10 +19,10 @@ use shapes::{Shape, compare};
 
 /// How the shapes that one verb prints are found out.
 type Run = fn(&Network) -> Found;
-/// Shapes, by what was asked for.
+/// Shapes, by what was requested.
 type Found = Vec<(&'static str, Shape)>;
 
-/// Every verb. What takes long runs only if experiments are asked for: see [`SLOW`].
+/// Every verb. Slow verbs run only if experiments are requested: see [`SLOW`].
 const VERBS: [(&str, Run); 13] = [
     ("admit", admit),
     ("analyze", analyze),
@@ -41,7 +42,7 @@ const VERBS: [(&str, Run); 13] = [
 /// What takes up to a minute and needs root.
 const SLOW: [(&str, Run); 2] = [("demo-whole", demo_whole), ("profile-whole", profile_whole)];
 
-/// A soft contract that leaves nothing to defaults.
+/// A soft contract with all options set.
 const WISHES: [&str; 9] = [
     "--jitter",
     "2ms",
@@ -279,7 +280,7 @@ fn sim(_: &Network) -> Found {
         shape(&[&["sim"], which, &rest[..]].concat())
     };
     let (campaign, case) = (place("shape-campaign.json"), place("shape-case.toml"));
-    // A campaign goes on where its file ends.
+    // A campaign continues where its file ends.
     let _ = std::fs::remove_file(&campaign);
     std::fs::write(&case, "[[case]]\nseed = 1\nlesson = \"x\"\nsize = \"small\"\ntraffic_ms = 100\n")
         .expect("a file");
@@ -301,6 +302,8 @@ fn status(network: &Network) -> Found {
     let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
     sender.write(b"one\n");
     receiver.await_output(b"one\n");
+    let program = Endsystem::connect_to(network.a.socket()).expect("a connection");
+    let _handlers = handlers(&program);
     eventually("the counts were compared", || !network.a.json(&["status"])["books"].is_null());
     let status = [&network.a, &network.b].map(|host| host.json(&["status"]));
     sender.end().done();
@@ -310,6 +313,16 @@ fn status(network: &Network) -> Found {
         vec![("at work", Shape::of_all(&status)), ("no daemon", shape(&["status", "--socket", "/no/such"]))];
     cases.extend(troubles());
     cases
+}
+
+/// A handler of each class.
+fn handlers(program: &Endsystem) -> Vec<Rtu> {
+    let span = Nanos::from_millis(50);
+    let low = Class::LowDelay { interval: span, units: 1, priority: None };
+    let cost = Cost { run: Nanos::ZERO, unit: Nanos(1_000) };
+    let classes = [low, Class::Guaranteed { period: span, units: 1 }, Class::BestEffort];
+    let terms = classes.map(|class| Terms { class, deadline: None, quantum: 1, cost });
+    terms.map(|terms| program.register(terms, |_| Progress::default()).expect("granted")).into()
 }
 
 /// Parts of the status that a host has only if something is wrong.

@@ -1,5 +1,6 @@
-//! The layers of docs/ARCHITECTURE.md hold: dependencies point one way, the pure crates stay pure, unsafe code lives only
-//! where it may, and the processor's thread has the system calls that docs/SECURITY.md says.
+//! Checks the layers of docs/ARCHITECTURE.md: dependencies point one way, the pure crates stay pure, unsafe
+//! code is only where it is allowed, and the processor's thread has the system calls that docs/SECURITY.md
+//! lists.
 
 mod sources;
 
@@ -18,6 +19,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("proto", &["trial", "analysis"]),
     // Which will come to use `proto` too, when handlers of a node run it.
     ("tcp", &["analysis"]),
+    // Tests use it, and experiments with bare nodes; what runs on a host does not.
+    ("rig", &["proto"]),
     ("os", &["analysis"]),
     ("link", &["trial", "analysis", "os"]),
     ("engine", &["trial", "analysis", "os", "proto", "link"]),
@@ -27,7 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("client", &["analysis", "os", "proto", "ipc", "link", "engine", "host"]),
     ("daemon", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client"]),
     ("sim", &["analysis", "proto"]),
-    ("experiments", &["analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim"]),
+    ("experiments", &["analysis", "os", "proto", "rig", "link", "engine", "ipc", "host", "client", "sim"]),
     (
         "cli",
         &[
@@ -44,10 +47,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "experiments",
         ],
     ),
-    // Beside `crates`: they test, nothing depends on them.
-    ("fuzz", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim", "cli"]),
+    // Outside of `crates`: they test, and no crate depends on them.
+    (
+        "fuzz",
+        &[
+            "trial", "analysis", "os", "proto", "tcp", "rig", "link", "engine", "ipc", "host", "client",
+            "sim", "cli",
+        ],
+    ),
     ("models", &["trial", "analysis", "proto"]),
-    // It reads sources, and runs what is built from them.
+    // It reads sources, and runs programs that are built from them.
     ("mutants", &[]),
 ];
 
@@ -70,7 +79,7 @@ const PURE_MAY_LINK: &[&str] = &[
     "hash32",
     "hashbrown",
     "heapless",
-    "libc", // cpufeatures asks it for the features of an ARM processor
+    "libc", // cpufeatures uses it for the features of an ARM processor
     "managed",
     "postcard",
     "punctual-analysis",
@@ -86,11 +95,12 @@ const PURE_MAY_LINK: &[&str] = &[
     "zerocopy",
 ];
 
-/// Linked with `std` all the same: smoltcp 0.14.0 computes CUBIC with methods of `f64` that `core` lacks, and hands the feature
-/// on to `managed`. It takes its time as an argument (docs/adr/0052), and `punctual-tcp` itself is `no_std`.
+/// Linked with `std` nevertheless: smoltcp 0.14.0 computes CUBIC with methods of `f64` that `core` lacks, and
+/// passes the feature on to `managed`. It takes its time as an argument (docs/adr/0052), and `punctual-tcp`
+/// itself is `no_std`.
 const MAY_HAVE_STD: &[&str] = &["managed", "smoltcp"];
 
-/// Where unsafe code may stand; each block with its `SAFETY` reason, which clippy asks for.
+/// Folders that may contain unsafe code; each block has its `SAFETY` reason, which clippy requires.
 const UNSAFE_MAY_STAND_IN: &[&str] = &["crates/link/src/", "crates/ipc/src/", "crates/os/src/"];
 
 fn cargo(arguments: &[&str]) -> String {
@@ -114,7 +124,8 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     metadata["packages"].as_array().expect("a list").iter().map(of).collect()
 }
 
-/// A program that talks to a daemon builds no engine and no BPF program, and reads no configuration of hosts.
+/// A program that connects to a daemon builds no engine and no BPF program, and reads no configuration of
+/// hosts.
 #[test]
 fn a_client_needs_no_engine() {
     let tree = |more: &[&str]| {
@@ -227,7 +238,8 @@ fn table(text: &str, heading: &str) -> Vec<(String, String)> {
     rows.take_while(|line| line.starts_with('|')).map(cells).collect()
 }
 
-/// The filter of the processor's thread is made of its list, so what the document does not say the thread cannot do.
+/// The filter of the processor's thread is made from its list, so the thread can make only the calls that the
+/// document lists.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn the_processors_system_calls_are_those_of_the_document() {
@@ -242,7 +254,7 @@ fn the_processors_system_calls_are_those_of_the_document() {
     );
 }
 
-/// `link` and `proto` do not know each other, and the driver looks at packets of both kinds.
+/// `link` and `proto` do not depend on each other, and the driver reads packets of both kinds.
 #[test]
 fn the_driver_knows_the_versions_of_packets() {
     let header = std::fs::read_to_string(root().join("crates/link/bpf/punctual.bpf.h")).expect("the header");

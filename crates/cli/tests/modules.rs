@@ -1,5 +1,5 @@
-//! Modules depend one way: those of `proto` and `experiments` in the order of docs/ARCHITECTURE.md, in every other crate
-//! without circles across folders but for those that the document gives a reason for.
+//! Modules depend one way: those of `proto` and `experiments` in the order of docs/ARCHITECTURE.md, in every
+//! other crate without circles across folders except those for which the document gives a reason.
 
 mod sources;
 
@@ -39,8 +39,8 @@ const PROTO: &[&str] = &[
 const EXPERIMENTS: &[&str] =
     &["report", "excuse", "witness", "measure", "loads", "testbed", "demo", "experiments"];
 
-/// Modules that form a circle, crate by crate: all of them, and no other. docs/ARCHITECTURE.md says why under "Circles of
-/// modules".
+/// Modules that form a circle, crate by crate: all of them, and no other. docs/ARCHITECTURE.md explains why
+/// under "Circles of modules".
 const CIRCLES: &[(&str, &[&str])] = &[
     ("analysis", &["activation", "contract", "policies", "policy", "stage", "statistical"]),
     (
@@ -49,7 +49,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What a module uses of its crate: module of the crate's root -> such modules.
+/// The uses of a module within its crate: module of the crate's root -> such modules.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
 fn word(text: &str) -> &str {
@@ -83,7 +83,7 @@ fn names_behind<'a>(code: &'a str, prefix: &str) -> BTreeSet<&'a str> {
     names
 }
 
-/// Who uses whom, of the modules at the root of a crate.
+/// The uses between the modules at the root of a crate.
 fn uses(of: &str) -> Uses {
     let root = crates().join(of).join("src");
     let files = sources(&root);

@@ -1,17 +1,18 @@
-//! What keeps state keeps it to itself: structs of `proto` and `engine` have few fields, and none that another module's
-//! code can change.
+//! Structs of `proto` and `engine` that have state encapsulate it: they have few fields, and none that
+//! another module's code can change.
 //!
-//! A struct that derives `Copy` or `PartialEq` is a value, which is made, compared and passed on: configuration, wire formats,
-//! reports, identifiers. Every other one is taken to have state. Tests are not looked at.
+//! A struct that derives `Copy` or `PartialEq` is a value, which is made, compared and passed on:
+//! configuration, wire formats, reports, identifiers. Every other struct is assumed to have state. Tests are
+//! not checked.
 
 mod sources;
 
 use sources::{crates, without_tests};
 
-/// More is several things in one.
+/// A struct with more fields has several concerns.
 const FIELDS_MAX: usize = 15;
 
-/// Structs that have no state of their own and are no values either, with the reason: crate, struct, why.
+/// Structs that neither have state nor are values, with the reason: crate, struct, why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("proto", "Layout", "the header as it stands on the wire, read in place"),
     ("engine", "EngineConfig", "configuration; its links are boxed drivers, which nothing compares"),
@@ -28,7 +29,7 @@ struct Found {
     is_value: bool,
 }
 
-/// The name in `line`, where a struct begins there, and what follows it.
+/// The name in `line`, if a struct begins there, and the text behind it.
 fn begins(line: &str) -> Option<(&str, &str)> {
     let line = line.strip_prefix("pub").map_or(line, |rest| match rest.strip_prefix('(') {
         Some(scope) => scope.split_once(')').map_or(rest, |(_, rest)| rest),
@@ -56,7 +57,7 @@ fn structs(text: &str) -> Vec<Found> {
         if let Some((name, rest)) = begins(line) {
             let (fields, public) = match rest.rsplit_once('(') {
                 _ if line.ends_with('{') => named(&mut lines),
-                // Of a tuple: one line.
+                // A tuple struct: one line.
                 Some((_, fields)) if line.ends_with(");") => (
                     fields.split(',').count(),
                     fields.split(',').filter(|field| field.contains("pub ")).count(),
@@ -102,7 +103,7 @@ fn what_has_state_has_few_fields_and_keeps_them_to_itself() {
     assert!(wrong.is_empty(), "group what belongs together, and let methods show what others need:\n{wrong}");
 }
 
-/// One that is not needed any more, or never was, hides the next.
+/// An exception that is not needed would hide a later mistake.
 #[test]
 fn every_exception_is_needed() {
     for (of, name, why) in EXCEPTIONS {

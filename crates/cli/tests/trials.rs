@@ -1,5 +1,5 @@
-//! The escape sequences of a hostile receiver once more, without what makes text harmless (`make trials`): they must arrive on
-//! the terminal. Needs the feature `trials`, which nothing that ships has.
+//! The escape sequences of a hostile receiver once more, without the filter for harmful text (`make trials`):
+//! they must arrive on the terminal. Needs the feature `trials`, which no release has.
 #![cfg(feature = "trials")]
 
 mod network;
@@ -11,7 +11,8 @@ use network::{Network, with_contract};
 const WITHOUT: &str = "PUNCTUAL_WITHOUT";
 const PRINTED: &str = "orders to a terminal: ";
 
-/// Not a test by itself: how many orders to a terminal a refused sender prints, in a process that lacks what is named.
+/// Not a test by itself: prints how many orders to a terminal a refused sender prints, in a process without
+/// the named defences.
 #[test]
 #[ignore = "a part of a trial"]
 fn refused() {
@@ -29,7 +30,7 @@ fn refused() {
     println!("{PRINTED}{}", ended.stderr.chars().filter(is_order).count());
 }
 
-/// What the program prints whose process lacks what is named.
+/// The output of the program in a process without the named defences.
 fn orders(without: Option<&str>) -> usize {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", "refused", "--ignored", "--nocapture"]);

@@ -16,7 +16,7 @@ fn json_of(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Fails with `code` and one line on standard error, nothing on standard output.
+/// The verb fails with `code`, with one line on standard error and nothing on standard output.
 fn complaint(arguments: &[&str], code: i32) -> String {
     let output = punctual(arguments);
     let line = String::from_utf8(output.stderr).unwrap();
@@ -26,7 +26,7 @@ fn complaint(arguments: &[&str], code: i32) -> String {
     line
 }
 
-/// A file of its own for each test.
+/// A separate file for each test.
 fn file(name: &str, text: &str) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, text).unwrap();
@@ -117,7 +117,7 @@ fn sim_refuses_a_wrong_case_in_one_line() {
     assert!(complaint(&["sim", "--case", &case], 1).contains("line 5: unknown field"));
 }
 
-/// The whole plan's figures stand where nothing is left out.
+/// The figures of the whole plan are printed if nothing was removed.
 #[test]
 fn sim_says_what_it_ran_where_nothing_is_to_be_minimised() {
     let small = ["--size", "small", "--faults", "none", "--traffic-ms", "200", "--json"];

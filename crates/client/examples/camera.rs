@@ -15,8 +15,8 @@ use punctual_link::{MemoryLink, MemoryOptions};
 const FRAME_BYTES_MAX: u32 = 110_000;
 const FRAMES: u64 = 50;
 
-/// An endsystem with one link. It runs without a real-time class, so that everybody can try this. Leave
-/// `best_effort_host` out to make its promises guarantees.
+/// An endsystem with one link. It runs without a real-time class, so that every user can run this example.
+/// Leave `best_effort_host` out to make its promises guarantees.
 fn host(name: &str, neighbour: &str, link: MemoryLink) -> Result<Endsystem, Box<dyn Error>> {
     let text = format!(
         r#"

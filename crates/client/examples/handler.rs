@@ -36,7 +36,7 @@ fn terms(class: Class) -> Terms {
     Terms { class, deadline: None, quantum: 1, cost }
 }
 
-/// The sampler, which is called in each period, and what it wakes: answers come out of the receiver.
+/// The sampler, which is called in each period, and the receiver of its samples, which it wakes.
 pub fn sample(host: &Endsystem) -> Result<(Rtu, Receiver<u64>), Failure> {
     let samples = Arc::new(Mutex::new(Vec::with_capacity(16)));
     let (tell, told) = channel();
@@ -45,7 +45,7 @@ pub fn sample(host: &Endsystem) -> Result<(Rtu, Receiver<u64>), Failure> {
     let answers = host.register(terms(low), move |_| {
         let mut samples = theirs.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sample) = samples.pop() else { return Progress::default() };
-        // The program is about to end when nobody listens any more.
+        // The receiver of samples is gone only when the program ends: the error is ignored.
         let _ = tell.send(sample);
         Progress { units: 1, more: !samples.is_empty() }
     })?;
@@ -64,7 +64,7 @@ pub fn sample(host: &Endsystem) -> Result<(Rtu, Receiver<u64>), Failure> {
     Ok((sampler, told))
 }
 
-/// A host whose link leads nowhere: handlers need none.
+/// A host whose link has no neighbour: handlers need none.
 pub fn host() -> Result<Endsystem, Failure> {
     let (link, _) = MemoryLink::pair(MemoryOptions::default())?;
     Ok(Endsystem::embedded_with(&config()?, vec![Box::new(link) as Box<dyn Link>])?)

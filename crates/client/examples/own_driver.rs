@@ -1,7 +1,9 @@
-//! A driver of links of the program's own: hosts of this process meet in a room, by its name.
+//! A link driver that the program implements itself: hosts of this process exchange packets through a room
+//! with a name.
 //!
-//! Run it with `cargo run -p punctual --example own_driver`. A driver says what it is in a [`DriverKind`], and keeps what the
-//! configuration says of a link in a [`LinkDriver`]; the configuration finds it by its name (`driver = "room"`).
+//! Run it with `cargo run -p punctual --example own_driver`. A driver describes itself in a [`DriverKind`]
+//! and keeps a link's configuration in a [`LinkDriver`]. The configuration selects it by its name (`driver =
+//! "room"`).
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -15,17 +17,17 @@ use punctual::{Consent, Contract, Endsystem, HostConfig, Nanos, Rate};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 use serde::Deserialize;
 
-/// The one line: what the configuration may name beside the drivers that come with Punctual.
+/// The drivers that the configuration may name in addition to Punctual's own.
 pub const DRIVERS: [Driver; 1] = [ROOM];
 
 const ROOM: Driver = Driver::new(&RoomKind);
 
-/// The other ends of links whose neighbours have not come yet, by their rooms.
+/// The first ends of links whose neighbours have not been started yet, by their rooms.
 static WAITING: Mutex<BTreeMap<String, MemoryLink>> = Mutex::new(BTreeMap::new());
 
 struct RoomKind;
 
-/// What the configuration says of a link: the key `room`, which no other driver knows.
+/// Driver-specific configuration of a link: the key `room`, which no other driver accepts.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 struct Room {
@@ -88,8 +90,8 @@ fn enter(room: String) -> Result<MemoryLink, punctual_link::LinkError> {
     Ok(own)
 }
 
-/// A host of this process. It runs without a real-time class, so everybody may try this. `link` are the lines of its link
-/// that are the driver's.
+/// The configuration of one host of this process. The host runs without a real-time class, so any user may
+/// run this example. `link` holds the lines of its link that belong to the driver.
 pub fn config(name: &str, neighbour: &str, link: &str) -> Result<HostConfig, ConfigError> {
     let text = format!(
         "node.name = \"{name}\"\n\

@@ -87,7 +87,8 @@ impl AdmissionPolicy for AtMostTwo {
     }
 }
 
-/// Two hosts in this process. They run without a real-time class, so that everybody can try this.
+/// Configures two hosts in this process. They run without a real-time class, so that every user can run this
+/// example.
 fn config(name: &str, neighbour: &str) -> Result<HostConfig, Box<dyn Error>> {
     let text = format!(
         r#"

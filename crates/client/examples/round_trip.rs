@@ -1,10 +1,10 @@
-//! Measures round trips between two engines in one process. Handlers on the engines' own threads answer, so nobody sleeps:
-//! the result is what a traversal of the stack costs.
+//! Measures round trips between two engines in one process. Handlers on the engines' own threads answer, so
+//! no thread has to be woken: the result is the cost of one pass through the stack.
 //!
 //!     cargo run --release -p punctual --example round_trip -- [memory|udp] [ROUND_TRIPS] [SPIN_US]
 //!
-//! It needs two CPUs and the right to use `SCHED_FIFO`. With `BEST_EFFORT_HOST` set it uses ordinary threads, which others
-//! may pre-empt.
+//! It needs two CPUs and the right to use `SCHED_FIFO`. With `BEST_EFFORT_HOST` set it uses ordinary threads,
+//! which other threads may pre-empt.
 
 use std::path::Path;
 use std::sync::mpsc;

@@ -66,7 +66,7 @@ fn incoming(
         Consent::Accept => None,
         Consent::AcceptWithStall(stall) => Some(stall),
     };
-    // If it fails, the daemon has told the other side; the listener goes on.
+    // If it fails, the daemon has notified the sender. The listener continues.
     if let Ok(ring) = consent(shared, channel, stall) {
         let handler_time = queue.handler_time;
         consented.insert(channel, (queue, Accepted { channel, ring, request, handler_time }));
@@ -90,7 +90,7 @@ fn consent(
     }
 }
 
-/// Attaches to an incoming ring and says so.
+/// Attaches to an incoming ring and reports that to the daemon.
 pub(crate) fn attach(
     shared: &SharedConnection,
     channel: ChannelId,
@@ -106,7 +106,7 @@ fn requested(shared: &SharedConnection, listener: ListenerId, request: ChannelRe
     let answer =
         queue.as_ref().and_then(|queue| lock(&queue.source_agent).as_mut().map(|agent| agent(&request)));
     match (queue, answer) {
-        // What a receiver of its own may do is nothing to a sender.
+        // A sender has no ring for incoming messages, so the stall has no meaning here.
         (Some(queue), Some(Consent::Accept | Consent::AcceptWithStall(_))) => {
             let opened = open(shared, &request, token);
             queue.add_source(opened, request);

@@ -17,7 +17,7 @@ use crate::error::{Error, OpenError, SendError};
 use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch, Ending};
 use crate::state::{ChannelState, Evidence};
 
-/// What came with the grant of a channel.
+/// The parts of a granted channel.
 pub(crate) struct Opened {
     channel: ChannelId,
     /// `None` for a best-effort flow.
@@ -26,7 +26,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// The reply to who asked for `wanted`.
+    /// Converts the daemon's reply to a request for the contract `wanted`.
     pub(crate) fn from_reply(
         shared: &SharedConnection,
         (result, descriptors): Reply,
@@ -89,7 +89,7 @@ impl Channel {
         self.id
     }
 
-    /// What is promised: the deadline, and stage by stage what it is made of. `None` for best effort.
+    /// The grant: the deadline, and the bound of each stage. `None` for best effort.
     pub fn grant(&self) -> Option<&Grant> {
         self.grant.as_ref()
     }
@@ -99,7 +99,8 @@ impl Channel {
         self.ring.shape().message_bytes_max
     }
 
-    /// Limits how long `send`, `send_vectored`, `send_in_place` and `send_sync` wait; `None`: for ever (default).
+    /// Limits how long `send`, `send_vectored`, `send_in_place` and `send_sync` wait; `None`: without limit
+    /// (default).
     pub fn set_send_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
@@ -138,7 +139,8 @@ impl Channel {
         self.ring.push(&[IoSlice::new(message)]).map(|_| ()).map_err(|error| self.explain(error))
     }
 
-    /// Queues a message on the engine's own thread, as sent `at`; `true` if the engine must look at the queue.
+    /// Queues a message on the engine's own thread, with `at` as its send time. `true` if the engine must
+    /// check the queue.
     pub(crate) fn send_beside(
         &mut self,
         message: &[u8],
@@ -156,9 +158,9 @@ impl Channel {
         Arc::ptr_eq(&self.connection.shared, shared)
     }
 
-    /// Lets `fill` write a message straight into the queue, where the link will take it from (no copy), and
-    /// queues as many bytes as it returns; waits while the queue is full. The buffer is as long as the longest
-    /// message and may hold bytes of an earlier one.
+    /// Lets `fill` write a message straight into the queue, from which the link takes it (no copy), and
+    /// queues as many bytes as it returns; waits while the queue is full. The buffer is as long as the
+    /// longest message and may hold bytes of an earlier one.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -185,9 +187,10 @@ impl Channel {
         self.ring.outstanding()
     }
 
-    /// Promised bound, what was observed, misses, policed messages (rtcGetParameter). Read from memory that the processor
-    /// writes: nobody is asked but the first time, and when what degrades the channel has changed. Costs the processor
-    /// nothing.
+    /// Returns the promised bound, the observed latencies, the misses and the policed messages
+    /// (rtcGetParameter). The counters are read from memory that the processor writes, at no cost to the
+    /// processor. The daemon gets a request only at the first call, and after a change of what degrades the
+    /// channel.
     ///
     /// # Errors
     /// If the channel has ended or the daemon is gone.
@@ -200,7 +203,7 @@ impl Channel {
         self.events.drain()
     }
 
-    /// Waits for what happens, for another thread than the one that sends.
+    /// Returns a handle that waits for events of this channel on another thread than the sending one.
     pub fn watch(&self) -> ChannelWatch {
         ChannelWatch::of(Arc::clone(&self.events))
     }
@@ -210,9 +213,10 @@ impl Channel {
         self.ring.is_closed()
     }
 
-    /// Ends the channel and waits for its end: what is queued is sent, the receiver's host takes what is under way and
-    /// says what its application was given. Bounded by what the ring takes at the contract's rate, D and some seconds,
-    /// whatever happens on the way; `None` if `timeout` came first. A best-effort flow ends at once, and nobody knows
+    /// Ends the channel and waits until it has ended: the queued messages are sent, the receiver's host takes
+    /// what is in transit and reports how many messages its application received. The time is bounded
+    /// whatever happens on the way: the time that a full ring takes at the contract's rate, plus D, plus some
+    /// seconds. Returns `None` if `timeout` expired first. A best-effort flow ends at once, and it is unknown
     /// what arrived.
     ///
     /// # Errors
@@ -225,8 +229,8 @@ impl Channel {
         Ok(self.events.ending(timeout))
     }
 
-    /// Ends the channel (rtcDestroyConnection) and waits for the daemon's word, not for what is still under way
-    /// ([`Channel::finish`] does).
+    /// Ends the channel (rtcDestroyConnection) and waits for the daemon's confirmation, not for messages in
+    /// transit ([`Channel::finish`] does that).
     ///
     /// # Errors
     /// If the daemon is gone.
@@ -243,7 +247,7 @@ impl Channel {
         self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
-    /// Looks at the clock for the timeout only if it has to wait.
+    /// Reads the clock for the timeout only if it has to wait.
     fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<u64, SendError> {
         let mut until = None;
         loop {
@@ -347,7 +351,7 @@ impl Drop for Opening {
         if self.done || self.connection.shared.abandon(self.call) {
             return;
         }
-        // The answer was there already; what it opened is dropped and with that closed.
+        // The answer was there already; dropping the channel that it opened closes it.
         if let Ok(reply) = self.reply.try_recv() {
             drop(self.complete(reply));
         }

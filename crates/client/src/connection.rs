@@ -1,8 +1,9 @@
 //! The connection to a daemon, and the two threads behind it.
 //!
-//! The *reader* takes packets off the socket: answers go to who waits for them, pushes to the channel they are
-//! about. It never blocks on an application. The *agent* thread runs the application's agents, one after the
-//! other, so that an agent may itself open channels. Both end when the last handle drops or the daemon goes.
+//! The *reader* takes packets off the socket: it passes answers to the waiting threads, and pushes to their
+//! channels. It never blocks on an application. The *agent* thread runs the application's agents, one after
+//! the other, so that an agent may itself open channels. Both end when the last handle drops or the daemon
+//! goes away.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,9 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, PACKET_BYTES_MAX, Push, Request, VERSION};
+use punctual_ipc::api::{
+    Answer, ApiError, Call, FromDaemon, HandlerStatus, PACKET_BYTES_MAX, Push, Request, VERSION,
+};
 use punctual_ipc::socket::{self, Packet};
-use punctual_proto::api::ChannelRefusal;
+use punctual_proto::api::{ChannelRefusal, RtuId};
 use punctual_proto::ids::{ChannelId, ListenerId};
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
@@ -23,30 +26,30 @@ use crate::events::{ChannelEvents, Ending};
 use crate::listener::ListenerQueue;
 use crate::processor::{EmbeddedHost, is_processor};
 
-/// An answer with what came with it.
+/// An answer with the descriptors that came with it.
 pub(crate) type Reply = (Result<Answer, ApiError>, Vec<OwnedFd>);
 
-/// Who waits for an answer.
+/// Receives the reply to a request.
 pub(crate) enum Waiter {
     /// A thread.
     Caller(SyncSender<Reply>),
     /// A thread that takes a name: the listener is known before the answer is.
     Listen(SyncSender<Reply>, Arc<ListenerQueue>),
-    /// No caller any more: what was opened is to be closed.
+    /// There is no caller any more: if the answer opened a channel, it is closed.
     Nobody,
 }
 
-/// What the handles and the threads share.
+/// The state that handles and threads share.
 pub(crate) struct SharedConnection {
     socket: OwnedFd,
     next_call: AtomicU64,
     waiters: Mutex<HashMap<u64, Waiter>>,
     channels: Mutex<HashMap<ChannelId, Arc<ChannelEvents>>>,
     pub(crate) listeners: Mutex<HashMap<ListenerId, Arc<ListenerQueue>>>,
-    /// Requests to sources that came to nothing, by token.
+    /// Requests to sources that failed, by token.
     pub(crate) failed_asks: Mutex<HashMap<u64, ChannelRefusal>>,
     gone: AtomicBool,
-    /// Why the daemon cut the connection, where it said so.
+    /// Why the daemon closed the connection, if it gave a reason.
     farewell: Mutex<Option<ApiError>>,
 }
 
@@ -58,13 +61,13 @@ pub(crate) struct Connection {
     pub(crate) embedded: Option<EmbeddedHost>,
 }
 
-/// A lock that an application's panic cannot poison: what it guards is consistent between statements.
+/// Takes a lock that a panic of an application cannot poison: its content is consistent between statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Connection {
-    /// Starts the threads and says hello.
+    /// Starts the threads and sends `Hello`.
     pub(crate) fn start(socket: OwnedFd, embedded: Option<EmbeddedHost>) -> Result<Arc<Self>, Error> {
         let shared = Arc::new(SharedConnection {
             socket,
@@ -132,7 +135,29 @@ impl SharedConnection {
         Ok((result?, descriptors))
     }
 
-    /// Tells the daemon that the channel's ring is attached and sealed. A channel that has ended meanwhile says so itself.
+    /// Handlers of programs behind one, and whether there are more.
+    pub(crate) fn handlers_after(&self, after: Option<RtuId>) -> Result<(Vec<HandlerStatus>, bool), Error> {
+        match self.call(Request::Handlers { after })?.0 {
+            Answer::Handlers { handlers, more } => Ok((handlers, more)),
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// All handlers of programs at this host.
+    pub(crate) fn handlers(&self) -> Result<Vec<HandlerStatus>, Error> {
+        let mut all: Vec<HandlerStatus> = Vec::new();
+        loop {
+            let (handlers, more) = self.handlers_after(all.last().map(|status| status.handler.id))?;
+            let is_over = !more || handlers.is_empty();
+            all.extend(handlers);
+            if is_over {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Notifies the daemon that the channel's ring is attached and sealed. No error if the channel has ended
+    /// meanwhile: its ring reports that.
     pub(crate) fn attached(&self, channel: ChannelId, is_closed: impl Fn() -> bool) -> Result<(), Error> {
         match self.call(Request::Attached { channel }) {
             Err(error) if !is_closed() => Err(error),
@@ -152,7 +177,7 @@ impl SharedConnection {
 
     /// Sends a request without waiting for the answer.
     pub(crate) fn tell(&self, request: Request) {
-        // Where the daemon is gone there is nobody left to tell.
+        // If the daemon is gone, there is no receiver for this request.
         let _ = self.send(request, Waiter::Nobody);
     }
 
@@ -162,7 +187,8 @@ impl SharedConnection {
         let packet = Packet::new(&Call { id, request }, Vec::new())?;
         lock(&self.waiters).insert(id, waiter);
         let failed = match socket::send(&self.socket, &packet, SendFlags::empty()) {
-            // What the daemon said before it hung up is the reader's to find; then it wakes every waiter.
+            // The daemon may have sent a reason before it closed: the reader thread reads it, and then wakes
+            // every waiter.
             Err(error) => !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset),
             Ok(()) => false,
         };
@@ -200,7 +226,7 @@ impl SharedConnection {
             match packet.parse() {
                 Ok(FromDaemon::Answer { id, result }) => self.answer(id, result, packet.descriptors),
                 Ok(FromDaemon::Push(push)) => self.push(push, jobs),
-                // A daemon that talks nonsense is as good as gone.
+                // A daemon that sends invalid packets is treated as disconnected.
                 Err(_) => break,
             }
         }
@@ -262,7 +288,7 @@ impl SharedConnection {
                     queue.poke();
                 }
             }
-            // The agent thread lives as long as this one.
+            // Sending cannot fail: the agent thread runs as long as this thread.
             other => {
                 let _ = jobs.send(other);
             }
@@ -281,8 +307,8 @@ impl SharedConnection {
     }
 }
 
-/// Whether the calling thread may wait for an engine. One that does an engine's work would wait for itself, or keep all
-/// that its engine serves waiting.
+/// Whether the calling thread may wait for an engine. A thread that does an engine's work would wait for
+/// itself, or block all programs that its engine serves.
 pub(crate) fn may_wait() -> Result<(), OnProcessor> {
     if is_processor() { Err(OnProcessor) } else { Ok(()) }
 }

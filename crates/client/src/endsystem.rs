@@ -1,4 +1,4 @@
-//! This host as an application sees it: where names are taken and channels opened.
+//! This host as an application uses it: it registers names and opens channels.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub const SOCKET_VARIABLE: &str = "PUNCTUAL_SOCKET";
 /// Bytes that the ring of a best-effort flow holds at least.
 const BEST_EFFORT_RING_BYTES: u32 = 1 << 20;
 
-/// This host. Cheap to clone; channels and listeners keep it alive.
+/// This host. Cheap to clone; it exists as long as its channels and listeners.
 #[derive(Clone)]
 pub struct Endsystem {
     pub(crate) connection: Arc<Connection>,
@@ -54,11 +54,12 @@ impl Endsystem {
         &self.connection.host
     }
 
-    /// Takes a name that channels can be opened to (rtcRegisterPort). For each that is asked for, `agent` sees
-    /// who asks and with what contract, and consents or not; it runs on a thread of this endsystem.
+    /// Registers a name to which peers can open channels (rtcRegisterPort). For each request, `agent`
+    /// receives the requester and its contract, and consents or refuses. It runs on a thread of this
+    /// endsystem.
     ///
     /// # Errors
-    /// If the name is none or taken, or the daemon says no.
+    /// If the name is invalid or taken, or the daemon refuses it.
     pub fn listen(
         &self,
         name: &str,
@@ -116,7 +117,8 @@ impl Endsystem {
         Ok(Opening::start(&self.connection, to, contract)?)
     }
 
-    /// What `open` would be answered: the promise and what it is made of. Holds nothing, asks no application.
+    /// Returns what `open` would return: the bound and its parts. Reserves nothing, and does not call the
+    /// receiver's agent.
     ///
     /// # Errors
     /// [`OpenError::Refused`] as `open` would.
@@ -128,17 +130,17 @@ impl Endsystem {
         }
     }
 
-    /// Asks the program that listens at `source` (`port@host`) to open a channel to here, and waits for it. The
-    /// other side needs an agent for this ([`Listener::on_request`]).
+    /// Requests that the program listening at `source` (`port@host`) open a channel to this endsystem, and
+    /// waits for it. The source needs an agent for this ([`Listener::on_request`]).
     ///
     /// # Errors
-    /// [`OpenError::Refused`] if the source or the network said no.
+    /// [`OpenError::Refused`] if the source or the network refused.
     pub fn request(&self, source: &str, contract: Contract) -> Result<Receiver, OpenError> {
         static ASKED: AtomicU64 = AtomicU64::new(0);
         let source = source.parse::<Address>()?;
         let number = ASKED.fetch_add(1, Ordering::Relaxed);
         let reply_to = Name::new(&format!("ask.{}.{number}", std::process::id()))?;
-        // Only what was asked for is let in.
+        // Accept only the contract that this request named.
         let agent = move |incoming: &IncomingRequest| match incoming.contract == contract {
             true => Consent::Accept,
             false => Consent::refuse("this is not the contract that was asked for"),
@@ -154,10 +156,11 @@ impl Endsystem {
         }
     }
 
-    /// A best-effort flow to `port@host` (rdata_send): no promise, messages of up to `message_bytes_max`.
+    /// Opens a best-effort flow to `port@host` (rdata_send). It has no guarantee. Messages have up to
+    /// `message_bytes_max` bytes.
     ///
     /// # Errors
-    /// If the host is unknown or the daemon says no.
+    /// If the host is unknown or the daemon refuses.
     pub fn best_effort(&self, peer: &str, message_bytes_max: u32) -> Result<Channel, OpenError> {
         let to = peer.parse::<Address>()?;
         let ring = best_effort_ring(message_bytes_max)?;
@@ -169,7 +172,7 @@ impl Endsystem {
     /// Receives best-effort flows to `name` at this host (rdata_recv).
     ///
     /// # Errors
-    /// If the name is none or taken, or the daemon says no.
+    /// If the name is invalid or taken, or the daemon refuses it.
     pub fn bind_best_effort(&self, name: &str, message_bytes_max: u32) -> Result<Receiver, Error> {
         let ring = best_effort_ring(message_bytes_max)?;
         let request = Request::BindBestEffort { port: Name::new(name)?, ring };
@@ -186,7 +189,7 @@ impl Endsystem {
     /// Whether channels can come from a host: whether this host's directory has it.
     ///
     /// # Errors
-    /// If the name is none, not in the directory, or this host's; or the daemon is gone.
+    /// If the name is invalid, not in the directory, or this host's; or the daemon is gone.
     pub fn check_host(&self, host: &str) -> Result<(), Error> {
         match self.connection.shared.call(Request::Resolve { host: Name::new(host)? })?.0 {
             Answer::Resolved { .. } => Ok(()),
@@ -194,12 +197,13 @@ impl Endsystem {
         }
     }
 
-    /// Measures what a link of this host drains towards its neighbour, and says what is known then. Takes half a second,
-    /// longer if it is done again for a better figure. Harms no channel: while one uses the link it is refused, and who
-    /// opens one meanwhile waits.
+    /// Measures the rate at which a link of this host drains towards its neighbour, and returns the result.
+    /// It takes half a second, and longer if it repeats the measurement for a better figure. It disturbs no
+    /// channel: it is refused while a channel uses the link, and a program that opens one meanwhile waits.
     ///
     /// # Errors
-    /// There is no such link, channels use it, the neighbour does not answer, this user may not; or the daemon is gone.
+    /// If there is no such link, channels use it, the neighbour does not answer, this user lacks permission,
+    /// or the daemon is gone.
     pub fn measure_rate(&self, link: &str) -> Result<RateStatus, Error> {
         match self.connection.shared.call(Request::MeasureRate { link: link.into() })?.0 {
             Answer::Rate(rate) => Ok(rate),
@@ -207,7 +211,7 @@ impl Endsystem {
         }
     }
 
-    /// The host's state: links, utilisation, counters, quotas.
+    /// The host's state: links, utilisation, counters, quotas, handlers of programs.
     ///
     /// # Errors
     /// If the daemon is gone.
@@ -225,6 +229,7 @@ impl Endsystem {
             status.more_users = more && !users.is_empty();
             status.users.extend(users);
         }
+        status.handlers = self.connection.shared.handlers()?;
         Ok(status)
     }
 

@@ -1,6 +1,7 @@
-//! What can go wrong, for a program to tell apart and for a person to act on.
+//! The errors of this crate: variants for a program to match, and messages that help a person to act.
 //!
-//! Each error is one line that holds its cause; so none of them has a `source` that would repeat it.
+//! Each error is one line that includes its cause. Therefore no error has a `source`, which would repeat the
+//! cause.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,10 +41,10 @@ pub enum ConnectError {
         /// Error of the system.
         cause: io::Error,
     },
-    /// The daemon said no.
+    /// The daemon refused.
     #[error("the daemon does not let this program in: {0}")]
     Denied(Error),
-    /// The system said no.
+    /// The system returned an error.
     #[error("cannot start the client: {0}")]
     System(io::Error),
     /// The engine inside this process could not be started.
@@ -72,7 +73,7 @@ pub enum Error {
     /// The request cannot even be tried: unknown host, name taken, contract out of range, ...
     #[error("{0}")]
     Request(RequestError),
-    /// The daemon said no for a reason of its own: quota, memory, shutting down.
+    /// The daemon refused for a local reason: quota, memory, shutting down.
     #[error("{0}")]
     Daemon(ApiError),
     /// The message ring that came with the answer cannot be used.
@@ -148,12 +149,12 @@ impl From<ApiError> for Error {
 /// Why there is no channel.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The network or the receiver said no.
+    /// The network or the receiver refused.
     #[error("refused{}", describe(refusal, wanted))]
     Refused {
         /// The hop that refused, its reason, and what it could offer instead.
         refusal: ChannelRefusal,
-        /// Contract that was asked for.
+        /// The requested contract.
         wanted: Box<Contract>,
     },
     /// The request failed for another reason than a refusal.
@@ -162,7 +163,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The daemon's answer to who asked for `wanted`.
+    /// Converts the daemon's error reply to a request for the contract `wanted`.
     pub(crate) fn answered(error: ApiError, wanted: &Contract) -> Self {
         match error {
             ApiError::Refused(refusal) => Self::refused(refusal, wanted),
@@ -175,7 +176,8 @@ impl OpenError {
     }
 }
 
-/// First, if the deadline is the reason: what was asked for and what the whole route needs. Then the hop, and the offer.
+/// Describes a refusal. If the deadline is the reason, first the requested deadline and the one that the
+/// whole route needs. Then the hop and its offer.
 fn describe(refusal: &ChannelRefusal, wanted: &Contract) -> String {
     let by = format!("{}by {refusal}", too_little_time(refusal, wanted));
     match &refusal.offer {
@@ -197,8 +199,9 @@ fn describe(refusal: &ChannelRefusal, wanted: &Contract) -> String {
     }
 }
 
-/// A hop knows what is left for it of the deadline, and who asked knows the deadline only: it is reported first. A blank where
-/// time is not why.
+/// Describes a deadline that is too short. A hop reports what is left of the deadline at that hop, but the
+/// caller only has the whole deadline: so this puts the whole deadline first. One space if time is not the
+/// reason.
 fn too_little_time(refusal: &ChannelRefusal, wanted: &Contract) -> String {
     let wants_time = match &refusal.cause {
         RefuseCause::Deadline { .. } => true,
@@ -256,7 +259,7 @@ pub enum SendError {
          Reply::send or try_send"
     )]
     OnProcessor,
-    /// The system said no.
+    /// The system returned an error.
     #[error("cannot wait for the channel: {0}")]
     System(io::Error),
 }
@@ -270,7 +273,7 @@ pub enum RecvError {
     /// The receive timeout passed.
     #[error("timed out: no message came")]
     TimedOut,
-    /// The buffer is too short. The message stays where it is.
+    /// The buffer is too short. The message stays in the ring.
     #[error("message of {bytes} B does not fit the buffer of {buffer_bytes} B: give it the contract's size")]
     BufferTooSmall {
         /// The message's length.
@@ -287,12 +290,13 @@ pub enum RecvError {
          that leads, or try_recv"
     )]
     OnProcessor,
-    /// The system said no.
+    /// The system returned an error.
     #[error("cannot wait for the channel: {0}")]
     System(io::Error),
 }
 
-/// An error in one line: itself, and of its causes those that it does not say already; nothing in it but text.
+/// Formats an error as one line of plain text: the error, and those of its causes that its text does not
+/// contain already.
 pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     let line = causes.fold(error.to_string(), |line, cause| {
@@ -302,13 +306,13 @@ pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     harmless(&line).into_owned()
 }
 
-/// What programs of this project print under the key `error` on standard output where JSON is wanted, beside the line on
-/// standard error: the same line and the exit code.
+/// The value that programs of this project print under the key `error` on standard output if JSON is wanted,
+/// in addition to the line on standard error: the same line and the exit code.
 pub fn failure(line: &str, exit_code: u8) -> serde_json::Value {
     serde_json::json!({ "message": line, "exit_code": exit_code })
 }
 
-/// Why a channel ended, in words; `None`: its daemon has not said so.
+/// Describes why a channel ended. `None`: the daemon has given no reason.
 pub fn reason_text(reason: Option<CloseReason>) -> &'static str {
     reason.map_or("the daemon is gone", CloseReason::text)
 }

@@ -1,4 +1,4 @@
-//! What a channel's application is notified of beside its messages.
+//! The events of a channel other than its messages.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -9,7 +9,8 @@ use punctual_proto::api::{BrokenStage, CloseReason, Notice, Receipt};
 
 use crate::connection::lock;
 
-/// Most events that wait for an application; the node tells each kind once until it is read.
+/// Maximum number of events that wait for an application. The node reports each kind once until the
+/// application has read it.
 const EVENTS_MAX: usize = 32;
 /// How long the reason of an end may lag behind the end.
 const REASON_WITHIN: Duration = Duration::from_millis(250);
@@ -21,7 +22,7 @@ pub enum ChannelEvent {
     Policed,
     /// A message was surely delivered later than its deadline.
     Late,
-    /// A stage on the way breaks its promise: nothing is guaranteed until it is healed.
+    /// A stage on the way breaks its promise: nothing is guaranteed until it has recovered.
     Degraded(BrokenStage),
     /// The stage has kept its promise for a lease.
     Healed(BrokenStage),
@@ -40,10 +41,10 @@ pub enum ChannelEvent {
 /// How a channel ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Why; `None` if the daemon is gone, or has not said.
+    /// Why it ended. `None` if the daemon is gone, or has given no reason.
     pub reason: Option<CloseReason>,
-    /// At the source: what the receiver has of the channel, by the word of its host. `None` if that could not
-    /// be learnt.
+    /// At the source: how many messages the receiver got, as its host reported. `None` if there was no
+    /// report.
     pub receipt: Option<Receipt>,
 }
 
@@ -63,8 +64,9 @@ pub(crate) struct ChannelEvents {
     changed: Condvar,
 }
 
-/// Waits for the notices of a channel's application, on another thread than the channel's own: what it gives,
-/// [`Channel::events`](crate::Channel::events) does not. Ends when the channel has ended or was dropped, and all is given.
+/// Waits for the notices of a channel's application, on another thread than the channel's own.
+/// [`Channel::events`](crate::Channel::events) does not return the notices that this returns. It ends when
+/// the channel has ended or was dropped, and all notices were returned.
 pub struct ChannelWatch {
     events: Arc<ChannelEvents>,
 }
@@ -106,13 +108,13 @@ impl ChannelEvents {
         self.changed.notify_all();
     }
 
-    /// The application has let the channel go: what happens to it from now on concerns no program here.
+    /// The application has dropped the channel: from now on no program here gets its events.
     pub(crate) fn leave(&self) {
         lock(&self.state).closed.get_or_insert_default();
         self.changed.notify_all();
     }
 
-    /// The channel has ended: whoever waits for its ring wakes.
+    /// Records that the channel has ended, and wakes the threads that wait for its ring.
     pub(crate) fn close(&self, ending: Ending) {
         use CloseReason as R;
         let mut state = lock(&self.state);
@@ -136,7 +138,7 @@ impl ChannelEvents {
         self.changed.notify_all();
     }
 
-    /// What closes the ring; at once where the end came first.
+    /// Sets what closes the ring. If the end came first, closes it at once.
     pub(crate) fn set_closer(&self, closer: RingCloser) {
         let mut state = lock(&self.state);
         if state.closed.is_some() {
@@ -145,7 +147,8 @@ impl ChannelEvents {
         state.closer = Some(closer);
     }
 
-    /// How it ended. The ring says *that* it ended a moment before the daemon says how: waits for that moment.
+    /// Why it ended. The ring shows *that* the channel ended shortly before the daemon reports why: this
+    /// waits for the report.
     pub(crate) fn reason(&self) -> Option<CloseReason> {
         self.ending(REASON_WITHIN).and_then(|ending| ending.reason)
     }

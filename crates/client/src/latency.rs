@@ -14,8 +14,9 @@ use punctual_proto::memory::MessageInfo;
 /// # }
 /// ```
 ///
-/// A sender that keeps its rate sends at the logical arrival. What a message waits for that, sent too soon, is not counted; one
-/// that goes ahead of it, within the jitter allowance, may be delivered before it and has a latency of 0.
+/// A sender that keeps its rate sends at the logical arrival. If a message is sent too soon, its wait for
+/// that time is not counted. A message that is served ahead of its logical arrival, within the jitter
+/// allowance, may be delivered before it and then has a latency of 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneWayLatency {
     /// Latency as measured. It is 0 if the delivery is earlier than the logical arrival, or seems to be by
@@ -26,8 +27,8 @@ pub struct OneWayLatency {
 }
 
 impl OneWayLatency {
-    /// The latency of a message; `None` if the clock of a host on the way is unknown, and of best effort, whose
-    /// source tells its own time.
+    /// The latency of a message. `None` if the clock of a host on the way is unknown, and for best effort,
+    /// whose send time is the source's own claim.
     pub fn of(info: &MessageInfo) -> Option<Self> {
         let measured = info.delivered.since(info.logical_arrival);
         info.clock_error.map(|error| Self { measured, error })

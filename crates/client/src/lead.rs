@@ -1,11 +1,11 @@
 //! A thread of the application that does the engine's work while it waits: no other thread of this host touches the
 //! messages that it takes and sends.
 //!
-//! Such a thread is a handler turned inside out: what it does between two waits is done on the engine's
+//! Such a thread is a handler turned inside out: the code between two of its waits runs on the engine's
 //! thread. Therefore the time for it is declared and admitted like a handler's
 //! ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)), for each message that the channel's
-//! contract allows. A thread that stays away longer, if that is no accident, leads no more: the engine goes
-//! back to its own thread, and the same calls wait like everybody's.
+//! contract allows. A thread that repeatedly stays away longer loses the lead: the engine moves back to its
+//! own thread, and the same calls then wait like those of any other thread.
 
 use std::time::Duration;
 
@@ -20,14 +20,16 @@ use crate::processor::ring_outbox;
 use crate::receiver::Receiver;
 use crate::trust::Trust;
 
-/// The calling thread as the engine's own, from [`Receiver::lead`] to the drop or [`Lead::end`]. It runs in the engine's
-/// class and on its CPU meanwhile. Calls that wait in another way ([`Endsystem::open`], `listen`, `accept`, `close`,
-/// `state` if it has to ask, and on other channels a `send` that finds no room and a `recv` that finds nothing) fail with
-/// [`Error::OnProcessor`](crate::Error::OnProcessor): the thread would wait for itself.
+/// Makes the calling thread the engine's own thread, from [`Receiver::lead`] until the drop or [`Lead::end`].
+/// Meanwhile it runs in the engine's class and on the engine's CPU. Calls that wait in another way fail with
+/// [`Error::OnProcessor`](crate::Error::OnProcessor), because the thread would wait for itself:
+/// [`Endsystem::open`], `listen`, `accept`, `close`, `state` if it needs a request, and on other channels a
+/// `send` that finds no room and a `recv` that finds no message.
 ///
 /// [`Endsystem::open`]: crate::Endsystem::open
 pub struct Lead {
-    /// Dropped first: what the receiver holds may be the last that holds the engine. `None`: it leads no more.
+    /// Dropped first: the receiver may hold the last reference to the engine. `None`: this thread does not
+    /// lead any more.
     engine: Option<EngineLead>,
     receiver: Receiver,
     away: LeadBudget,
@@ -44,7 +46,7 @@ struct LeadBudget {
     declared: Nanos,
     contract: Contract,
     trust: Trust,
-    /// What it has had of B times the declared time.
+    /// The part of B times the declared time that it has used.
     spent: Nanos,
     /// Time since which one more is due.
     earned_at: Instant,
@@ -57,7 +59,7 @@ impl LeadBudget {
         Self { declared, contract, trust, spent: Nanos::ZERO, earned_at: at, overruns: 0 }
     }
 
-    /// Notes that the thread was away for `took` until `at`. Returns whether it may go on.
+    /// Records that the thread was away for `took` until `at`. Returns whether it may continue.
     fn was(&mut self, took: Nanos, at: Instant) -> bool {
         self.earn(at);
         self.spent += took;
@@ -94,7 +96,7 @@ impl Lead {
         Ok(Self { engine, receiver, away: LeadBudget::new(declared, contract, left_at), left_at })
     }
 
-    /// Hands `read` the next message where it is; does the engine's work until there is one.
+    /// Passes `read` the next message in place; does the engine's work until there is one.
     ///
     /// # Errors
     /// See [`Receiver::recv_in_place`].
@@ -130,7 +132,7 @@ impl Lead {
         let mut sent = channel.send_beside(message, self.left_at);
         if matches!(sent, Err(SendError::WouldBlock)) {
             let until = self.until(channel.timeout());
-            // If the engine stops meanwhile, the queue is closed, which the second try tells.
+            // If the engine stops meanwhile, the queue is closed, and the second attempt returns that error.
             let is_over = || channel.has_room() || channel.is_closed();
             drive(&mut self.engine, &mut self.left_at, until, is_over);
             sent = channel.send_beside(message, self.left_at);
@@ -149,7 +151,7 @@ impl Lead {
     pub fn rest(&mut self, until: Instant) {
         self.come_back();
         drive(&mut self.engine, &mut self.left_at, Some(until), || false);
-        // Where nobody leads any more.
+        // No thread leads the engine any more: sleep for the rest.
         std::thread::sleep(Duration::from_nanos(until.since(now()).0));
     }
 

@@ -1,8 +1,8 @@
 //! Guaranteed channels for applications.
 //!
-//! A program says: my messages are at most S bytes, at most R a second, in bursts of at most B, and each must
-//! arrive within D. The network says yes or no. After a yes every message that keeps the contract arrives in
-//! time, whatever else happens on the hosts and links in between.
+//! A program states a contract: its messages have at most S bytes, there are at most R a second, in bursts of
+//! at most B, and each must arrive within D. The network admits or refuses it. If it admits it, every message
+//! that keeps the contract arrives in time, whatever else happens on the hosts and links in between.
 //!
 //! ```no_run
 //! use punctual::{Consent, Contract, Endsystem, Nanos, Rate};
@@ -25,8 +25,8 @@
 //! ```
 //!
 //! Ownership: an [`Endsystem`], its [`Listener`]s, [`Channel`]s and [`Receiver`]s share one connection, which
-//! ends with the last of them; the daemon then closes whatever was left. Messages never pass the connection:
-//! they are in shared memory between this process and the host's engine.
+//! ends with the last of them. The daemon then closes what is still open. Messages do not travel over the
+//! connection: they are in shared memory between this process and the host's engine.
 
 mod agents;
 mod channel;
@@ -43,7 +43,6 @@ mod lead;
 mod listener;
 mod processor;
 mod receiver;
-#[cfg(feature = "embedded")]
 pub mod rtu;
 mod state;
 #[cfg(feature = "embedded")]
@@ -54,7 +53,7 @@ pub use endsystem::{Endsystem, SOCKET_VARIABLE};
 pub use error::{ConnectError, Error, OpenError, RecvError, SendError, failure, one_line, reason_text};
 pub use events::{ChannelEvent, ChannelWatch, Ending};
 pub use handler::{Handler, Reply};
-/// What a program needs that brings an admission policy of its own: see `examples/own_policy.rs`.
+/// The types that a program needs to implement an admission policy: see `examples/own_policy.rs`.
 #[cfg(feature = "embedded")]
 pub mod policy {
     pub use punctual_analysis::{
@@ -74,12 +73,12 @@ pub use punctual_analysis::{
     Activation, BitRate, Contract, ContractError, CostParts, Delivery, FlowName, Guarantee, Horizon, Instant,
     Late, Nanos, Policing, Ppb, Ppm, Rate, Statistical,
 };
-/// A program may bring a driver of links of its own: see `examples/own_driver.rs`.
+/// The types that a program needs to implement a link driver: see `examples/own_driver.rs`.
 #[cfg(feature = "embedded")]
 pub use punctual_host::config::{self, HostConfig};
 pub use punctual_ipc::api::{
-    ApiError, ApiStatus, Books, ClassStatus, DriverDrops, DriverStatus, EngineStatus, HostStatus,
-    ProfileStatus, SOCKET_DEFAULT, WrongCount,
+    ApiError, ApiStatus, Books, ClassStatus, DriverDrops, DriverStatus, EngineStatus, HandlerStatus,
+    HostStatus, ProfileStatus, SOCKET_DEFAULT, WrongCount,
 };
 pub use punctual_ipc::ring::now;
 pub use punctual_proto::api::{

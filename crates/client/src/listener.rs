@@ -1,4 +1,4 @@
-//! Listening: a name, an agent that says yes or no, and the channels that were opened to it.
+//! Listening: a name, an agent that consents or refuses, and the channels that were opened to the name.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::connection::{Connection, lock, may_wait};
 use crate::error::{Error, OpenError};
 use crate::receiver::Receiver;
 
-/// Somebody wants to open a channel to a listener (CLIPS 4.1: consent of the receiver).
+/// A peer requests to open a channel to a listener (CLIPS 4.1: consent of the receiver).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncomingRequest {
     /// The source host.
@@ -40,13 +40,13 @@ pub struct ChannelRequest {
 /// An agent's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Consent {
-    /// Yes. The ring holds what comes while this program takes no message for 20 ms, as far as its user's quota of buffers
-    /// has room for that.
+    /// Accepts. The ring has room for the messages that arrive while this program takes none for 20 ms, as
+    /// far as its user's quota of buffers permits.
     Accept,
-    /// Yes, and the ring holds what comes while this program takes no message for so long. The channel is refused where
-    /// that is beyond the quota.
+    /// Accepts, and the ring has room for the messages that arrive while this program takes none for that
+    /// long. The channel is refused if that exceeds the quota.
     AcceptWithStall(Nanos),
-    /// The channel is refused, for this reason: the other side is told.
+    /// The channel is refused for this reason, which the sender receives.
     Refuse(String),
 }
 
@@ -78,7 +78,7 @@ struct Waiting {
     closed: bool,
 }
 
-/// What a listener, its agents and the threads share.
+/// The state that a listener, its agents and the threads share.
 pub(crate) struct ListenerQueue {
     pub(crate) agent: Mutex<Agent>,
     /// Declared for each message's handler on the processor.
@@ -109,7 +109,7 @@ impl ListenerQueue {
         self.changed.notify_all();
     }
 
-    /// Closes the queue: the daemon is gone, and nothing more comes.
+    /// Closes the queue: the daemon is gone, so there will be no more channels.
     pub(crate) fn close(&self) {
         lock(&self.waiting).closed = true;
         self.changed.notify_all();
@@ -121,7 +121,7 @@ impl ListenerQueue {
         self.changed.notify_all();
     }
 
-    /// Waits for an established channel or for `failed` to say why there will be none.
+    /// Waits for an established channel, or until `failed` returns why there will be none.
     pub(crate) fn accept_or<E>(&self, failed: impl Fn() -> Option<E>) -> Result<Result<Accepted, E>, Error> {
         loop {
             let next =
@@ -205,15 +205,17 @@ impl Listener {
         accepted.map(|accepted| Receiver::new(&self.connection, accepted)).transpose()
     }
 
-    /// Sets the agent for receivers that ask this program to send to them. Without one they are refused.
+    /// Sets the agent for receivers that request a channel from this program. Without an agent they are
+    /// refused.
     pub fn on_request(&self, agent: impl FnMut(&ChannelRequest) -> Consent + Send + 'static) {
         *lock(&self.queue.source_agent) = Some(Box::new(agent));
     }
 
-    /// The next channel that a receiver asked for and the agent of [`Listener::on_request`] agreed to.
+    /// Waits for the next channel that a receiver requested and the agent of [`Listener::on_request`]
+    /// accepted.
     ///
     /// # Errors
-    /// Why a channel that the agent agreed to could not be opened.
+    /// Why a channel that the agent accepted could not be opened.
     pub fn accept_source(&self) -> Result<(Channel, ChannelRequest), OpenError> {
         loop {
             if let Some((opened, request)) = self.queue.wait(None, |waiting| waiting.sources.pop_front())? {

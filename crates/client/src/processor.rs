@@ -1,4 +1,4 @@
-//! The processor of an engine in this process, where there can be one: with the feature `embedded`.
+//! Detects threads of an engine in this process, which exist only with the feature `embedded`.
 
 #[cfg(feature = "embedded")]
 pub(crate) use punctual_engine::direct::{is_processor, ring_outbox};

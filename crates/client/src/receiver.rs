@@ -30,7 +30,7 @@ pub struct Receiver {
     request: Option<IncomingRequest>,
     ring: InboxReader,
     timeout: Option<Duration>,
-    /// What a handler on the processor may take for a message.
+    /// Declared time of a handler on the processor for one message.
     handler_time: Nanos,
 }
 
@@ -60,7 +60,7 @@ impl Receiver {
         self.end.id
     }
 
-    /// The sender and the traffic that it promised; `None` for best effort.
+    /// The sender and its contract; `None` for best effort.
     pub fn request(&self) -> Option<&IncomingRequest> {
         self.request.as_ref()
     }
@@ -75,7 +75,7 @@ impl Receiver {
         self.ring.shape().slots
     }
 
-    /// Limits how long `recv` and `recv_in_place` wait; `None`: for ever (default).
+    /// Limits how long `recv` and `recv_in_place` wait; `None`: without limit (default).
     pub fn set_recv_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
@@ -123,8 +123,8 @@ impl Receiver {
         }
     }
 
-    /// Hands `read` the next message where it is, in the registered buffer that the network's fragments were
-    /// put into (no copy); waits for one. The slot is free again afterwards.
+    /// Passes `read` the next message in place, in the registered buffer into which the network's fragments
+    /// were put (no copy); waits for one. The slot is free again afterwards.
     ///
     /// # Errors
     /// See [`RecvError`].
@@ -147,14 +147,14 @@ impl Receiver {
         }
     }
 
-    /// Has `handler` called for each message from now on, with those that wait first.
+    /// Calls `handler` for each message from now on, beginning with those that wait already.
     ///
-    /// In an embedded endsystem it runs on the engine's own thread right at the delivery: no thread is woken and nothing
-    /// is copied, and what it sends with [`Reply::send`] leaves without another thread. In return it must neither
-    /// wait nor allocate, and must keep to the time that its listener declared
-    /// ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)): everybody's bounds at this host rest on
-    /// that. One that overruns it is counted, and demoted if that is no accident: from then on it runs on a thread
-    /// of its own, as it does from the start if the engine is in another process.
+    /// In an embedded endsystem the handler runs on the engine's own thread right at the delivery: no thread
+    /// is woken and no byte is copied, and what it sends with [`Reply::send`] leaves without another thread.
+    /// In return it must neither wait nor allocate, and must keep to the time that its listener declared
+    /// ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)): the bounds of all channels at this
+    /// host depend on that. Each overrun is counted. A handler that overruns repeatedly is demoted: from then
+    /// on it runs on a thread of its own, as it does from the start if the engine is in another process.
     ///
     /// # Errors
     /// [`Error::HandlerTime`] in an embedded endsystem whose listener declared none; else if the system
@@ -186,8 +186,8 @@ impl Receiver {
 
     /// Makes the protocol's handler and this receiver alternate one to one (RTU 3): from now on a message
     /// becomes visible only when the one before is taken. Complete messages wait in the buffers reserved for
-    /// them, at no cost to others; messages beyond those are overruns as ever. Bounds are kept up to that
-    /// waiting. This is for a guaranteed channel only.
+    /// them, at no cost to others; messages beyond those are overruns as usual. Bounds apply up to the begin
+    /// of that wait. This is for a guaranteed channel only.
     ///
     /// # Errors
     /// If the channel has ended, is best effort, or the daemon is gone.
@@ -202,8 +202,8 @@ impl Receiver {
         }
     }
 
-    /// Promised bound, what was observed, misses (rtcGetParameter). Asks as rarely as
-    /// [`Channel::state`](crate::Channel::state).
+    /// Returns the promised bound, the observed latencies and the misses (rtcGetParameter). Sends a request
+    /// as rarely as [`Channel::state`](crate::Channel::state).
     ///
     /// # Errors
     /// If the channel has ended or the daemon is gone.
@@ -216,7 +216,7 @@ impl Receiver {
         self.end.events.drain()
     }
 
-    /// Waits for what happens, for another thread than the one that receives.
+    /// Returns a handle that waits for events of this channel on another thread than the receiving one.
     pub fn watch(&self) -> ChannelWatch {
         ChannelWatch::of(Arc::clone(&self.end.events))
     }
@@ -226,7 +226,7 @@ impl Receiver {
         self.ring.is_closed()
     }
 
-    /// Ends the channel (rtcDestroyConnection) and waits for the daemon's word.
+    /// Ends the channel (rtcDestroyConnection) and waits for the daemon's confirmation.
     ///
     /// # Errors
     /// If the daemon is gone.
@@ -234,8 +234,8 @@ impl Receiver {
         self.end.connection.shared.call(Request::Close { channel: self.end.id }).map(|_| ())
     }
 
-    /// Waits as long as the receive timeout says. Where a message waits already the clock is not read: that would be a
-    /// tenth of what taking it costs.
+    /// Waits as long as the receive timeout allows. Does not read the clock if a message waits already: that
+    /// would be a tenth of the cost of taking the message.
     fn wait_as_set(&self) -> Result<(), RecvError> {
         if self.ring.has_message() {
             return Ok(());
@@ -265,15 +265,16 @@ impl Receiver {
     }
 }
 
-/// What a thread needs that leads its engine.
+/// The call for a thread that leads its engine.
 #[cfg(feature = "embedded")]
 impl Receiver {
-    /// Has the calling thread do the engine's work from now on, whenever it waits: see [`Lead`]. What this
-    /// channel brings and what it sends then passes no other thread of this host.
+    /// Makes the calling thread do the engine's work from now on, whenever it waits: see [`Lead`]. The
+    /// messages that it receives and sends on this channel then pass no other thread of this host.
     ///
     /// # Errors
-    /// [`Error::NotEmbedded`]; [`Error::HandlerTime`] if the listener declared no time (that of a handler: what
-    /// the thread may do between two waits); [`Error::Lead`] if the thread does not get the engine's class or CPU.
+    /// [`Error::NotEmbedded`]; [`Error::HandlerTime`] if the listener declared no time (the time of a
+    /// handler: here what the thread may take between two waits); [`Error::Lead`] if the thread does not get
+    /// the engine's class or CPU.
     pub fn lead(self) -> Result<Lead, Error> {
         Lead::start(self)
     }
@@ -302,7 +303,7 @@ impl AsFd for Receiver {
     }
 }
 
-/// A channel's end at this host as its daemon or engine knows it. Dropping it closes it.
+/// This host's end of a channel, as its daemon or engine registered it. Dropping it closes the channel.
 pub(crate) struct End {
     pub(crate) connection: Arc<Connection>,
     pub(crate) events: Arc<ChannelEvents>,

@@ -1,7 +1,8 @@
-//! What is known about a channel (CLIPS: rtcGetParameter).
+//! The state of a channel as its program can read it (CLIPS: rtcGetParameter).
 //!
-//! What it counts is read where the processor writes it, without asking ([`CountersReader`]). What else is reported of it (its
-//! path, its stages, what degrades it) is asked for once, and again when the processor has said that it is another.
+//! Counters are read without a request from memory that the processor writes ([`CountersReader`]). The rest
+//! of the status (path, stages, what degrades the channel) is requested once, and again when the processor
+//! has marked it as changed.
 
 use std::sync::Mutex;
 
@@ -29,8 +30,8 @@ pub struct ChannelState {
     pub misses: u64,
     /// Messages that broke the contract, beyond its jitter allowance: delayed, dropped or demoted.
     pub policed: u64,
-    /// Everything. Counters and latencies are of one moment, not before the last thing that this program has seen of the
-    /// channel. How much of each stage is given away (`stages`, `utilisation`) is as it was when that was last asked for.
+    /// The whole status. Counters and latencies are consistent, and no older than what this program last saw
+    /// of the channel. The load of each stage (`stages`, `utilisation`) is as of the last request.
     pub status: ChannelStatus,
 }
 
@@ -48,16 +49,16 @@ impl From<ChannelStatus> for ChannelState {
     }
 }
 
-/// What was reported last, and after how many changes.
+/// The last reported status, and the number of changes before it.
 struct LastStatus {
     changes: u64,
     status: ChannelStatus,
 }
 
-/// Where a channel's state is read.
+/// Reads a channel's state: owns the last status, and a reader of the counters.
 pub(crate) struct Evidence {
     counters: CountersReader,
-    /// The last status that was asked for; `None` before the first question.
+    /// The last status that the daemon returned. `None` before the first request.
     said: Mutex<Option<Box<LastStatus>>>,
 }
 
@@ -66,7 +67,8 @@ impl Evidence {
         Self { counters, said: Mutex::new(None) }
     }
 
-    /// The state of `channel`. Asks only where something was reported of it since it was asked for last, or never.
+    /// The state of `channel`. Sends a request only the first time, and after the reported status has
+    /// changed.
     pub(crate) fn state(&self, shared: &SharedConnection, channel: ChannelId) -> Result<ChannelState, Error> {
         let mut status = self.said(shared, channel)?;
         // An engine that this thread drives does not end its turn meanwhile.
@@ -84,14 +86,15 @@ impl Evidence {
         if self.counters.is_closed() {
             return Err(shared.over().unwrap_or(Error::Request(RequestError::Unknown)));
         }
-        // Read this before asking: what changes meanwhile is then asked for once more.
+        // Read this before the request: a change during the request then leads to another request.
         let changes = self.counters.outdated();
         let known =
             lock(&self.said).as_ref().filter(|said| said.changes == changes).map(|said| said.status.clone());
         if let Some(status) = known {
             return Ok(status);
         }
-        // Nobody waits for an answer with the lock: the thread that is to give it may want this state, too.
+        // The lock is not held during the request: the thread that delivers the reply may need this state,
+        // too.
         let status = ask(shared, channel)?;
         *lock(&self.said) = Some(Box::new(LastStatus { changes, status: status.clone() }));
         Ok(status)

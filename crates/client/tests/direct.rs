@@ -1,4 +1,5 @@
-//! Handlers on the engine's own thread: no wake-up, no copy, no allocation; counted and demoted where they overrun.
+//! Handlers on the engine's own thread: no wake-up, no copy, no allocation; overruns are counted and lead to
+//! demotion.
 
 mod support;
 
@@ -126,7 +127,7 @@ fn a_handler_may_be_the_last_to_hold_its_engine() {
     let (a, b) = pair();
     let (mut there, at_b) = open(&a, &b, "ping", HANDLER_TIME);
     let (back, _at_a) = open(&b, &a, "pong", HANDLER_TIME);
-    // It owns a channel of its own engine; the engine must not wait for itself.
+    // The handler owns a channel of its own engine; the engine must not wait for itself.
     let (gone, wait) = mpsc::sync_channel::<()>(1);
     let handler = at_b
         .on_message(move |_, _, _| {
@@ -162,7 +163,7 @@ fn a_thread_that_leads_takes_its_messages_on_the_engines_thread() {
     assert_eq!((echo.calls(), there.state().expect("a state").status.counters.messages_out), (51, 51));
 }
 
-/// Whatever waits for an engine says so at once on a thread that does an engine's work.
+/// Every call that waits for an engine fails at once on a thread that does an engine's work.
 #[test]
 fn a_thread_that_leads_does_not_wait_for_itself() {
     let (a, b) = pair();

@@ -1,4 +1,4 @@
-//! What a handler on the engine's own thread is called for, and what it answers, allocates nothing there.
+//! Calling a handler on the engine's own thread, and its replies, allocate nothing there.
 
 mod support;
 

@@ -112,7 +112,8 @@ fn an_engine_ends_with_its_last_handle() {
     assert!(matches!(ended, Err(RecvError::Closed(Some(_)))), "{ended:?}");
 }
 
-/// Sends so many messages of 1 kHz, none of which is taken before all have left; how many are read then.
+/// Sends a number of messages at 1 kHz, and takes none before all have left; returns how many can be read
+/// then.
 fn read_after_a_stall(consent: Consent, messages: impl FnOnce(u32) -> u32) -> (u32, u32) {
     let (a, b) = pair();
     let listener = b.listen("cam", move |_| consent.clone()).expect("a listener");
@@ -137,7 +138,7 @@ fn read_after_a_stall(consent: Consent, messages: impl FnOnce(u32) -> u32) -> (u
 
 #[test]
 fn a_receiver_that_stalls_as_long_as_it_has_stated_loses_nothing() {
-    // Nobody looks at a clock: so many messages are sent, and nothing is taken meanwhile.
+    // The test does not depend on a clock: it sends a fixed number of messages while the receiver takes none.
     let (unasked, read) = read_after_a_stall(Consent::Accept, |held| held + 50);
     assert_eq!(read, unasked, "what comes beyond the room that is there unasked is lost");
     let stall = Consent::AcceptWithStall(Nanos::from_millis(500));

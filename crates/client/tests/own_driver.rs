@@ -20,7 +20,7 @@ fn its_name_and_its_keys_are_known_where_it_is() {
     assert!(refused("driver = \"room\"\nroom = \"\"").contains("[[link]] \"l\": room is empty"));
     let wrong = refused("driver = \"room\"\nroom = 7");
     assert!(wrong.contains("invalid type: integer `7`, expected a string"), "{wrong}");
-    // What other drivers claim is theirs.
+    // The keys of other drivers are reserved for them.
     let queue = refused("driver = \"room\"\nroom = \"hall\"\nqueue = 1");
     assert!(queue.contains("queue: only for driver \"xdp\": leave it out, or change the driver"), "{queue}");
     let unknown = refused("driver = \"rom\"");

@@ -1,5 +1,8 @@
 //! A program's own code on the processor of an embedded endsystem.
 
+#[path = "../examples/alternation.rs"]
+#[allow(dead_code, reason = "an example has a main")]
+mod alternation;
 #[path = "../examples/handler.rs"]
 #[allow(dead_code, reason = "an example has a main")]
 mod example;
@@ -37,6 +40,46 @@ fn a_sample_is_answered_in_each_period() {
     drop(sampler);
     assert!(told.recv_timeout(PATIENCE).is_ok() || told.try_recv().is_err());
     assert_eq!(host.handlers().expect("handlers").len(), 0);
+}
+
+/// The protocol's handler makes the application's ready: they run one to one, in the order of their classes, and what the
+/// application's handler sends leaves on its own slots.
+#[test]
+fn protocol_and_application_share_the_run_queue() {
+    use alternation::{BURST, Ran};
+    let (ran, squares) = alternation::run().expect("an order");
+    let expected: Vec<Ran> =
+        (0..BURST).flat_map(|number| [Ran::Protocol(number), Ran::Application(number)]).collect();
+    assert_eq!(ran, expected);
+    assert_eq!(squares, (0..BURST).map(|number| number * number).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_a_body_sends_has_slots_and_a_bound() {
+    let (a, b) = pair();
+    let mut port = b.bind_best_effort("port", 64).expect("a port");
+    let sender = a.register_sending(low(), "port@b", (2, 64), |_, sender| {
+        (0..2).for_each(|n: u8| sender.send(&[n; 64]).expect("room"));
+        Progress { units: 1, more: false }
+    });
+    let sender = sender.expect("granted");
+    let (bound, sent) = (sender.grant().bound.expect("a bound"), sender.grant().sent.expect("a bound"));
+    assert!(bound < sent && sent <= MS(10), "{bound}, {sent}");
+    let mut bytes = [0; 64];
+    for _ in 0..5 {
+        sender.make_ready().expect("an engine");
+        for n in 0..2 {
+            port.recv_timeout(&mut bytes, PATIENCE).expect("a message");
+            assert_eq!(bytes, [n; 64]);
+        }
+    }
+    let status = sender.status().expect("a status").sent.expect("it sends");
+    assert_eq!((status.packets + status.packets_beyond, status.bound, status.too_long), (10, Some(sent), 0));
+    let refused = a.register_sending(low(), "port@nobody", (1, 64), |_, _| Progress::default());
+    assert!(matches!(refused.err(), Some(RtuError::Refused(Refusal::NoRoute))));
+    drop(sender);
+    let books = a.status().expect("a status").books.expect("books");
+    assert_eq!(books.wrong, []);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `punctuald`: one host's engine with its API on a Unix socket.
 //!
-//! [`run`] owns everything for one life of the host: the configured links and the engine (which runs its own
+//! [`run`] owns everything for one life of the host: the configured links, the engine (which runs its own
 //! processor thread), the socket, and the API loop, which runs on the calling thread. It returns after a
-//! graceful stop: channels torn down, other ends told, the socket removed.
+//! graceful stop: channels closed, other ends notified, the socket removed.
 
 mod descriptors;
 mod panics;
@@ -45,12 +45,13 @@ pub enum DaemonError {
     Failed(std::io::Error),
 }
 
-/// Runs a host until `stop` is readable; calls `ready` once programs can connect. The calling thread and all others of
-/// the host keep only the capabilities that the configuration needs, and the system calls in their lists, for good. Where the
-/// processor is to have a heap of its own ([`HostConfig::use_own_heap`], as `punctuald` does), it is the process' only such host.
+/// Runs a host until `stop` is readable; calls `ready` once programs can connect. The calling thread and all
+/// others of the host permanently keep only the capabilities that the configuration requires, and the system
+/// calls in their lists. If the processor is to have a heap of its own ([`HostConfig::use_own_heap`], as in
+/// `punctuald`), the process can have only one such host.
 ///
 /// # Errors
-/// See [`DaemonError`]; nothing is left behind then.
+/// See [`DaemonError`]; everything is undone then.
 pub fn run(config: &HostConfig, stop: BorrowedFd<'_>, ready: impl FnOnce()) -> Result<(), DaemonError> {
     let config = &confined(config)?;
     let socket = ApiSocket::bind(&config.daemon)?;

@@ -64,7 +64,7 @@ fn main() -> ExitCode {
 /// Help as it is; a mistake as one line.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A reader that has gone is no error.
+        // A closed pipe is no error.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
@@ -74,9 +74,9 @@ fn usage(error: &clap::Error) -> ExitCode {
     failed(&line, 2, std::env::args().any(|argument| argument == "--json"))
 }
 
-/// One line on standard error, and where JSON is wanted, one on standard output.
+/// Prints one line on standard error, and with JSON also one on standard output.
 fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
-    // Neither is an error if nobody can be told: on a full disk, or of a reader that has gone.
+    // A failed write is ignored, on a full disk as on a closed pipe: there is no other place to report it.
     let _ = writeln!(std::io::stderr(), "punctuald: {line}");
     if wants_json {
         let error = serde_json::json!({ "error": punctual::failure(line, code) });
@@ -104,7 +104,7 @@ fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let stop = stop_signals().context("cannot handle signals")?;
     punctual_daemon::run(&config, stop.as_fd(), || {
         info!(host = %config.node.name, socket = %config.daemon.socket.display(), "ready");
-        // Nobody may read it: the daemon serves all the same.
+        // A failed write is ignored: the daemon serves all the same.
         let _ = if arguments.json { say(arguments, &config, "ready") } else { Ok(()) };
     })?;
     if let Some(thread) = punctual_daemon::failed() {
@@ -116,7 +116,7 @@ fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Readable as soon as somebody asks this process to stop, or a thread of it panics.
+/// Readable as soon as this process receives a signal to stop, or a thread of it panics.
 fn stop_signals() -> std::io::Result<OwnedFd> {
     let (stop, signalled) = UnixStream::pair()?;
     for signal in [SIGTERM, SIGINT] {

@@ -1,10 +1,10 @@
-//! What becomes of the daemon when a thread of it panics: it ends in order, and says so.
+//! What the daemon does when a thread of it panics: it logs the panic and ends in order.
 //!
-//! Each thread has a part that no other takes over: with a ringer a user's bells and memory are lost, with the thread of
-//! devices their shapers, with that of admission the policies. A daemon without one of them would go on and keep less than
-//! it promises. So whoever panics asks the daemon to stop: channels are torn down, the other ends are told, and the
-//! service manager starts it again. That a user's own doing cannot make a thread panic is held elsewhere (`make fuzz`,
-//! `make attack`).
+//! No other thread can take over a thread's part: without a ringer a user's bells and memory are lost,
+//! without the devices' thread their shapers, without the deciding thread the admission policies. A daemon
+//! that continued without one of them would keep less than it promises. So a panicking thread makes the
+//! daemon stop: channels are closed, the other ends are notified, and the service manager starts the daemon
+//! again. Other checks ensure that a user cannot make a thread panic (`make fuzz`, `make attack`).
 
 use std::os::fd::OwnedFd;
 use std::panic;
@@ -13,19 +13,19 @@ use std::sync::OnceLock;
 /// The name of the first thread that panicked.
 static FAILED: OnceLock<String> = OnceLock::new();
 
-/// From now on whoever panics writes 8 bytes to `stop` (every thread's list of system calls allows that), after what is
-/// said of a panic in any case. Once in a process.
+/// From now on a panicking thread writes 8 bytes to `stop` (every thread's list of system calls permits
+/// that), after the usual report of the panic. Call it once in a process.
 pub fn end_on_panic(stop: OwnedFd) {
     let told = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         told(info);
         let _ = FAILED.set(std::thread::current().name().unwrap_or("without a name").to_owned());
-        // If nobody reads, the daemon is ending.
+        // If the write fails, the daemon is ending already.
         let _ = rustix::io::write(&stop, &1_u64.to_ne_bytes());
     }));
 }
 
-/// The thread for whose panic the daemon was asked to stop.
+/// The thread whose panic made the daemon stop.
 pub fn failed() -> Option<&'static str> {
     FAILED.get().map(String::as_str)
 }

@@ -1,8 +1,8 @@
-//! What `punctuald` may still do once its profile is settled: nothing that its configuration does not need.
+//! Drops the privileges that `punctuald` does not need for its configuration, once its profile is settled.
 //!
-//! Capabilities belong to threads and are inherited: they are laid down on the first thread, before links and engine
-//! make others. They are laid down for good (permitted and bounding set, `NO_NEW_PRIVS`): neither a bug in the daemon
-//! nor a program that it might be made to run gets them back.
+//! Capabilities belong to threads and are inherited: they are dropped on the first thread, before links and
+//! engine create others. They are dropped permanently (permitted and bounding set, `NO_NEW_PRIVS`): neither a
+//! bug in the daemon nor a program that it might be made to run gets them back.
 
 use punctual_host::config::HostConfig;
 use rustix::io::Errno;
@@ -16,22 +16,22 @@ use rustix::thread::{
 const ALWAYS: CapabilitySet =
     CapabilitySet::SYS_NICE.union(CapabilitySet::IPC_LOCK).union(CapabilitySet::NET_ADMIN);
 
-/// What a host with this configuration needs while it runs.
+/// The capabilities that a host with this configuration needs while it runs.
 pub fn needed(config: &HostConfig) -> CapabilitySet {
     config.drivers.iter().fold(ALWAYS, |rights, link| rights.union(link.driver().rights()))
 }
 
-/// Lays down all other capabilities of the calling thread, and of every thread and program that it starts. Returns
-/// what is left: of `needed`, what it had.
+/// Drops all other capabilities of the calling thread, and of every thread and program that it starts.
+/// Returns the remaining ones: those of `needed` that it had.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn confine(needed: CapabilitySet) -> Result<CapabilitySet, Errno> {
     let own = capabilities(None)?;
     if own.effective.contains(CapabilitySet::SETPCAP) {
         for capability in CapabilitySet::all().difference(needed).iter() {
             match remove_capability_from_bounding_set(capability) {
-                // One that this kernel does not have.
+                // A capability that this kernel does not have.
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(error) => return Err(error),
             }
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(needed(&host(&format!("driver = \"xdp\"\n{ends}"))), ALWAYS.union(xdp));
     }
 
-    /// On a thread of its own: capabilities are a thread's.
+    /// Runs on a thread of its own, because capabilities belong to a thread.
     #[test]
     fn what_is_laid_down_never_comes_back() {
         let needed = CapabilitySet::SYS_NICE;
@@ -88,7 +88,7 @@ mod tests {
             assert!(
                 set_capabilities(None, CapabilitySets { permitted: CapabilitySet::all(), ..now }).is_err()
             );
-            // A program of root's gets what the bounding set leaves, no more.
+            // A program of root gets what the bounding set permits, and no more.
             let status = Command::new("cat").arg("/proc/self/status").output().expect("cat").stdout;
             let status = String::from_utf8_lossy(&status).into_owned();
             let permitted = status.lines().find_map(|line| line.strip_prefix("CapPrm:")).expect("a line");

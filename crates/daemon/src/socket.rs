@@ -25,12 +25,12 @@ pub enum SocketError {
     /// Something that is no socket has the name.
     #[error("{} is there and is no socket: remove it, or choose another [daemon] socket", .0.display())]
     NoSocket(PathBuf),
-    /// The system said no.
+    /// The system returned an error.
     #[error("cannot make the API socket {}: {cause}; check [daemon] socket and who may write its directory", path.display())]
     System {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
 }
@@ -44,7 +44,7 @@ pub struct ApiSocket {
 }
 
 impl ApiSocket {
-    /// Makes directory, file and socket. A socket file that nobody serves any more is replaced.
+    /// Makes directory, file and socket. A socket file that no process serves any more is replaced.
     ///
     /// # Errors
     /// See [`SocketError`].
@@ -57,7 +57,7 @@ impl ApiSocket {
             .map_err(|cause| SocketError::System { path, cause })
     }
 
-    /// Whether programs cannot send descriptors; the kernel knows that since Linux 6.16.
+    /// Whether programs cannot send descriptors, which the kernel supports since Linux 6.16.
     pub const fn refuses_descriptors(&self) -> bool {
         self.refuses_descriptors
     }
@@ -73,7 +73,7 @@ impl ApiSocket {
 
 impl Drop for ApiSocket {
     fn drop(&mut self) {
-        // Somebody else may have removed it already.
+        // Another process may have removed it already.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -91,13 +91,13 @@ fn bind_at(path: &Path, mode: u32) -> io::Result<(OwnedFd, bool)> {
     let socket = new_socket()?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-    // Before anybody connects: connections inherit it.
+    // Before the first connection: connections inherit it.
     let refuses_descriptors = refuse_descriptors(&socket)?;
     listen(&socket, BACKLOG)?;
     Ok((socket, refuses_descriptors))
 }
 
-/// Removes the file of a daemon that is gone.
+/// Removes the file of a daemon that has ended.
 fn remove_stale(path: &Path) -> Result<(), SocketError> {
     let system = |cause| SocketError::System { path: path.into(), cause };
     let Ok(about) = fs::symlink_metadata(path) else { return Ok(()) };

@@ -51,7 +51,7 @@ fn kill_a_client(socket: &Path) {
 fn start(network: &Network, folder: &Path, name: &str, host: usize, processor: &str, link: &str) -> Program {
     let socket = folder.join(format!("{name}.sock"));
     let link = format!("{link}[[host]]\nname = \"c\"\nid = 3\n");
-    // As it is where nobody says anything.
+    // The default of the configuration.
     let daemon = "forbidden_calls = \"refuse\"";
     let text = Text { name, socket: &socket, processor, daemon, hello: HELLO, signalling: "", link: &link };
     Program::start_as(folder, text, "", |line| network.inside(host, line))
@@ -69,7 +69,7 @@ fn confined(daemon: &Program) -> Vec<String> {
     };
     let mut names = Vec::new();
     for text in tasks {
-        // Of a filter; and where signals have handlers, only the service's thread runs them.
+        // Each thread has a filter, and signal handlers run only on the service's thread.
         assert_eq!(field(&text, "Seccomp:"), "2", "{text}");
         let blocked = u64::from_str_radix(&field(&text, "SigBlk:"), 16).expect("hexadecimal");
         let name = field(&text, "Name:");
@@ -109,7 +109,7 @@ fn daemons_make_only_the_calls_in_their_lists() {
     let mut orphan = bystander.accept_timeout(PATIENCE).expect("no error").expect("a channel");
     orphan.set_recv_timeout(Some(PATIENCE));
     assert!(orphan.recv(&mut [0; 200]).is_ok() && orphan.recv(&mut [0; 200]).is_err(), "its sender has died");
-    // While somebody's bells are to be rung.
+    // While bells of a client are to be rung.
     let flow = hosts[0].best_effort("bystander@b", 100).expect("a flow");
     let names = confined(&a);
     drop(flow);

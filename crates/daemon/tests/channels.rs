@@ -149,7 +149,7 @@ fn an_opening_that_is_dropped_leaves_nothing() {
     for _ in 0..8 {
         drop(a.open_nonblocking("cam@b", contract(100, 10, 100)).expect("asked"));
     }
-    // Those that came through end by themselves; a later one is not disturbed.
+    // The channels that were established end by themselves; a later one is not disturbed.
     let channel = a.open("cam@b", contract(100, 10, 100)).expect("a channel");
     eventually("only the last is left", || a.status().expect("status").node.channels == 1);
     drop((channel, listener));

@@ -1,5 +1,5 @@
-//! What a machine does to a daemon: crowds of clients, too few descriptors, clients without memory, full disks, devices
-//! that go down. Each costs whom it concerns, and nobody else.
+//! Failures of a machine that a daemon must survive: crowds of clients, too few descriptors, clients without
+//! memory, full disks, devices that go down. Each affects only those who use what failed.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn cpu_ticks(program: &Program) -> u64 {
 #[test]
 fn a_thousand_clients_connect_at_once_and_are_all_served() {
     let folder = folder("crowd");
-    // Here and, inherited, in the daemons: where no more than the usual 1,024 are allowed, a thousand do not fit.
+    // Here and, inherited, in the daemons: with the usual limit of 1,024 a thousand do not fit.
     let descriptors = Resource::Nofile;
     let maximum = getrlimit(descriptors).maximum;
     setrlimit(descriptors, Rlimit { current: maximum, maximum }).expect("what is allowed");
@@ -98,14 +98,15 @@ fn a_daemon_without_descriptors_rests_and_recovers() {
         },
         limited,
     );
-    // What it cannot accept waits in the kernel; connecting succeeds, greeting does not: only the sockets are made here.
+    // Connections that it cannot accept wait in the kernel: connecting succeeds, but the hello gets no
+    // answer. So only the sockets are made here.
     let address = rustix::net::SocketAddrUnix::new(&hosts.a.socket).expect("an address");
     let (family, kind) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET);
     let sockets: Vec<_> = (0..100)
         .map(|_| {
             let flags = rustix::net::SocketFlags::NONBLOCK | rustix::net::SocketFlags::CLOEXEC;
             let socket = rustix::net::socket_with(family, kind, flags, None).expect("a socket");
-            // A full backlog is one way to be told that nobody has time.
+            // A full backlog is one of the ways to be refused.
             let _ = rustix::net::connect(&socket, &address);
             socket
         })
@@ -149,7 +150,7 @@ fn a_client_without_memory_harms_only_itself() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// A configuration whose log and epoch are on the disk, and what it says when it starts.
+/// A configuration whose log and epoch are on the disk, and the daemon's output at its start.
 fn on_disk(folder: &Path, disk: &Disk, cable: u16) -> std::path::PathBuf {
     let config = with_text(folder, "a", cable, |text| write(folder, text));
     let text = std::fs::read_to_string(&config).expect("read");
@@ -177,7 +178,7 @@ fn a_full_disk_is_one_line_with_its_cause() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// A running daemon writes nothing but its log. What has no room there is lost, and nothing else.
+/// A running daemon writes nothing but its log. Lines without room there are lost, with no other effect.
 #[test]
 fn a_disk_that_fills_up_costs_lines_of_the_log() {
     let folder = folder("log");
@@ -192,11 +193,11 @@ fn a_disk_that_fills_up_costs_lines_of_the_log() {
         hosts.are_undisturbed();
         assert!(hosts.a.connect().status().is_ok());
     }
-    // It says "stopped", or tries to; the other one goes on.
+    // It writes "stopped", or tries to; the other one continues.
     let Hosts { a, connections: [_, on_b], .. } = hosts;
     assert!(a.stop(Signal::TERM).success(), "a graceful stop is a success");
     assert!(!std::fs::read_to_string(&log).expect("the log").contains("stopped"), "there was room");
-    // Nor does one fail to start since it cannot say so.
+    // A daemon that cannot write its log still starts.
     let again = with_text(&folder, "a", 6, |text| Program::start(&folder, text, logged));
     meet([&again.connect(), &on_b]);
     disk.free();
@@ -206,8 +207,8 @@ fn a_disk_that_fills_up_costs_lines_of_the_log() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// A host that does not know a channel's fate for as long as a device is down says so at either end, and is well again
-/// when it is up; channels over another device notice nothing.
+/// While a device is down, neither host can know a channel's fate: each end reports that, and recovers when
+/// the device is up. Channels over another device are not affected.
 #[test]
 fn a_device_that_goes_down_ends_what_goes_over_it_and_nothing_else() {
     let Some(network) = Network::new("down", 3) else { return };
@@ -235,7 +236,7 @@ fn three(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str) -> 
     ];
     hosts.map(|(host, name, link)| {
         let (socket, processor) = (folder.join(format!("{name}.sock")), "profile_measure = false");
-        // A neighbour is dead after five.
+        // A neighbour is considered down after five.
         let (daemon, hello, signalling) = ("", "500ms", "");
         let text = Text { name, socket: &socket, processor, daemon, hello, signalling, link: &link };
         Program::start(folder, text, |line| network.inside(host, line))
@@ -248,7 +249,7 @@ fn carry((channel, receiver): &mut (Channel, Receiver)) {
     assert!(!info.demoted);
 }
 
-/// Both ends of `over` are told that it is over, while `beside` goes on.
+/// Both ends of `over` receive its end, while `beside` continues.
 fn both_are_told(over: &mut (Channel, Receiver), beside: &mut (Channel, Receiver)) {
     let at_sink = loop {
         match over.1.recv_timeout(&mut [0; 2_000], PATIENCE) {
@@ -286,7 +287,7 @@ fn goes_down(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str)
         eventually("both are there", || alive(2));
         let mut over = open(&b, "cam@b");
         carry(&mut over);
-        // For a moment: what is sent then is lost or late, and nobody is told more than that.
+        // Only for a moment: messages sent meanwhile are lost or late, and no other event occurs.
         network.switch(cables[0], down, "down");
         over.0.send(&[5; 2_000]).expect("it is not known yet");
         assert!(over.0.flush(PATIENCE).expect("it is not known yet"));
@@ -298,7 +299,7 @@ fn goes_down(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str)
             over.0.send(&[5; 2_000]).expect("the channel stands");
             over.1.recv_timeout(&mut [0; 2_000], Duration::from_millis(20)).is_ok()
         });
-        // For long: what was reserved is free again.
+        // For a long time: the reservations are free again.
         network.switch(cables[0], down, "down");
         both_are_told(&mut over, &mut beside);
         eventually("nothing is reserved for it", || {
@@ -314,11 +315,11 @@ fn goes_down(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str)
     }
 }
 
-/// Its neighbour works on meanwhile, and a client of its own sends.
+/// Meanwhile its neighbour continues to work, and a client of its own sends.
 #[test]
 fn a_stopped_daemon_goes_on_where_it_was() {
     let folder = folder("stopped");
-    // It stands for about one HELLO, and is taken for dead after five.
+    // It is stopped for about one HELLO, and considered down only after five.
     let wanted = Wanted { hello: "1s", ..Wanted::default() };
     let mut hosts = Hosts::start(&folder, 5, &wanted, str::to_owned);
     for _ in 0..3 {

@@ -1,5 +1,5 @@
-//! The wall clock of the machine is stepped, and nothing notices. Alone in its program: every test that runs meanwhile would
-//! see the steps too.
+//! The wall clock of the machine is stepped, with no effect on channels. It is the only test of its program:
+//! every test that runs meanwhile would see the steps too.
 
 mod common;
 
@@ -8,16 +8,17 @@ use common::hosts::{Hosts, Wanted};
 use common::program::folder;
 use punctual::MessageInfo;
 
-/// Less than any step; more than what the hosts are wrong by about each other's clocks, which here are one.
+/// Less than any step, and more than the hosts' error about each other's clocks, which are the same clock
+/// here.
 const NOTICED_NS: i128 = 100_000_000;
 
-/// From its logical arrival, as the source's host sees it, to its deadline, as the receiver's does.
+/// Time from the logical arrival, on the source's clock, to the deadline, on the receiver's clock.
 fn allowed_ns(info: &MessageInfo) -> i128 {
     i128::from(info.deadline.0) - i128::from(info.logical_arrival.0)
 }
 
-/// Channels know `CLOCK_MONOTONIC` alone; the kernel's receive stamps are of the wall clock. Needs CAP_SYS_TIME: steps the
-/// clock of the machine by less than half a second, and back.
+/// Channels use only `CLOCK_MONOTONIC`; the kernel's receive stamps are of the wall clock. Needs
+/// CAP_SYS_TIME: it steps the clock of the machine by less than half a second, and back.
 #[test]
 fn steps_of_the_wall_clock_are_not_noticed() {
     let Some(clock) = SteppedClock::take() else { return };

@@ -22,7 +22,7 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// `name` is the test's own. `None`, and says so, where real-time classes are not permitted.
+    /// `name` is unique to the test. `None`, with a message, if real-time classes are not permitted.
     fn start(name: &str, allowed: bool) -> Option<Self> {
         let class = SchedulingClass::Fifo { priority: 50 };
         let real_time = RealTime { class, cpu: None, lock_memory: false };
@@ -76,7 +76,7 @@ fn the_receiving_thread_runs_at_the_priority_of_its_channel_until_it_closes() {
     assert_eq!(std::thread::spawn(mine).join().expect("no panic"), Attributes::ORDINARY, "reset on fork");
     assert_eq!(at_b_too.co_schedule().expect("co-scheduled"), 21);
     assert_eq!(mine(), Attributes::Fifo { priority: 21 });
-    // What it serves no longer counts no longer, whichever end closes.
+    // A channel that the thread serves no longer does not count, whichever end closes it.
     fast.close().expect("closed");
     eventually("the slower channel's priority is left", || mine() == Attributes::Fifo { priority: 11 });
     at_b.close().expect("closed");
@@ -107,7 +107,7 @@ fn a_host_may_refuse() {
     assert_eq!(mine(), before);
 }
 
-/// A client that speaks the API by hand.
+/// A client that sends requests of the API itself.
 struct Raw(OwnedFd);
 
 impl Raw {
@@ -171,7 +171,7 @@ fn only_own_threads_for_own_channels_until_the_client_dies() {
     let done = raw.ask(Request::CoSchedule { channel, thread: this });
     assert_eq!(done, Ok(Answer::CoScheduled { priority: 11 }));
     assert_eq!(mine(), Attributes::Fifo { priority: 11 });
-    // As when its process is killed: the connection ends without a word.
+    // The connection ends without a request, as when its process is killed.
     drop(raw);
     eventually("the thread is as before", || {
         assert!(b.status().is_ok());
@@ -192,7 +192,7 @@ fn messages_alternate_with_their_receiver_in_order() {
     let out = |receiver: &punctual::Receiver| receiver.state().expect("a state").status.counters.messages_out;
     eventually("all have come", || out(&receiver) == 3);
     let mut buffer = [0; 200];
-    // The second is not there before the first is taken, and nobody else waits for it.
+    // The second message is not published before the first is taken, and no other channel waits for it.
     free.send(b"beside").expect("sent");
     assert_eq!(beside.recv_timeout(&mut buffer, PATIENCE).expect("received").len, 6);
     for number in 0..3_u8 {
@@ -200,7 +200,7 @@ fn messages_alternate_with_their_receiver_in_order() {
         assert_eq!((info.number, buffer[0]), (u64::from(number), number));
     }
     assert!(matches!(receiver.try_recv(&mut buffer), Err(RecvError::WouldBlock)));
-    // What waits for its turn when the channel ends can still be read.
+    // Messages that wait for their turn when the channel ends can still be read.
     for number in 3..6_u8 {
         channel.send(&[number]).expect("sent");
     }

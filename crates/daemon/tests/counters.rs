@@ -1,5 +1,5 @@
-//! A program reads what its channels count where the processor writes it: nobody is asked, nobody can write there, and it is
-//! what a request is told. Two daemons as processes.
+//! A program reads the counters of its channels in memory that the processor writes. No request is sent, no
+//! program can write there, and the values equal those of a request. Two daemons as processes.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn loops(status: &HostStatus) -> u64 {
     status.engine.loops
 }
 
-/// What a request is told of a channel.
+/// The status of a channel in the answer to a request.
 fn told(raw: &Raw, channel: ChannelId) -> ChannelStatus {
     match raw.ask(Request::Channel { channel }).0 {
         Ok(Answer::Channel(status)) => *status,
@@ -36,7 +36,7 @@ fn told(raw: &Raw, channel: ChannelId) -> ChannelStatus {
     }
 }
 
-/// Without how much of its stages is given away, which is as it was when it was asked for.
+/// The status without the load of its stages, which is as of the last request.
 fn comparable(mut status: ChannelStatus) -> ChannelStatus {
     status.stages.iter_mut().for_each(|stage| stage.utilisation = Ppm(0));
     status
@@ -59,7 +59,7 @@ fn a_program_that_reads_states_without_end_asks_nobody() {
     let folder = folder("counters-ask");
     let mut hosts = Hosts::start(&folder, 0, &Wanted::default(), str::to_owned);
     hosts.are_undisturbed();
-    // What is no counter is asked for once.
+    // The parts that are no counters are requested once.
     let [on_a, on_b] = &hosts.connections;
     hosts.channel.state().expect("open");
     hosts.receiver.state().expect("open");
@@ -80,7 +80,7 @@ fn a_program_that_reads_states_without_end_asks_nobody() {
     }
     assert_eq!(status(on_b).api.requests, before + 1);
 
-    // Of a channel that has ended nobody is asked either.
+    // For a channel that has ended no request is sent either.
     let listener = on_b.listen("brief", |_| Consent::Accept).expect("a listener");
     let brief = on_a.open("brief@b", contract(100, 10, 300)).expect("a channel");
     brief.state().expect("open");
@@ -143,14 +143,14 @@ fn attack(file: &OwnedFd) {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let again = rustix::fs::open(path, OFlags::RDWR, Mode::empty());
     for file in [Some(file), again.as_ref().ok()].into_iter().flatten() {
-        // SAFETY: fresh mappings of whole files; nothing borrows from them.
+        // SAFETY: fresh mappings of whole files, which are not borrowed.
         unsafe {
             let none = std::ptr::null_mut();
             assert_eq!(mmap(none, length, writable, MapFlags::SHARED, file, 0), Err(Errno::PERM));
             let base = mmap(none, length, ProtFlags::READ, MapFlags::SHARED, file, 0).expect("for reading");
             let raised = mprotect(base, length, MprotectFlags::READ | MprotectFlags::WRITE);
             assert_eq!(raised, Err(Errno::ACCESS));
-            // A copy of its own may be written, and is nobody else's.
+            // The program may write its own copy, which does not affect the file.
             let copy = mmap(none, length, writable, MapFlags::PRIVATE, file, 0).expect("a copy");
             std::ptr::write_bytes(copy.cast::<u8>(), 0xff, length);
             munmap(copy, length).expect("unmapped");

@@ -1,5 +1,5 @@
-//! Who comes in: programs that connect without end, opens from elsewhere that nobody has consented to, and more users than fit
-//! into one answer.
+//! Load by new connections: programs that connect without end, opens from other hosts without a consent, and
+//! more users than fit into one answer.
 
 mod common;
 
@@ -18,7 +18,7 @@ use punctual_proto::api::{ChannelRefusal, RefuseCause, UserId};
 use punctual_proto::ids::{ChannelId, Name};
 use rustix::process::Signal;
 
-/// Of no account of this system.
+/// Belongs to no account of this system.
 const ANN: u32 = 3_000_001;
 const BOB: u32 = ANN + 1;
 
@@ -26,7 +26,7 @@ fn status_packet() -> Packet {
     Packet::new(&Call { id: 7, request: Request::Status }, Vec::new()).expect("short")
 }
 
-/// One connection a turn was taken, whoever waited behind them.
+/// Only one connection a turn was accepted, however many waited.
 #[test]
 fn many_connections_are_taken_in_a_turn() {
     const WAITING: u32 = 40;
@@ -48,7 +48,7 @@ fn many_connections_are_taken_in_a_turn() {
         eventually("they are gone", || clients() == before);
         status.api.clients - before
     };
-    // As many as 1 ms allows: where the machine takes that away, in the next round.
+    // As many as 1 ms permits: if the machine takes that time away, in the next round.
     let (mut seen, mut rounds) = (0, 0);
     while seen < 8 && rounds < 50 {
         seen = seen.max(taken_in_a_turn());
@@ -67,13 +67,14 @@ fn is_served(path: &Path) -> bool {
     raw.try_send(&hello) && matches!(raw.receive_once(), Ok(Some(_)))
 }
 
-/// Found with 6,000 threads that connect and close: another user waited 411 ms for each connection, and nobody paid.
+/// Found with 6,000 threads that connect and close: another user waited 411 ms for each connection, and no
+/// user was charged.
 #[test]
 fn who_connects_without_end_pays_for_it_and_is_sent_away() {
     /// Many times what its account allows at once.
     const STORM: usize = 60_000;
     let folder = folder("doors-storm");
-    // As much as requests want: it is connections that are paid for.
+    // A small share of the processor's time: the test checks the charge for connections.
     let wanted = Wanted { daemon: "request_share_per_user_max = \"0.01%\"", ..Wanted::default() };
     let mut hosts = Hosts::start(&folder, 1, &wanted, str::to_owned);
     let path = hosts.a.socket.clone();
@@ -103,7 +104,7 @@ fn open(to: &str, token: u64) -> Packet {
     Packet::new(&Call { id: token, request: open }, Vec::new()).expect("short")
 }
 
-/// The next channel that wants consent, and who wants it.
+/// The next channel that waits for consent, and its user.
 fn incoming(raw: &Raw) -> (ChannelId, UserId) {
     loop {
         if let FromDaemon::Push(Push::Incoming { channel, user, .. }) = raw.receive().expect("news").0 {
@@ -144,7 +145,7 @@ fn held(host: &Endsystem, user: u32) -> UserStatus {
     status.users.into_iter().find(|held| held.user == UserId(user)).unwrap_or_default()
 }
 
-/// A stranger's opens took all channels of a user who had said nothing to them yet.
+/// Opens of a remote user took all channels of a user who had not consented to them yet.
 #[test]
 fn opens_of_strangers_take_nothing_of_the_listeners_quota_before_consent() {
     const QUOTA: u64 = 4;
@@ -164,7 +165,7 @@ fn opens_of_strangers_take_nothing_of_the_listeners_quota_before_consent() {
     for _ in 0..QUOTA {
         assert!(slow.ask(flow()).0.is_ok(), "its own requests have all of its quota");
     }
-    // Both are told where that is used up.
+    // Both sides receive the quota error when the quota is used up.
     let consent = Request::Consent { channel: waiting[0], stall: None };
     let limit = QUOTA;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What goes wrong stays with whom it concerns: one clear error, a counter, and nobody else notices.
+//! Each fault affects only its own user: one clear error, a counter, and no effect on others.
 
 mod common;
 
@@ -208,7 +208,7 @@ fn a_receiver_that_dies_ends_its_channels() {
     let mut channel = opening.finish().expect("a channel");
     channel.set_send_timeout(Some(PATIENCE));
     channel.send(b"last words").expect("sent");
-    // As when its process is killed: the connection ends without a word.
+    // The connection ends without a request, as when its process is killed.
     drop(dying);
     let ended = loop {
         if let Err(error) = channel.send(b"anybody?") {

@@ -1,5 +1,6 @@
-//! What the kernel has of an xdp link follows admission, between network namespaces that the test makes (needs root): nearly
-//! all of a wire of 95 Mbit/s beside loose channels, less before a tight one is granted, and all again once that is closed.
+//! The kernel's share of an xdp link follows admission, between network namespaces that the test makes (needs
+//! root): nearly all of a wire of 95 Mbit/s beside loose channels, less before a tight channel is granted,
+//! and all again once that is closed.
 
 mod common;
 
@@ -21,14 +22,14 @@ use rustix::process::Signal;
 /// From `a` (0) and `b` (1) to what joins them.
 const CABLES: [Cable; 2] = [Cable { number: 0, hosts: [0, 2] }, Cable { number: 1, hosts: [1, 2] }];
 const ADDRESSES: [&str; 2] = ["10.98.0.1", "10.98.0.3"];
-/// Of the kernel's traffic.
+/// Port of the kernel's traffic.
 const PORT: u16 = 9_000;
 const RATE_BPS: f64 = 95e6;
 const MESSAGES: usize = 1_500;
-/// What a channel's contract takes of the wire: 500 messages a second of 330 B.
+/// The part of the wire that a channel's contract takes: 500 messages a second of 330 B.
 const MESSAGE_BPS: f64 = 500.0 * 330.0 * 8.0;
 
-/// Two hosts and a switch between them whose port to `b` drains at 95 Mbit/s, in the order in which packets come.
+/// Two hosts and a switch between them whose port to `b` drains at 95 Mbit/s, in FIFO order.
 fn network() -> Option<Network> {
     let network = Network::new("follows", 3)?;
     CABLES.iter().for_each(|cable| network.join(*cable));
@@ -65,7 +66,7 @@ fn start(network: &Network, folder: &Path, host: usize) -> Program {
     Program::start_as(folder, text, "", |line| network.inside(host, line))
 }
 
-/// What the kernel may send to the other end, in bits of the wire a second.
+/// The rate at which the kernel may send to the other end, in bits of the wire a second.
 fn kernel_bps(host: &Endsystem) -> f64 {
     let share = host.status().expect("status").node.links[0].kernel_share.expect("it follows");
     share.now_bps.0 as f64
@@ -93,7 +94,7 @@ fn bulk(network: &Network, over: &AtomicBool, arrived: &AtomicU64) {
         });
         network.within(0, || {
             let mut stream = TcpStream::connect((ADDRESSES[1], PORT)).expect("to connect");
-            // Others, as bbr, leave some of what a shaper lets through, to measure.
+            // Other algorithms, such as bbr, leave a part of the shaper's rate unused, to measure.
             set_tcp_congestion(&stream, "cubic").expect("every kernel has it");
             let block = vec![7; 1 << 16];
             while !over.load(Ordering::Relaxed) {
@@ -135,8 +136,8 @@ fn latencies(channel: &mut Channel, receiver: &mut Receiver) -> Vec<Duration> {
     took
 }
 
-/// Sends over a channel for some seconds; what the wire carried meanwhile, in bits a second, and the message that took longer
-/// than so many of a thousand.
+/// Sends over a channel for some seconds; returns the rate on the wire meanwhile, in bits a second, and
+/// quantiles of the latency.
 fn measure(network: &Network, (channel, receiver): (&mut Channel, &mut Receiver)) -> (f64, [Duration; 3]) {
     let (from, began) = (drained(network), Instant::now());
     let took = latencies(channel, receiver);
@@ -146,7 +147,7 @@ fn measure(network: &Network, (channel, receiver): (&mut Channel, &mut Receiver)
     (rate, [at(500), at(990), at(1_000)])
 }
 
-/// Says that it is over however the test ends: else who pumps would never end.
+/// Sets the flag however the test ends: else the sending thread would never end.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

@@ -1,5 +1,6 @@
-//! What the kernel sends by a link's device beside it, between network namespaces that the test makes (needs root): behind
-//! ours where the daemon shapes it, told where there should be none, and a degraded channel where nobody knows.
+//! Kernel traffic beside a link on its device, between network namespaces that the test makes (needs root):
+//! it is sent behind ours if the daemon shapes it, reported if there should be none, and degrades a channel
+//! if nothing is configured.
 
 mod common;
 
@@ -19,7 +20,7 @@ use punctual_host::config::parse;
 use rustix::process::Signal;
 
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
-/// Of the kernel's traffic.
+/// Port of the kernel's traffic.
 const PORT: u16 = 9_000;
 const MESSAGES: usize = 1_500;
 
@@ -40,12 +41,12 @@ fn start(network: &Network, folder: &Path, end: usize, keys: &str) -> Program {
     text(folder, end, keys, |text| Program::start_as(folder, text, "", line))
 }
 
-/// Where a host writes its log.
+/// Path of a host's log.
 fn log_of(folder: &Path, end: usize) -> PathBuf {
     folder.join(["a.log", "b.log"][end])
 }
 
-/// Two hosts whose daemons run in the real-time class: nothing else degrades them.
+/// Two hosts whose daemons run in the real-time class: they are not degraded for that reason.
 fn hosts(tag: &str) -> Option<Network> {
     let network = Network::new(tag, 2)?;
     network.join(CABLE);
@@ -151,7 +152,7 @@ fn the_kernels_packets_go_behind_ours_and_have_the_rest() {
         at(1_000)
     );
     assert_eq!(took.len(), MESSAGES, "none was lost");
-    // Behind the kernel's queue half of them would wait for some 50 ms.
+    // If our packets waited behind the kernel's queue, half of them would wait for some 50 ms.
     assert!(at(500) < Duration::from_millis(5), "{:?}", at(500));
     let [first, others] = ["7076:1", "7076:2"].map(|of| class(&network, of));
     assert!(first.0 as usize >= MESSAGES && first.1 < others.1, "{first:?} {others:?}");
@@ -180,7 +181,7 @@ fn a_device_that_is_not_punctuals_alone_is_told_and_what_nobody_bounds_is_degrad
         ["b: kernel traffic beside a link is not bounded"]
     );
     drop(back);
-    // Said at the start, where it is so.
+    // The warnings at the start.
     let warned = [0, 1].map(|end| {
         let said = std::fs::read_to_string(log_of(&folder, end)).expect("a log");
         said.matches("is degraded: nothing bounds the kernel's traffic on its device").count()
@@ -189,7 +190,7 @@ fn a_device_that_is_not_punctuals_alone_is_told_and_what_nobody_bounds_is_degrad
 
     let link = || a.status().expect("status").engine.links[0].clone();
     let is_foreign = |link: &DriverStatus| link.mode.contains("foreign");
-    // Our own messages are nobody else's.
+    // Our own messages do not count as foreign traffic.
     latencies(&mut channel, &mut receiver);
     eventually("it was compared", || link().foreign_bps.is_some());
     let quiet = link();
@@ -200,7 +201,7 @@ fn a_device_that_is_not_punctuals_alone_is_told_and_what_nobody_bounds_is_degrad
             network.within(0, || {
                 let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a socket");
                 while flooding.load(Ordering::Relaxed) {
-                    // Nobody listens: the refusals that come back are no errors of this.
+                    // The port has no receiver: the ICMP errors that come back are no errors of this test.
                     let _ = socket.send_to(&[0; 1_400], (CABLE.address(1).as_str(), PORT));
                     std::thread::sleep(Duration::from_millis(1));
                 }

@@ -26,7 +26,7 @@ fn nothing_leaks() {
             })
         });
     };
-    // The first one makes what stays.
+    // The first round allocates what stays allocated.
     round();
     let compared = a.status().expect("status").books.map(|books| books.compared);
     assert!(compared.is_some_and(|compared| compared > 40), "{compared:?}");

@@ -1,4 +1,4 @@
-//! What the daemon says in its log of links and channels.
+//! The daemon's log lines about links and channels.
 
 mod common;
 

@@ -12,8 +12,8 @@ use common::{PATIENCE, stream};
 use punctual::{CloseReason, Ending, Guarantee, RecvError};
 use rustix::process::Signal;
 
-/// Does `work` with the configuration of a host that measures its profile. Its neighbour notices after ten seconds that it
-/// is dead: until then programs may do what they can do before.
+/// Runs `work` with the configuration of a host that measures its profile. Its neighbour considers it down
+/// only after ten seconds: until then the programs there are not affected.
 fn with_text<R>(folder: &Path, name: &str, cable: u16, work: impl FnOnce(Text<'_>) -> R) -> R {
     hosts::with_text(folder, name, cable, |text| work(Text { processor: "", hello: "2s", ..text }))
 }
@@ -54,7 +54,8 @@ fn a_sender_that_finishes_learns_what_arrived_or_that_nobody_knows() {
     assert_eq!(ending.receipt.map(|receipt| receipt.delivered), Some(10));
     drop(receiver);
 
-    // The receiver's daemon dies with messages on their way: all were sent, and whether they came nobody can say.
+    // The receiver's daemon is killed with messages in transit: all were sent, and it is unknown whether they
+    // arrived.
     let (mut channel, receiver) = stream(&a, &b, 2_000);
     on_b.stop(Signal::KILL);
     channel.send(&[1; 2_000]).expect("it does not know yet");
@@ -85,7 +86,7 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     assert!(String::from_utf8_lossy(&checked.stdout).starts_with("ok: host a, 1 link,"));
     assert!(checked.stderr.is_empty(), "{checked:?}");
 
-    // What works and guarantees nothing is a warning, and no failure.
+    // A host that works without guarantees causes a warning, and no failure.
     let degraded = folder.join("degraded.toml");
     let link = "[[link]]\nname = \"m\"\nneighbour = \"c\"\ndriver = \"udp\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.2\"\nrate = \"1Gbit/s\"\n";
     let text = std::fs::read_to_string(&good).expect("read");
@@ -102,7 +103,7 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     let object: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("one object");
     assert_eq!(object["warnings"].as_array().map(Vec::len), Some(1), "{object}");
 
-    // So is what users may take together and does not fit into the limit of this process.
+    // There is also a warning if the users' quotas together exceed the limit of this process.
     let limited = format!(
         "prlimit --nofile=500 {} --check --config {}",
         env!("CARGO_BIN_EXE_punctuald"),
@@ -130,7 +131,7 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// Good in itself, made for a faster host: only admission here can say that it does not fit.
+/// A valid plan, made for a faster host: only admission on this host can detect that it does not fit.
 #[test]
 fn a_plan_that_cannot_be_scheduled_here_is_one_line_with_the_flow_and_the_fix() {
     let folder = folder("plan");

@@ -1,5 +1,6 @@
-//! A link that finds out by itself what it drains, over a wire of 20 Mbit/s between network namespaces that the test makes
-//! (needs root): nothing is admitted before, what fits after, and a plain socket of the test finds the same rate.
+//! A link that measures its own drain rate, over a wire of 20 Mbit/s between network namespaces that the test
+//! makes (needs root): no channel is admitted before, fitting channels are admitted after, and a plain socket
+//! of the test finds the same rate.
 
 mod common;
 
@@ -16,13 +17,14 @@ use punctual::{Consent, Endsystem, MeasuredRate, OpenError, RateRefusal, RateSta
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
 const AUTO: &str = "rate = \"auto\"\nrate_max = \"200Mbit/s\"";
 const WIRE: &str = "tbf rate 20mbit burst 16kb latency 50ms";
-/// Of our largest packets from our header on, and what each takes of the wire by our count. The bucket counts less of it.
+/// Length of our largest packets from our header on, and of the wire bytes of each by our count. The bucket
+/// counts fewer.
 const PACKET_BYTES: usize = 1_464;
 const WIRE_BYTES: u64 = PACKET_BYTES as u64 + 66;
 const BUCKET_BYTES: u64 = PACKET_BYTES as u64 + 42;
 const DRAINS_BPS: u64 = 20_000_000 * WIRE_BYTES / BUCKET_BYTES;
 
-/// The daemon of `a` or `b`, which lives on that host of the network; `link`: the driver and the rate.
+/// The daemon of `a` or `b`, which runs on that host of the network; `link`: the driver and the rate.
 fn start(network: &Network, folder: &Path, end: usize, host: usize, link: &str) -> Program {
     let name = ["a", "b"][end];
     let socket = folder.join(format!("{name}.sock"));
@@ -46,14 +48,15 @@ fn cause(refused: Result<punctual::Channel, OpenError>) -> RefuseCause {
     }
 }
 
-/// The truth lies within the stated error.
+/// The true rate is within the stated error.
 fn is_the_wire(found: MeasuredRate) {
     let error = found.rate.0 / 1_000_000 * u64::from(found.error.0);
     assert!(found.rate.0.abs_diff(DRAINS_BPS) <= error, "{found:?}");
     assert!(found.error.0 <= 250_000 && !found.at_least, "{found:?}");
 }
 
-/// What a plain socket gets through in half a second, after the bucket is empty; bits of the wire a second.
+/// The rate that a plain socket reaches in half a second, after the bucket is empty, in bits of the wire a
+/// second.
 fn by_hand(network: &Network) -> u64 {
     let bind = |end: usize| network.within(end, || UdpSocket::bind((CABLE.address(end).as_str(), 9_100)));
     let (sender, receiver) = (bind(0).expect("a port"), bind(1).expect("a port"));
@@ -98,7 +101,8 @@ fn a_link_finds_its_rate_out_by_itself() {
     let hand = by_hand(&network);
     println!("auto found {found}, by hand {:.1} Mbit/s", hand as f64 / 1e6);
     is_the_wire(found);
-    // The wire by hand is what the bucket lets through, too, so far as this machine lets it be seen.
+    // The rate that the plain socket measured is also that of the bucket, within the accuracy of this
+    // machine.
     assert!(hand.abs_diff(DRAINS_BPS) < DRAINS_BPS / 5, "{hand}");
     assert!(rate.rate.less(rate.error) <= found.surely() && found.surely().0 <= DRAINS_BPS, "{rate:?}");
     // 30 Mbit/s is less than was tried, and more than the wire drains; 6 Mbit/s fits.
@@ -110,7 +114,8 @@ fn a_link_finds_its_rate_out_by_itself() {
     assert!(refused.contains("guaranteed channel uses the link"), "{refused}");
     drop((channel, receiver));
     eventually("the channel is gone", || a.channels().expect("channels").is_empty());
-    // The other direction has no bucket; asked for, and at least what it is configured for.
+    // The other direction has no bucket; its measurement is requested, and shows at least the configured
+    // rate.
     eventually("nobody else measures", || b.measure_rate("to-a").is_ok());
     let back = rate_of(&b).measured.expect("measured");
     println!("back {back}");
@@ -120,7 +125,7 @@ fn a_link_finds_its_rate_out_by_itself() {
     assert!(unknown.contains("to-b"), "{unknown}");
 }
 
-/// AF_XDP passes the qdiscs of its own host by: the wire is between the hosts, a bridge with a bucket.
+/// AF_XDP bypasses the qdiscs of its own host: the wire is between the hosts, a bridge with a bucket.
 #[test]
 fn a_link_over_xdp_does_so_too() {
     const TO_B: Cable = Cable { number: 1, hosts: [1, 2] };

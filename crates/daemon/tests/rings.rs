@@ -1,5 +1,5 @@
-//! What a program can do with the rings and descriptors that it has, and with those that it has not: it gets nothing of
-//! others, and harms itself at most. Two daemons as processes, so that what they hold can be counted.
+//! What a program can do with its own rings and descriptors, and with those of others: it gets no data of
+//! others, and harms only itself. Two daemons as processes, so that their resources can be counted.
 
 mod common;
 
@@ -35,7 +35,7 @@ impl Own {
         }
     }
 
-    /// What the client writes of it, sealed as it must be.
+    /// The client's own file of the ring, sealed as required.
     fn attach(&self, raw: &Raw) -> Region {
         let region = Region::take(&self.descriptors[1], self.shape.file_bytes()).expect("its own ring");
         assert_eq!(raw.ask(Request::Attached { channel: self.channel }).0, Ok(Answer::Done));
@@ -47,7 +47,7 @@ fn inode(file: impl AsFd) -> u64 {
     rustix::fs::fstat(file).expect("a file").st_ino
 }
 
-/// A flow of the client's own, whose ring has so many slots of 100 B.
+/// A flow of the client, whose ring has this many slots of 100 B.
 fn flow(slots: u32) -> Request {
     let ring = RingShape::new(slots, 100).expect("a shape");
     Request::OpenBestEffort { to: "bulk@b".parse().expect("an address"), ring }
@@ -75,7 +75,8 @@ fn nobody_is_handed_the_ring_of_another() {
         let (answer, descriptors) = raw.ask(request);
         assert!(descriptors.is_empty(), "{answer:?} brought descriptors");
     }
-    // Its own one for another of its own: the wrong size, and nothing of anybody behind its end.
+    // A file of its own ring in place of that of its second ring: the size is wrong, and no memory of others
+    // lies behind its end.
     for file in &first.descriptors[..2] {
         assert!(Region::map(file, second.shape.file_bytes()).is_err(), "longer than it is");
         assert!(rustix::fs::ftruncate(file, second.shape.file_bytes() + 4_096).is_err(), "it cannot grow");
@@ -85,8 +86,9 @@ fn nobody_is_handed_the_ring_of_another() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// Every position, length and offset of the client's own rings is as hostile as can be: what lies outside of a ring is
-/// neither read nor written. Of its own rings the broken ones end; nobody else's message changes, is late or comes twice.
+/// Every position, length and offset of the client's own rings is set to extreme values: memory outside of a
+/// ring is neither read nor written. Broken rings of this client end. No message of another client changes,
+/// is late or comes twice.
 #[test]
 fn positions_that_point_out_of_a_ring_reach_nothing() {
     let folder = folder("rings-hostile");
@@ -100,7 +102,7 @@ fn positions_that_point_out_of_a_ring_reach_nothing() {
         let region = own.attach(&raw);
         for at in 0..own.shape.file_bytes() as usize / 8 {
             region.word(at * 8).store(value, Ordering::SeqCst);
-            // The daemon looks while it changes.
+            // The daemon reads the ring while it changes.
             if at % 8 == round % 8 {
                 own.doorbell.ring();
             }

@@ -1,7 +1,8 @@
 //! Round trips of blocking programs through two daemons, in alternating slices of one run: with and without filters of
 //! system calls, of root (whose bells the processor rings) and of another user (whose ringer does).
 //!
-//! In short it holds that all of them work; `PUNCTUAL_ROUND_TRIPS` in the environment, the number for each, makes figures of it.
+//! A short run checks that all of them work; `PUNCTUAL_ROUND_TRIPS` in the environment, the number for each,
+//! makes it a measurement.
 
 mod common;
 
@@ -16,13 +17,14 @@ use punctual::{Channel, Consent, Endsystem, Receiver};
 use rustix::fs::{Gid, Uid};
 
 const NUMBER: &str = "PUNCTUAL_ROUND_TRIPS";
-/// Of one world before it is another's turn.
+/// Number of round trips in one world before the next world's turn.
 const SLICE: usize = 100;
-/// Between the beginnings of two round trips.
+/// Time between the beginnings of two round trips.
 const PACE: Duration = Duration::from_millis(1);
 const NOBODY: u32 = 65_534;
 
-/// The worlds by their names, in pairs that are compared: what becomes of forbidden calls, and whose programs they are.
+/// The worlds by their names, in pairs that are compared: the setting of forbidden calls, and the user of the
+/// programs.
 const WORLDS: [(&str, &str, u32); 4] = [
     ("root", "refuse", 0),
     ("root again", "refuse", 0),
@@ -39,7 +41,7 @@ struct World {
     ns: Vec<u64>,
 }
 
-/// A connection of `user`'s; the socket is named from the current folder, which everybody may search.
+/// A connection of `user`; the socket's path is relative to the current folder, which every user may search.
 fn connect_as(user: u32, socket: &Path) -> Endsystem {
     std::thread::scope(|scope| {
         let connecting = scope.spawn(|| {
@@ -115,14 +117,14 @@ impl World {
     }
 }
 
-/// The value below which `share` of them lie.
+/// The value below which the fraction `share` of them is.
 fn quantile(ns: &[u64], share: f64) -> f64 {
     let mut sorted = ns.to_vec();
     sorted.sort_unstable();
     sorted[((sorted.len() - 1) as f64 * share) as usize] as f64 / 1_000.0
 }
 
-/// Median over the slices of what a slice of `one` took of the same of `other`; the first and last quarter beside it.
+/// Median over the slices of the ratio of `one` to `other`, with the first and last quartile.
 fn ratio(one: &[u64], other: &[u64]) -> [f64; 3] {
     let pairs = one.chunks(SLICE).zip(other.chunks(SLICE));
     let mut ratios: Vec<f64> = pairs.map(|(one, other)| quantile(one, 0.5) / quantile(other, 0.5)).collect();
@@ -141,7 +143,7 @@ fn messages_go_round_through_two_daemons_whoever_rings() {
         .map(|(number, (_, forbidden, user))| World::start(&folder, number, forbidden, user))
         .collect();
     for slice in 0..number.div_ceil(SLICE) {
-        // None is always behind the same other.
+        // The order rotates, so that no world always follows the same other one.
         for turn in 0..WORLDS.len() {
             worlds[(turn + slice) % WORLDS.len()].run();
         }

@@ -1,5 +1,6 @@
-//! Ordinary senders over three daemons in network namespaces, `b` - `a` - `c`: who sends as soon as `open` returns loses
-//! nothing, and who keeps exactly the contract's rate waits no longer than with headroom. Needs root.
+//! Ordinary senders over three daemons in network namespaces, `b` - `a` - `c`: a sender that sends as soon as
+//! `open` returns loses no message, and a sender that keeps exactly the contract's rate waits no longer than
+//! with headroom. Needs root.
 
 mod common;
 
@@ -20,7 +21,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const CHANNELS: usize = 100;
 const MESSAGES: u64 = 60;
 const INTERVAL: Duration = Duration::from_millis(1);
-/// Of each tenth channel the program begins to read only when so many messages are sent.
+/// On each tenth channel the program begins to read only after so many messages were sent.
 const BEFORE_READING: u64 = 40;
 
 /// To `b` and to `c`.
@@ -51,10 +52,10 @@ fn start(network: &Network, [to_b, to_c]: [Cable; 2], folder: &Path, host: usize
     Program::start(folder, text, |line| network.inside(host, line))
 }
 
-/// What became of one channel.
+/// The results of one channel.
 struct Outcome {
     open: Duration,
-    /// From the return of `open` to that of `accept`, and to the first look at the ring.
+    /// Time from the return of `open` to that of `accept`, and to the first check of the ring.
     accept: Duration,
     read: Duration,
     lost: usize,
@@ -74,7 +75,7 @@ struct Line {
 }
 
 impl Line {
-    /// `None`, said aloud, where namespaces cannot be made.
+    /// `None`, with a message, if namespaces cannot be made.
     fn start(tag: &str, cables: [Cable; 2]) -> Option<Self> {
         let network = Network::new(tag, NAMES.len())?;
         cables.iter().for_each(|cable| network.join(*cable));
@@ -98,7 +99,7 @@ impl Drop for Line {
     }
 }
 
-/// Sends by the clock from the first instant; says when [`BEFORE_READING`] are sent.
+/// Sends by the clock from the first instant; reports when [`BEFORE_READING`] messages are sent.
 fn send(channel: &mut Channel, from: Instant, sent: &std::sync::mpsc::Sender<()>) {
     for number in 0..MESSAGES {
         std::thread::sleep((from + INTERVAL * number as u32).saturating_duration_since(Instant::now()));
@@ -159,7 +160,8 @@ fn nothing_is_lost_from_the_first_instant_after_open() {
         format!("p50 {:?}, max {:?}", all[CHANNELS / 2], all[CHANNELS - 1])
     };
     println!("open: {}; accept after open: {}", of(|o| o.open), of(|o| o.accept));
-    // What nobody has read for so long is not promised: a machine may stand still.
+    // Delivery is not promised if the receiver did not read for that long, which may happen when the machine
+    // stalls.
     let promised = Duration::from_nanos(ACCEPT_TIME.0);
     let judged: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.read < promised).collect();
     assert!(
@@ -175,7 +177,7 @@ fn nothing_is_lost_from_the_first_instant_after_open() {
 const RUN_MS: u64 = 2_000;
 const ATTEMPTS: usize = 8;
 
-/// From the stamp in a message to its delivery, of all messages that come.
+/// The times from the stamps in messages to their delivery, for all messages that arrive.
 fn delays(mut receiver: Receiver) -> Vec<Nanos> {
     let (mut delays, mut buffer) = (Vec::new(), [0; 100]);
     while let Ok(info) = receiver.recv_timeout(&mut buffer, Duration::from_millis(300)) {

@@ -1,5 +1,6 @@
-//! What programs of one user make the daemon's service hold and do, and what others notice of it: descriptors, requests of
-//! connections that hang up, rings without end, clients that die with many channels.
+//! Resources and time of the daemon's service that the programs of one user take, and the effect on others:
+//! descriptors, requests of connections that hang up, rings without end, clients that are killed with many
+//! channels.
 
 mod common;
 
@@ -21,7 +22,7 @@ use punctual_proto::api::UserId;
 use punctual_proto::ids::{ChannelId, Name};
 use rustix::process::{Pid, Signal};
 
-/// Of no account of this system.
+/// Belongs to no account of this system.
 const ANN: u32 = 3_000_001;
 
 fn held(host: &Endsystem, user: u32) -> UserStatus {
@@ -34,7 +35,7 @@ fn flow(slots: u32, bytes: u32) -> Request {
     Request::OpenBestEffort { to: "nobody@b".parse().expect("an address"), ring }
 }
 
-/// So many flows of the smallest rings; what the daemon said to the one that it refused.
+/// Opens so many flows with the smallest rings; returns the daemon's answer to the flow that it refused.
 fn flows(raw: &Raw, most: usize) -> (usize, Option<ApiError>) {
     for count in 0..most {
         match raw.ask(flow(1, 1)).0 {
@@ -76,7 +77,7 @@ fn descriptors_are_within_a_quota_that_is_no_less_than_what_is_held() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// What a program that does not read is to be sent counts, too, with the descriptors of its rings.
+/// Packets that wait for a program that does not read count, too, with the descriptors of its rings.
 #[test]
 fn descriptors_on_their_way_to_who_does_not_read_count() {
     let folder = folder("shares-unread");
@@ -88,7 +89,7 @@ fn descriptors_on_their_way_to_who_does_not_read_count() {
     let open = Packet::new(&Call { id: 7, request: flow(1, 1) }, Vec::new()).expect("short");
     let Some(crowd) = as_user(ANN, || {
         let crowd: Vec<Raw> = (0..20).map(|_| Raw::greeted(&path)).collect();
-        // More than its quota allows, and nobody reads.
+        // More than its quota permits, and the client reads no answer.
         for raw in &crowd {
             (0..100).all(|_| raw.try_send(&open));
         }
@@ -158,7 +159,7 @@ fn service_ticks(pid: Pid) -> u64 {
     [11, 12].map(|field| fields[field].parse::<u64>().expect("a number")).into_iter().sum()
 }
 
-/// The time in which the service makes rings was nobody's: such a user had all of it.
+/// The time in which the service makes rings was charged to no user, so such a user could take all of it.
 #[test]
 fn who_has_rings_made_without_end_pays_for_the_time_of_the_service() {
     let folder = folder("shares-rings");
@@ -170,9 +171,10 @@ fn who_has_rings_made_without_end_pays_for_the_time_of_the_service() {
     let Some(greedy) = as_user(ANN, || Raw::greeted(&path)) else { return };
     let (mut rings, mut longest) = (0, Duration::ZERO);
     let host = &hosts.connections[0];
-    // Asks for one ring of 32 MiB after the other, until it is not answered while root has many answers.
+    // Requests one ring of 32 MiB after the other, until a request stays unanswered while root has many
+    // answers.
     'asking: loop {
-        // Without room, those before are not served yet.
+        // If this finds no room, the earlier requests are not served yet.
         greedy.try_send(&ring);
         let mut served = 0;
         while !greedy.is_readable() {
@@ -204,7 +206,7 @@ fn who_has_rings_made_without_end_pays_for_the_time_of_the_service() {
         "{rings} rings of 32 MiB, the service ran for {ticks} hundredths, root waited for {longest:?} at most"
     );
     assert!(rings >= 2);
-    // A second at once, what the last one overdrew, and root's own.
+    // A second at once, the overdraft of the last one, and root's own.
     assert!(ticks <= 250, "{ticks} hundredths of a second");
     hosts.are_undisturbed();
     std::fs::remove_dir_all(folder).expect("removed");
@@ -246,7 +248,7 @@ fn a_client_that_dies_with_a_thousand_flows_keeps_nobody_waiting() {
     println!(
         "left at the requests that waited: {first:?}; then {more} until none was, the longest took {longest:?}"
     );
-    // At least one of them in each turn, and 8 ends.
+    // Each turn serves at least one of root's requests, and ends 8 channels.
     let least = 1_000 - 8 * QUEUED as u64;
     assert!(first.iter().all(|left| *left >= least), "{first:?}");
     hosts.are_undisturbed();
@@ -256,7 +258,7 @@ fn a_client_that_dies_with_a_thousand_flows_keeps_nobody_waiting() {
 /// Requests of root that wait while a client of another user ends: their answers fit into its socket.
 const QUEUED: usize = 8;
 
-/// As the next answer, a status, says.
+/// The number of Ann's flows in the next answer, which is a status.
 fn flows_of_ann(root: &Raw) -> u64 {
     let Some((FromDaemon::Answer { result: Ok(Answer::Status(status)), .. }, _)) = root.receive() else {
         panic!("a status");
@@ -264,7 +266,7 @@ fn flows_of_ann(root: &Raw) -> u64 {
     status.users.iter().find(|held| held.user == UserId(ANN)).map_or(0, |held| held.channels)
 }
 
-/// What came that is no news of others.
+/// The next incoming channel; skips other pushes.
 fn incoming(raw: &Raw) -> ChannelId {
     loop {
         if let FromDaemon::Push(Push::Incoming { channel, .. }) = raw.receive().expect("news").0 {
@@ -277,7 +279,7 @@ fn incoming(raw: &Raw) -> ChannelId {
 /// more than its ring.
 #[test]
 fn all_that_a_channel_takes_counts_at_both_ends() {
-    /// Of a message's place in a queue, and of a packet's, at least.
+    /// Minimum size of a message's place in a queue, and of a packet's.
     const PLACE_BYTES: u64 = 48;
     let folder = folder("shares-rooms");
     let mut hosts = Hosts::start(&folder, 5, &Wanted::default(), str::to_owned);

@@ -1,5 +1,6 @@
-//! A processor whose CPU somebody above it takes again and again is named by its own clock, at a source too, and what it throws
-//! away meanwhile is lost there: between network namespaces that the test makes (needs root and the real-time class).
+//! A processor whose CPU is repeatedly taken by a thread of a higher class is blamed by its own clock, at a
+//! source too, and the messages that it drops meanwhile are counted as lost there: between network namespaces
+//! that the test makes (needs root and the real-time class).
 
 mod common;
 
@@ -15,7 +16,7 @@ use common::witness::may_be_real_time;
 use common::{PATIENCE, contract, eventually, meet};
 use punctual::{BrokenStage, Cause, Channel, ChannelEvent, Consent, Endsystem, Nanos, Receiver};
 
-/// Where the hog and the processor meet.
+/// The CPU that the hog and the processor share.
 const CPU: u32 = 1;
 const BYTES: u32 = 200;
 /// There is one such CPU: one test at a time has it.
@@ -51,9 +52,9 @@ fn start(network: &Network, cable: Cable, folder: &Path, end: usize, slow: &str)
 }
 
 impl Hosts {
-    /// `None`, said aloud, where there are no namespaces or no real-time class.
+    /// `None`, with a message, without namespaces or the real-time class.
     fn start(tag: &str, number: u8, slow: &str) -> Option<Self> {
-        // A test that failed has left nothing behind that matters here.
+        // A failed test has left no relevant state behind.
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let cable = Cable { number, hosts: [0, 1] };
         let network = Network::new(tag, 2).filter(|_| may_be_real_time())?;

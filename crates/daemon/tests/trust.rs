@@ -1,5 +1,6 @@
-//! What programs of one user can do to those of others through the API's socket: ask without reading, ask without end, take
-//! every place. Daemons are processes, programs run as users of their own.
+//! What programs of one user can do to those of others through the API's socket: send requests without
+//! reading, send requests without end, take every place. Daemons are processes, programs run as users of
+//! their own.
 
 mod common;
 
@@ -25,7 +26,7 @@ use punctual_proto::ids::Name;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Signal;
 
-/// Of no account of this system.
+/// Belongs to no account of this system.
 const ANN: u32 = 3_000_001;
 const UNREAD_MAX: u64 = 4 << 20;
 
@@ -78,7 +79,7 @@ fn what_is_not_read_stays_within_the_quota_and_is_given_back() {
     assert!(grown_kib <= UNREAD_MAX / 1_024, "{grown_kib} KiB");
     assert_eq!(status_of(&status(), ANN).clients, 60, "nobody was cut: it is their sockets that are full");
     hosts.are_undisturbed();
-    // Whoever reads after all gets every answer.
+    // A client that reads later still gets every answer.
     for _ in 0..asked[0] {
         let answer = crowd[0].receive().expect("an answer").0;
         assert!(matches!(answer, FromDaemon::Answer { id: 7, result: Ok(Answer::Channels { .. }) }));
@@ -94,7 +95,8 @@ fn what_is_not_read_stays_within_the_quota_and_is_given_back() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// A user's programs that ask without end get their share of the processor's time; others and root are served meanwhile.
+/// A user's programs that send requests without end get their share of the processor's time; other users and
+/// root are served meanwhile.
 #[test]
 fn who_asks_without_end_gets_its_share_and_others_are_served() {
     let folder = folder("share");
@@ -130,11 +132,12 @@ fn who_asks_without_end_gets_its_share_and_others_are_served() {
         let other = as_user(ANN + 1, || Raw::greeted(&path).ask(Request::Status).0);
         assert!(matches!(other, Some(Ok(Answer::Status(_)))), "another user is served");
         stop.store(true, Ordering::SeqCst);
-        // It waits for its turn: the end of the daemon ends that, if nothing else.
+        // It waits for its turn, which ends with the daemon at the latest.
         hosts.a.signal(Signal::KILL);
         greedy.join().expect("no panic");
     });
-    // 100 ms at once and a ten-thousandth from then on, 5 us at least for each, and what the last one overdrew.
+    // 100 ms at once and a ten-thousandth from then on, at least 5 us for each, and the overdraft of the last
+    // one.
     let share_ns = 100_000_000 + begun.elapsed().as_nanos() as u64 / 10_000;
     let answers = answers.load(Ordering::SeqCst);
     assert!(answers <= share_ns / 5_000 + 1, "{answers} answers");
@@ -142,11 +145,11 @@ fn who_asks_without_end_gets_its_share_and_others_are_served() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// What a program of `user` that is refused reads first, whatever it has asked by then.
+/// The first answer that a refused program of `user` reads, whatever it has requested by then.
 fn refused(user: u32, daemon: &Program) -> Option<ApiError> {
     let hello = Request::Hello { version: VERSION, program: "raw".into() };
     let hello = Packet::new(&Call { id: 1, request: hello }, Vec::new()).expect("short");
-    // Stopped, so that the request is there before the connection is looked at.
+    // The daemon is stopped, so that the request is there before the daemon handles the connection.
     daemon.freeze();
     let raw = as_user(user, || {
         let raw = Raw::connect(&daemon.socket);
@@ -188,7 +191,7 @@ fn users_who_take_every_place_leave_root_his_and_others_read_why() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// Users of a user namespace are their account's as far as /etc/subuid says whose they are.
+/// Users of a user namespace belong to an account if /etc/subuid assigns them to it.
 #[test]
 fn subordinate_users_share_the_quotas_of_their_account() {
     let folder = folder("subordinates");
@@ -224,8 +227,8 @@ fn subordinate_users_share_the_quotas_of_their_account() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// What a program cannot hand over cannot be closed here: the last close of a pipe that its other holders keep busy, or of a
-/// file of theirs, waits for them.
+/// The daemon never has to close a descriptor of a program, because programs cannot send any: the last close
+/// of a pipe that its other holders keep busy, or of a file on their file system, waits for them.
 #[test]
 fn descriptors_of_programs_reach_no_daemon() {
     let folder = folder("descriptors");
@@ -248,7 +251,7 @@ fn descriptors_of_programs_reach_no_daemon() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// What a program declares takes no time of a processor that does not run its handlers.
+/// The declaration of a program takes no time of a processor that does not run its handlers.
 #[test]
 fn a_program_cannot_declare_time_of_the_processor() {
     let folder = folder("declared");
@@ -271,7 +274,8 @@ fn a_program_cannot_declare_time_of_the_processor() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// The channel that comes in answer is one too many for the user: whoever asked for it is told.
+/// The channel that comes in answer is one too many for the user: the program that requested it receives the
+/// refusal.
 #[test]
 fn who_asks_for_a_channel_beyond_its_quota_is_told() {
     let folder = folder("asked");
@@ -314,7 +318,8 @@ fn who_asks_for_a_channel_beyond_its_quota_is_told() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// Users whose connections take every descriptor that the daemon may have: the next one is told, and root is let in.
+/// Connections of users take every descriptor that the daemon may have: the next user is refused with a
+/// reason, and root is let in.
 #[test]
 fn who_takes_every_descriptor_does_not_keep_root_out() {
     let folder = folder("exhausted");
@@ -327,7 +332,7 @@ fn who_takes_every_descriptor_does_not_keep_root_out() {
             let raw = Raw::connect(&path);
             let hello = Request::Hello { version: VERSION, program: "raw".into() };
             let hello = Packet::new(&Call { id: 1, request: hello }, Vec::new()).expect("short");
-            // Whoever is refused may be gone already.
+            // A refused client may be gone already.
             raw.try_send(&hello);
             match raw.receive().expect("a word").0 {
                 FromDaemon::Answer { id: 1, result: Ok(_) } => crowd.push(raw),

@@ -1,5 +1,5 @@
-//! What is told of lateness where an assumption is broken, beside own stamps inside the messages: over a wire that drains at a
-//! fifth of its rate, between network namespaces that the test makes (needs root).
+//! Checks the reports of lateness against stamps inside the messages while an assumption is broken: over a
+//! wire that drains at a fifth of its rate, between network namespaces that the test makes (needs root).
 
 mod common;
 
@@ -15,7 +15,8 @@ use punctual::{Cause, Channel, ChannelEvent, Consent, Endsystem, Nanos, Receiver
 
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
 const DEADLINE_MS: u64 = 5;
-/// What a message may take from `send` to its logical arrival, and from its delivery to `recv`, on a busy machine.
+/// The time that a message may take from `send` to its logical arrival, and from its delivery to `recv`, on a
+/// busy machine.
 const AROUND: Duration = Duration::from_millis(20);
 const SLOW: &str = "tbf rate 5mbit burst 4kb latency 300ms";
 
@@ -34,7 +35,7 @@ fn start(network: &Network, folder: &Path, end: usize) -> Program {
     })
 }
 
-/// Where a host writes its log.
+/// Path of a host's log.
 fn log_of(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.log"))
 }
@@ -76,7 +77,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// What came of one message: how long it took by our own stamps, and what was told of it.
+/// The outcome of one message: its latency by our own stamps, and its reported timeliness.
 struct Told {
     took: Duration,
     timeliness: Timeliness,
@@ -167,7 +168,7 @@ fn a_wire_that_is_slower_than_configured_is_told_and_named_at_both_ends_until_it
         |events: Vec<ChannelEvent>| events.iter().any(|event| matches!(event, ChannelEvent::Healed(_)));
     eventually("it has healed for the sender", || healed(control.events()));
     eventually("and for the receiver", || healed(receiver.events()));
-    // In both logs, also of the host whose stage it is not.
+    // In both logs, also of the host that does not have the stage.
     for host in ["a", "b"] {
         let said = std::fs::read_to_string(log_of(&folder, host)).expect("a log");
         let line = |begins: &str| {

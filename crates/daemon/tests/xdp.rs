@@ -19,7 +19,7 @@ use punctual_proto::signalling::RTCOP_VERSION;
 use rustix::net::{AddressFamily, SendFlags, SocketType};
 use rustix::process::Signal;
 
-/// Between `a` and `b`, and between `a` and somebody else.
+/// Between `a` and `b`, and between `a` and a third host.
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
 const OTHER: Cable = Cable { number: 1, hosts: [0, 2] };
 
@@ -44,7 +44,7 @@ fn photographs(network: &Network) -> [String; 2] {
     [0, 1].map(|end| network.photograph(CABLE, end))
 }
 
-/// What bpftool says; `None`, said aloud, where it is not there.
+/// The output of bpftool; `None`, with a message, if it is not installed.
 fn bpftool(line: &str) -> Option<serde_json::Value> {
     if run("command -v bpftool").is_err() {
         eprintln!("SKIPPED: what is in the kernel is not looked at: no bpftool");
@@ -75,14 +75,14 @@ fn in_kernel(network: &Network, end: usize) -> Vec<String> {
     all
 }
 
-/// The kernel frees some time after the last user has gone; it uses no number again for long.
+/// The kernel frees objects some time after the last user has gone, and does not reuse an id for a long time.
 fn are_gone(objects: &[String]) {
     for object in objects {
         eventually("it is out of the kernel", || run(&format!("bpftool {object}")).is_err());
     }
 }
 
-/// Numbers of all programs in the kernel that are this one, by their tag, whoever loaded them.
+/// Ids of all programs in the kernel that have this tag, whichever process loaded them.
 fn programs(tag: &serde_json::Value) -> BTreeSet<u64> {
     let shown = bpftool("prog show").unwrap_or_default();
     let ours = shown.as_array().into_iter().flatten().filter(|program| program["tag"] == *tag);
@@ -106,7 +106,8 @@ fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
     assert!(during.contains("tbf 7075:") && during.contains("xdp"), "{during}");
     let killed = in_kernel(&network, 0);
 
-    // Killed, and started again: what the dead one left is taken over, and put back in the end.
+    // The daemon is killed and started again: it takes over the changes of the killed one, and restores the
+    // device in the end.
     on_a.stop(Signal::KILL);
     are_gone(&killed);
     assert!(network.photograph(CABLE, 0).contains("tbf 7075:"));
@@ -119,7 +120,7 @@ fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
     assert_eq!(photographs(&network), before);
     are_gone(&stopped);
 
-    // The other one's device vanishes and comes back; both go on.
+    // The other daemon's device vanishes and comes back; both continue.
     let (on_a, on_b) = (start(&network, &folder, 0), start(&network, &folder, 1));
     let (a, b) = (on_a.connect(), on_b.connect());
     meet([&a, &b]);
@@ -151,7 +152,7 @@ fn a_daemon_that_cannot_start_leaves_nothing_in_the_kernel() {
     assert!(good.stop(Signal::TERM).success());
     eventually("its program is gone", || !programs(&tag).contains(&number));
     let loaded = programs(&tag);
-    // A device that is not there, one that is no link's, and ports that are taken.
+    // A device that does not exist, one without a link, and ports that are taken.
     let third =
         "[[host]]\nname = \"c\"\nid = 3\n[[link]]\nname = \"to-c\"\nneighbour = \"c\"\nrate = \"1Mbit/s\"\n";
     let none = format!("{third}{}prediction_error = \"1ms\"\n", OTHER.link(0, "xdp"));
@@ -170,19 +171,19 @@ fn a_daemon_that_cannot_start_leaves_nothing_in_the_kernel() {
         assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
         assert!(said.contains(&says), "{said}");
         assert_eq!(photographs(&network), before);
-        // Others may load theirs meanwhile, but not for so long.
+        // Other tests may have theirs loaded meanwhile, but not for that long.
         eventually("nothing of it is in the kernel", || programs(&tag).is_subset(&loaded));
     }
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// What the driver of a link of this host has counted.
+/// The driver's counters of a link of this host.
 fn driver(host: &Endsystem, link: usize) -> DriverStatus {
     host.status().expect("status").engine.links[link].clone()
 }
 
-/// Only the driver sees what comes in unsealed beyond a quarter of `packets_per_second` and a heap of some dozens; what
-/// others signal goes on.
+/// Only the driver sees unsealed packets beyond a quarter of `packets_per_second` and a burst of some dozens;
+/// other neighbours' signalling continues.
 #[test]
 fn a_flood_of_signalling_ends_in_the_driver_and_other_neighbours_are_heard() {
     const FLOOD: u64 = 50_000;

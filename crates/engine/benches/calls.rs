@@ -1,4 +1,5 @@
-//! What a filter of system calls costs for each call of a processor's thread: threads with and without take turns.
+//! The cost of a filter of system calls per call of a processor's thread: threads with and without a filter
+//! take turns.
 //! `cargo bench -p punctual-engine --bench calls`
 
 use std::time::Instant;
@@ -10,7 +11,7 @@ use punctual_proto::Nanos;
 const ROUNDS: usize = 41;
 const CALLS: u32 = 20_000;
 
-/// Nanoseconds of a call of each kind on a thread of its own.
+/// Measures the nanoseconds of a call of each kind on a thread of its own.
 fn slice(forbidden: Forbidden) -> [f64; 2] {
     let thread = std::thread::spawn(move || {
         let mut waiter = Waiter::new().expect("descriptors");
@@ -23,7 +24,7 @@ fn slice(forbidden: Forbidden) -> [f64; 2] {
         };
         let waits = each(&mut || assert_eq!(waiter.wait(Some(Nanos::ZERO)).expect("a look"), 0));
         let writes = each(&mut || bell.ring());
-        // The thread closes nothing.
+        // The filter permits no close, so leak the descriptors.
         std::mem::forget((waiter, bell));
         [waits, writes]
     });

@@ -1,13 +1,6 @@
 //! The code that a program's handler runs.
 
-/// What a body did in one call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Data units (PDUs) that it processed: at most as many as it was given, or it has ignored the request to yield.
-    pub units: u32,
-    /// Whether there is more to do at once.
-    pub more: bool,
-}
+pub use punctual_proto::api::RtuProgress as Progress;
 
 /// The body of a handler: it is given the number of PDUs that it may process in this call. It runs on the processor's thread
 /// at its priority, and everything else waits meanwhile.

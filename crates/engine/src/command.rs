@@ -1,8 +1,8 @@
-//! What other threads ask the processor to do, and how they get the answer.
+//! Commands of other threads to the processor, and their answers.
 //!
-//! The processor runs at a real-time priority and must never wait for a thread that does not: it only tries the
-//! queue's lock (whoever holds it rings the doorbell after letting it go), and answers through a cell that is
-//! written once. `std::sync::mpsc` would spin on a sender that was pre-empted half-way.
+//! The processor runs at a real-time priority and must never wait for a thread that does not. It only tries
+//! the queue's lock (a thread that holds the lock rings the doorbell after releasing it), and answers through
+//! a cell that is written once. `std::sync::mpsc` would spin on a sender that was pre-empted half-way.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
@@ -50,7 +50,7 @@ impl<P> CommandQueue<P> {
         }
     }
 
-    /// Nobody will answer any more: whoever waits is told.
+    /// Closes the queue: there will be no more answers, and every waiting thread gets an error.
     pub fn close(&self) {
         let dropped = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(dropped);
@@ -67,7 +67,7 @@ struct Slot<R> {
 /// The asking side.
 pub(crate) struct Reply<R>(Arc<Slot<R>>);
 
-/// The answering side. Dropped without an answer, it says so.
+/// The answering side. Dropping it without an answer gives the asking side an error.
 pub(crate) struct Answer<R>(Arc<Slot<R>>);
 
 /// The two sides of one question of the calling thread.
@@ -96,7 +96,7 @@ impl<R> Drop for Answer<R> {
 }
 
 impl<R> Reply<R> {
-    /// Waits for the answer, on the thread that asked.
+    /// Waits for the answer, on the thread that sent the command.
     pub fn wait(self) -> Result<R, EngineGone> {
         loop {
             if let Some(answer) = self.0.answer.get() {

@@ -13,16 +13,16 @@ pub struct EngineConfig {
     pub node: NodeConfig,
     /// Links of the host, in the order of `node.links`.
     pub links: Vec<Box<dyn Link>>,
-    /// What the processor needs of the system.
+    /// The system settings that the processor requires.
     pub real_time: RealTime,
-    /// How long the processor looks at the links' rings before it sleeps; [`Nanos::MAX`]: it never does. Needs a core
-    /// of its own to be worth it, see [`punctual_os::realtime::check_spin`].
+    /// How long the processor polls the links' rings before it sleeps; [`Nanos::MAX`]: it never sleeps. It is
+    /// useful only on a CPU core of its own, see [`punctual_os::realtime::check_spin`].
     pub spin: Nanos,
     /// Seed of the node's random numbers: unpredictable in a real host, fixed in tests.
     pub seed: u64,
-    /// What becomes of a system call of the processor's thread that is not in its list.
+    /// What happens at a system call of the processor's thread that is not in its list.
     pub forbidden_calls: Forbidden,
-    /// What the processor's own heap has ready; `None`: it allocates as all other threads do.
+    /// Memory that the processor's own heap holds ready; `None`: it allocates as all other threads do.
     pub heap: Option<heap::Sizes>,
 }
 

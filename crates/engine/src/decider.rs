@@ -1,12 +1,13 @@
-//! Decisions of admission, made beside the processor by a thread of their own: one may take milliseconds beside thousands of
-//! channels, and no packet may wait for it (docs/adr/0035).
+//! Makes the decisions of admission on a thread of its own, beside the processor: with thousands of channels
+//! one may take milliseconds, and no packet may wait for it (docs/adr/0035).
 //!
-//! The processor gives a [`Decision`] away and gets it back as a command. It never waits for the thread: it only tries the
-//! lock of the desk, and wakes the thread without a check whether it sleeps. At most one decision is on the way.
+//! The processor hands a [`Decision`] over and gets it back as a command. It never waits for the thread: it
+//! only tries the lock of the desk, and wakes the thread without checking whether it sleeps. At most one
+//! decision is in progress.
 //!
-//! If the thread panics, the policies are gone: no channel could be opened, relaxed or released any more, and
-//! nobody would notice. Therefore the processor is told, and ends as it does when any other part of it has
-//! failed.
+//! If the thread panics, the policies are lost: no channel could be opened, relaxed or released any more, and
+//! no program would get an error. Therefore the processor is notified, and ends as it does when any other
+//! part of it has failed.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -34,11 +35,12 @@ pub(crate) struct Decider<D = Decision> {
 }
 
 impl<D: Send + 'static> Decider<D> {
-    /// Starts the thread; `decide` is called on it with each decision, and ends it where that says so by `false`; `failed`
-    /// where it panics. If the processor has a real-time class, it goes before other ordinary threads.
+    /// Starts the thread. It calls `decide` with each decision and ends when that returns `false`; it calls
+    /// `failed` if it panics. If the processor has a real-time class, the thread precedes other ordinary
+    /// threads.
     ///
     /// # Errors
-    /// If no thread is to be had, or if its nice value or its filter of system calls is refused.
+    /// If the thread cannot be created, or if its nice value or its filter of system calls is refused.
     pub fn start(
         class: SchedulingClass,
         forbidden: Forbidden,
@@ -63,7 +65,7 @@ impl<D: Send + 'static> Decider<D> {
         Ok(Self { slot, thread: thread.thread().clone(), waiting: None })
     }
 
-    /// Has a decision made, or the one that could not be laid into the slot before.
+    /// Passes a decision to the thread, or the one for which the slot was not free before.
     pub fn put(&mut self, decision: Option<D>) {
         let Some(decision) = decision.or_else(|| self.waiting.take()) else { return };
         let mut slot = match self.slot.try_lock() {
@@ -96,7 +98,7 @@ fn lock<D>(slot: &Mutex<DecisionSlot<D>>) -> MutexGuard<'_, DecisionSlot<D>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells that the thread unwinds.
+/// Reports that the thread unwinds.
 struct Guard<F: Fn()>(F);
 
 impl<F: Fn()> Drop for Guard<F> {

@@ -1,8 +1,8 @@
 //! Applications that run on the processor's own thread: handlers called at a message's delivery, within
 //! [`Inbox::publish`](punctual_proto::memory::Inbox::publish).
 //!
-//! What such a handler sends, the node looks at as soon as the unit at hand is done; no doorbell is rung and nobody
-//! is woken. One processor runs on a thread, so the list belongs to the thread.
+//! The node checks what such a handler sent as soon as the current unit is done; no doorbell is rung and no
+//! thread is woken. One processor runs on a thread, so the list is thread-local.
 
 use std::cell::RefCell;
 
@@ -17,8 +17,8 @@ thread_local! {
     static READY: RefCell<Vec<RtuId>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Tells the engine whose processor runs this that something was put into the outgoing ring of its `channel`.
-/// On any other thread it does nothing.
+/// Notifies the engine whose processor runs on this thread that a message was put into the outgoing ring of
+/// its `channel`. On any other thread it has no effect.
 pub fn ring_outbox(channel: ChannelId) {
     RUNG.with_borrow_mut(|rung| {
         if rung.capacity() > 0 {
@@ -27,7 +27,8 @@ pub fn ring_outbox(channel: ChannelId) {
     });
 }
 
-/// Tells the engine whose processor runs this that a program's handler has work; `false` on any other thread.
+/// Notifies the engine whose processor runs on this thread that a program's handler has work; `false` on any
+/// other thread.
 pub(crate) fn make_ready(handler: RtuId) -> bool {
     is_processor() && {
         READY.with_borrow_mut(|ready| {
@@ -45,7 +46,7 @@ pub(crate) fn prepare() {
     READY.with_borrow_mut(|ready| ready.reserve(OUTBOXES));
 }
 
-/// Whether this thread is a processor's: what waits here for its engine waits for ever.
+/// Whether this thread is a processor's: waiting here for its engine would never end.
 pub fn is_processor() -> bool {
     RUNG.with_borrow(|rung| rung.capacity() > 0)
 }

@@ -1,4 +1,4 @@
-//! Why an engine does not start, and that it is gone.
+//! The errors of an engine that does not start, and of calls to an engine that has ended.
 
 use std::io;
 
@@ -42,7 +42,7 @@ pub enum EngineError {
     /// The system refuses a thread or a descriptor.
     #[error("{what}: {error}")]
     Os {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The system's answer.
         error: io::Error,

@@ -1,6 +1,6 @@
-//! Events of the node on their way to whoever speaks for the applications.
+//! Passes events of the node to the thread that serves the applications.
 //!
-//! The processor only tries the lock (see [`crate::command`]) and keeps what it could not hand over.
+//! The processor only tries the lock (see [`crate::command`]) and keeps the events that it could not pass.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -76,8 +76,8 @@ impl Events {
 }
 
 impl AsFd for Events {
-    /// Readable while there may be events, and for ever once the engine is gone. Not to be read: [`try_next`]
-    /// does.
+    /// Readable while there may be events, and permanently once the engine has ended. Do not read the
+    /// descriptor; [`try_next`] does.
     ///
     /// [`try_next`]: Events::try_next
     fn as_fd(&self) -> BorrowedFd<'_> {

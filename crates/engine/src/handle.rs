@@ -32,7 +32,7 @@ const STACK_BYTES: usize = 1 << 20;
 /// A question to the engine that has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CallError {
-    /// Nobody is there to answer.
+    /// The engine has ended.
     #[error(transparent)]
     Gone(#[from] EngineGone),
     /// The thread would wait for itself.
@@ -43,7 +43,7 @@ pub enum CallError {
 /// Why a doorbell cannot be watched.
 #[derive(Debug, Error)]
 pub enum WatchError {
-    /// Nobody watches it.
+    /// The call failed, so the doorbell is not watched.
     #[error(transparent)]
     Call(#[from] CallError),
     /// The descriptor cannot be waited for.
@@ -58,7 +58,7 @@ impl Engine {
     /// Starts the processor's thread and returns once it runs in its class with its node.
     ///
     /// # Errors
-    /// If the configuration, the links or the host do not allow it; nothing is left behind then.
+    /// If the configuration, the links or the host do not permit it; everything is undone then.
     pub fn start<O, I>(config: EngineConfig) -> Result<EngineHandle<O, I>, EngineError>
     where
         O: Outbox<Message: Send> + Send + 'static,
@@ -94,7 +94,7 @@ impl Engine {
     }
 }
 
-/// What was decided goes back to the processor; `false` if that is gone.
+/// Returns a decision to the processor; `false` if the processor is gone.
 fn give_back<O, I>(shared: &Weak<Mailboxes<O, I>>, decided: Decided) -> bool
 where
     O: Outbox + 'static,
@@ -106,8 +106,9 @@ where
     shared.commands().push(Box::new(command)).is_ok()
 }
 
-/// The thread that decides has panicked, and the policies of admission are gone with it: what runs is ended in order, as
-/// when the host is stopped, and whoever waits for the engine's events sees that it has stopped by itself.
+/// The deciding thread has panicked, and the policies of admission are lost. The engine ends its channels in
+/// order, as when the host is stopped, and the threads that wait for the engine's events find that it has
+/// stopped by itself.
 fn admission_failed<O, I>(shared: &Weak<Mailboxes<O, I>>)
 where
     O: Outbox + 'static,
@@ -116,7 +117,7 @@ where
     tracing::error!(
         "the thread that decides on admission has failed (a bug: report the lines above): the engine stops"
     );
-    // If the processor is gone, nobody needs to be told.
+    // If the processor is gone, there is nothing to stop.
     let Some(shared) = shared.upgrade() else { return };
     let _ = shared.commands().push(Box::new(|processor, now| processor.shut_down(now)));
 }
@@ -142,12 +143,12 @@ pub struct EngineHandle<O: Outbox, I: Inbox> {
 
 struct Inner<O: Outbox, I: Inbox> {
     shared: Arc<Mailboxes<O, I>>,
-    /// What whoever drives the processor runs in.
+    /// Scheduling class and CPU of the thread that drives the processor.
     real_time: RealTime,
     thread: Mutex<Option<ProcessorThread<O, I>>>,
 }
 
-/// Ends with what is left of the processor.
+/// The thread returns what is left of the processor.
 type ProcessorThread<O, I> = JoinHandle<Option<Box<Processor<O, I>>>>;
 
 impl<O: Outbox, I: Inbox> Clone for EngineHandle<O, I> {
@@ -157,8 +158,8 @@ impl<O: Outbox, I: Inbox> Clone for EngineHandle<O, I> {
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
-    /// Runs `request` on the processor's thread and returns its answer. It delays everything there: keep it to
-    /// calls of the node, and short.
+    /// Runs `request` on the processor's thread and returns its answer. It delays all other work there: it
+    /// must be short, and only call the node.
     ///
     /// # Errors
     /// [`CallError::Gone`] if the engine has stopped, or stops before the answer; [`CallError::OnProcessor`] from
@@ -186,12 +187,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         ask_on(self.inner.shared.background(), move |processor, now| request(processor.node_mut(), now))
     }
 
-    /// Watches `doorbell` from now on: a ring of it makes the node look at the outgoing ring of `channel`. A
-    /// doorbell is anything that becomes readable anew at each ring and is never read. It replaces the
-    /// doorbell that the channel had. Closing a descriptor may wait for whoever holds the other end: the
-    /// caller keeps a share of it until it is forgotten. Rings that the channel's contract does not allow,
-    /// which are all rings of a best-effort flow, count in the one allowance of `payer`; `None`: each
-    /// doorbell has an allowance of its own. The request is done behind messages, as
+    /// Watches `doorbell` from now on: a ring of it makes the node check the outgoing ring of `channel`. A
+    /// doorbell is any descriptor that becomes readable anew at each ring and is never read. It replaces the
+    /// doorbell that the channel had. Closing a descriptor may wait for the process that holds the other end:
+    /// the caller keeps a share of it until the engine has dropped its own. Rings beyond the channel's
+    /// contract, which are all rings of a best-effort flow, count in the one allowance of `payer`; `None`:
+    /// each doorbell has an allowance of its own. The request runs after messages, like
     /// [`Self::call_in_background`]. Returns how long it took.
     ///
     /// # Errors
@@ -209,10 +210,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         Ok(ask_on(self.inner.shared.background(), watch)??)
     }
 
-    /// Has the channel's doorbell forgotten, if it has one, and does not wait: soon nobody but the caller holds it.
+    /// Drops the channel's doorbell, if it has one, without waiting: soon only the caller holds it.
     ///
     /// # Errors
-    /// [`EngineGone`]: nobody holds it any more.
+    /// [`EngineGone`]: the engine has dropped all its doorbells already.
     pub fn unwatch(&self, channel: ChannelId) -> Result<(), EngineGone> {
         self.inner.shared.commands().push(Box::new(move |processor, _| processor.unwatch(channel)))
     }
@@ -227,7 +228,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.inner.shared.counters().snapshot()
     }
 
-    /// What the links run on and have counted, in their order.
+    /// The drivers of the links and their counters, in the order of the links.
     ///
     /// # Errors
     /// See [`EngineHandle::call`].
@@ -235,12 +236,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.ask(|processor, _| processor.link_reports())
     }
 
-    /// Tears every channel down, waits until the node is quiet or its grace is over, and ends the thread. Stopping
-    /// twice is allowed.
+    /// Closes every channel, waits until the node is quiet or its grace period is over, and ends the thread.
+    /// A second call is permitted.
     ///
     /// # Errors
-    /// [`CallError::Gone`] if the processor had failed before; [`CallError::OnProcessor`], with nothing done, where
-    /// the calling thread is what would have to end.
+    /// [`CallError::Gone`] if the processor had failed before; [`CallError::OnProcessor`], without effect, if
+    /// the calling thread is the one that would have to end.
     pub fn stop(&self) -> Result<(), CallError> {
         may_wait()?;
         Ok(self.inner.stop()?)
@@ -297,15 +298,15 @@ where
     O: Outbox<Message: Send> + Send + 'static,
     I: Inbox<Slot: Send> + Send + 'static,
 {
-    /// Has the calling thread drive the processor from now on, see [`Lead`]. The thread gets the processor's
-    /// class and CPU.
+    /// Makes the calling thread drive the processor from now on, see [`Lead`]. The thread gets the
+    /// processor's class and CPU.
     ///
     /// # Errors
-    /// See [`LeadError`]; the engine's own thread goes on then.
+    /// See [`LeadError`]; the engine's own thread continues then.
     pub fn lead(&self) -> Result<Lead<O, I>, LeadError> {
         may_wait().map_err(|_| LeadError::Twice)?;
-        // Raise the thread before the processor is on its way: nobody drives it meanwhile, so nothing of a
-        // lower class may come between.
+        // Raise this thread before the processor is handed over: no thread drives it meanwhile, so no thread
+        // of a lower class may run in between.
         let raised = Raised::to(&self.inner.real_time)?;
         let (answer, reply) = question();
         let command: Command<Processor<O, I>> = Box::new(move |processor, _| processor.hand_on(answer));
@@ -319,9 +320,9 @@ impl<O: Outbox, I: Inbox> Inner<O, I> {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return Ok(());
         };
-        // An error means that the thread has ended: its join tells how.
+        // An error means that the thread has ended: joining it returns the reason.
         let _ = self.shared.commands().push(Box::new(|processor, now| processor.shut_down(now)));
-        // It ends once this thread, which may be the one that drives, is back at its work.
+        // The engine ends when this thread, which may be the one that drives it, continues its work.
         if direct::is_processor() {
             return Ok(());
         }
@@ -333,7 +334,7 @@ impl<O: Outbox, I: Inbox> Inner<O, I> {
 
 impl<O: Outbox, I: Inbox> Drop for Inner<O, I> {
     fn drop(&mut self) {
-        // A caller that wants to know how it ended calls `stop`.
+        // A caller that needs the result calls `stop`.
         let _ = self.stop();
     }
 }

@@ -1,8 +1,8 @@
 //! Runs one host: a processor thread that drives one [`Node`](punctual_proto::node::Node) and all its links.
 //!
-//! Sans-I/O protocol on one side, drivers on the other; this crate brings the clock, the real-time class, the
-//! waiting and the thread. [`Engine::start`] gives an [`EngineHandle`], through which a daemon or an embedding
-//! program talks to the node on its thread. Nothing here allocates for a message on its way.
+//! The protocol is sans-I/O, and drivers do the I/O. This crate provides the clock, the real-time class, the
+//! waiting and the thread. [`Engine::start`] returns an [`EngineHandle`], through which a daemon or an
+//! embedding program calls the node on the processor's thread. Processing a message allocates no memory.
 
 mod body;
 mod command;

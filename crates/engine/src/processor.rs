@@ -1,14 +1,14 @@
 //! The processor: one thread that drives one node and all its links.
 //!
-//! It owns both; other threads reach it through [`crate::command`] only. One *turn* takes what came in, does
-//! protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units), and hands out
-//! events. Then the processor looks at every descriptor without waiting if there is more to do, or sleeps
-//! until the next time at which the node wants to run. An arrival therefore goes unseen for at most one turn:
-//! [`RECEIVE_BATCH`] packets of each link, [`RUNG_MESSAGES`] of rings, one slice, one unit, and one request
-//! of a program. Requests are done in the background, one in a turn in which the slice was not used up, or
-//! after [`commands::BACKGROUND_TURNS`] others. A node that wants to run at once and then does nothing is
-//! made to wait [`waiting::RETRY`]. If a link asks for it, the processor polls the rings for a time before it
-//! sleeps (see [`spin`]).
+//! It owns both; other threads reach it only through [`crate::command`]. One *turn* takes the arrived
+//! packets, does protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units),
+//! and hands out events. Then the processor polls every descriptor without waiting if there is more to do, or
+//! sleeps until the next time at which the node wants to run. An arrival therefore waits at most one turn
+//! until it is noticed: [`RECEIVE_BATCH`] packets of each link, [`RUNG_MESSAGES`] of rings, one slice, one
+//! unit, and one request of a program. Requests are done in the background, one in a turn in which the slice
+//! was not used up, or after [`commands::BACKGROUND_TURNS`] others. A node that wants to run at once but then
+//! does no work is made to wait [`waiting::RETRY`]. If a link requests it, the processor polls the rings for
+//! a time before it sleeps (see [`spin`]).
 
 mod bodies;
 mod commands;
@@ -63,8 +63,9 @@ pub(crate) use self::commands::Mailboxes;
 pub const WORK_SLICE: Nanos = Nanos::from_micros(50);
 /// How long after its grace a stopping node may still be driven. Whatever its channels would need, it stops by then.
 const STOP_MARGIN: Nanos = Nanos::from_millis(100);
-/// Messages that one turn takes out of all rings that have rung; when they are taken, [`RING_MESSAGES_BEHIND`] of each other:
-/// some tens of microseconds for all that one check tells of (ADR 0047).
+/// Messages that one turn takes out of all rings that have rung. When this number is reached,
+/// [`RING_MESSAGES_BEHIND`] of each other ring. That takes some tens of microseconds for all rings that one
+/// check reports (ADR 0047).
 const RUNG_MESSAGES: u32 = 128;
 
 /// See the module.
@@ -81,12 +82,12 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     events: VecDeque<Event>,
     orders: Orders,
     pace: Pace,
-    /// What the kernel has given the thread, where that follows admission.
+    /// The CPU share that the kernel has granted to the thread, if it follows admission.
     share: Option<Share>,
     lead: Leading<O, I>,
     stop: Stop,
     shared: Arc<Mailboxes<O, I>>,
-    /// Last: all of the above lies there.
+    /// Dropped last: all fields above are allocated there.
     heap: Option<Lease>,
 }
 
@@ -97,11 +98,11 @@ struct Programs {
     bodies: Bodies,
 }
 
-/// Times at which the processor looks, and at which it sleeps.
+/// Times at which the processor checks its inputs, and at which it sleeps.
 struct Pace {
     spin: Spin,
     standstill: StandstillTimer,
-    /// When the turn that is next has begun, where what was found while waiting is part of it.
+    /// When the next turn began, if it includes events that were found while waiting.
     turn_begun: Option<Instant>,
 }
 
@@ -122,30 +123,30 @@ struct Stop {
 
 /// How a step ended.
 enum Step {
-    /// The time, from which the next one goes on.
+    /// The time at which the next turn begins.
     Goes(Instant),
-    /// What was waited for is there, or its time is over.
+    /// The awaited condition is true, or the time limit was reached.
     Done(Instant),
     /// The processor has stopped.
     Stopped,
 }
 
-/// What one turn has left to do.
+/// The work that one turn has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
     /// True if something was done.
     progress: bool,
     /// True if something can be done at once.
     more: bool,
-    /// True if something waits for somebody else.
+    /// True if work waits for another thread or for the adapter.
     retry: bool,
     /// Time at which the turn was over.
     ended: Instant,
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
-    /// The thread's main function. What is left of the processor is for whoever waits for the thread: closing it takes
-    /// calls that are not the thread's.
+    /// The thread's main function. Returns what is left of the processor to the thread that joins it: closing
+    /// it takes system calls that this thread may not make.
     pub fn main(
         config: EngineConfig,
         decider: Decider,
@@ -153,7 +154,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         shared: Arc<Mailboxes<O, I>>,
         started: Answer<Result<(), EngineError>>,
     ) -> Option<Box<Self>> {
-        // Told however the thread ends: a panic in it must not leave anybody waiting.
+        // This closes the mailboxes however the thread ends: after a panic no thread may wait forever.
         let _farewell = CloseOnDrop::new(Arc::clone(&shared));
         let forbidden = config.forbidden_calls;
         match Self::new(config, decider, heap, shared).and_then(|processor| processor.confined(forbidden)) {
@@ -170,7 +171,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     /// Confines the thread to the system calls in its list from now on.
     fn confined(self, forbidden: Forbidden) -> Result<Self, EngineError> {
-        // What a report reads from files, once a thread.
+        // Read now what a report reads from files, once per thread.
         drop(self.link_reports());
         let shared = ThreadKind::ProcessorOnSharedHeap;
         let kind = self.heap.as_ref().map_or(shared, |_| ThreadKind::Processor);
@@ -225,9 +226,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         })
     }
 
-    /// Does one turn, and sleeps until the next one, `rest_until` at the latest. Returns the time, or how the
-    /// processor ended. `is_done` is asked between the two, so that whoever waits for something that the turn
-    /// has brought does not sleep.
+    /// Does one turn, and sleeps until the next one, until `rest_until` at the latest. Returns the time, or
+    /// how the processor ended. It calls `is_done` between the two, so that a thread that waits for a result
+    /// of the turn does not sleep.
     fn step(
         &mut self,
         started: Instant,
@@ -254,9 +255,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         Step::Goes(at)
     }
 
-    /// Begins at `at`. The clock is read anew only where something was done: a reading costs as much as a check of a
-    /// ring. What is done after the last reading of a turn with messages is the next turn's, which begins at that time, or a
-    /// look at the next timers.
+    /// Does one turn that begins at `at`. The clock is read again only after work, because a reading costs as
+    /// much as a check of a ring. Work after the last reading of a turn with messages belongs to the next
+    /// turn, which begins at that time, or is a check of the next timers.
     fn turn(&mut self, at: Instant) -> Turn {
         if let Some(late) = self.pace.standstill.look(at, self.node.has_sources()) {
             self.node.record_standstill(late, at);
@@ -272,7 +273,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if self.node.is_looking() {
             self.tell_foreign_traffic();
         }
-        // Does nothing if nothing is due; asking for the earliest time of all costs more.
+        // Does nothing if nothing is due; finding the earliest time of all costs more.
         self.tell_shaped(at);
         self.node.handle_timeout(at);
         self.shape();
@@ -289,7 +290,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if progress {
             self.pace.standstill.work();
         }
-        // Neither is any message's: commands and timers in a turn without one, and what is told of channels.
+        // Neither belongs to a message: commands and timers in a turn without one, and the events of
+        // channels.
         let is_untimed = told || (flushed == read_at && !completed_first);
         let ended = if is_untimed { now() } else { flushed };
         Turn {
@@ -311,7 +313,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.programs.doorbells.unmute(at, &self.waiter);
         let (mut any, mut left) = (false, RUNG_MESSAGES);
         while let Some(channel) = self.programs.doorbells.next_rung() {
-            // Each gives its first ones now, so that the node knows how urgent it is.
+            // Take the first messages of each ring now, so that the node has their deadlines.
             let most = left.max(RING_MESSAGES_BEHIND);
             left = left.saturating_sub(self.node.handle_outbox_within(channel, most, at));
             any = true;
@@ -356,7 +358,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    /// Gives away what admission is to decide; whether there was anything.
+    /// Passes on what admission must decide; returns whether there was anything.
     fn have_decided(&mut self) -> bool {
         let decision = self.node.poll_decision();
         let any = decision.is_some() || self.decider.must_retry();
@@ -366,7 +368,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    /// The grace is over or nothing is left: says the rest and ends.
+    /// The grace period is over or no work is left: transmits the rest, hands out the last events and ends.
     fn finish(&mut self) {
         let at = now();
         self.transmit(at);

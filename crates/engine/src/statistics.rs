@@ -1,12 +1,12 @@
-//! What the processor counts about itself.
+//! Counters of the processor about itself.
 //!
-//! Written by the processor only, read by anybody: plain relaxed atomics.
+//! Only the processor writes them, any thread may read them: plain relaxed atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use punctual_link::{LinkStatistics, StreamDrops};
 
-/// What a link runs on, and what its driver has counted.
+/// The driver of a link, and its counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkReport {
     /// The driver and its mode, for people.
@@ -15,11 +15,12 @@ pub struct LinkReport {
     pub facts: Vec<(&'static str, String)>,
     /// Packets and errors.
     pub statistics: LinkStatistics,
-    /// What it dropped before it took a buffer.
+    /// Packets that it dropped before it took a buffer.
     pub drops: StreamDrops,
-    /// What others sent by its device in the last second, in bits a second; `None`: nobody looks, or it is not known yet.
+    /// Traffic of other senders on its device in the last second, in bits a second; `None`: not watched, or
+    /// not known yet.
     pub foreign_bps: Option<u64>,
-    /// True if the link has failed for good.
+    /// True if the link has failed permanently.
     pub failed: bool,
 }
 
@@ -35,19 +36,20 @@ pub struct EngineStatistics {
     pub loop_ns_max: u64,
     /// Units of protocol work.
     pub work_units: u64,
-    /// Wake-ups that came more than a millisecond after the time that was asked for.
+    /// Wake-ups more than a millisecond after the requested time.
     pub late_wakes: u64,
-    /// The latest of all wake-ups by time, in ns after the time that was asked for.
+    /// The largest delay of a timed wake-up, in ns after the requested time.
     pub wake_late_ns_max: u64,
     /// Times at which a link could not be read since its pool of frames was in use.
     pub receive_pool_dry: u64,
     /// Times at which a packet had to wait for room in a driver.
     pub driver_full: u64,
-    /// Times at which the node wanted to run at once and then did nothing; the processor slept a little instead.
+    /// Times at which the node wanted to run at once and then did no work; the processor slept a little
+    /// instead.
     pub stalls: u64,
-    /// Links that failed for good.
+    /// Links that failed permanently.
     pub links_failed: u64,
-    /// Channels that a driver could not be told about, or not told to forget.
+    /// Channels that a driver's filter could not be set or cleared for.
     pub filters_failed: u64,
     /// Runtime of the processor in each of its periods, in ns, if it is scheduled by deadline; else 0.
     pub runtime_ns: u64,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuStatus, RtuTerms};
+use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuSending, RtuStatus, RtuTerms};
 use punctual_proto::memory::{Inbox, Outbox};
 
 use crate::body::Body;
@@ -31,13 +31,42 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     ///
     /// # Errors
     /// The refusal with its offer inside; outside of it that of [`EngineHandle::call`].
-    pub fn register(
+    pub fn register(&self, terms: RtuTerms, body: Body) -> Result<Result<Upcall<O, I>, RtuRefusal>, CallError>
+    where
+        O: Send,
+    {
+        self.register_with(terms, None, body)
+    }
+
+    /// Registers a handler that sends what its body puts into the ring behind `outbox`, and waits for the answer of admission.
+    ///
+    /// # Errors
+    /// See [`EngineHandle::register`].
+    pub fn register_sender(
         &self,
         terms: RtuTerms,
+        sending: RtuSending,
+        outbox: O,
         body: Body,
-    ) -> Result<Result<Upcall<O, I>, RtuRefusal>, CallError> {
-        let registered =
-            self.answered(move |processor, answer, now| processor.register(terms, body, answer, now))?;
+    ) -> Result<Result<Upcall<O, I>, RtuRefusal>, CallError>
+    where
+        O: Send,
+    {
+        self.register_with(terms, Some((sending, outbox)), body)
+    }
+
+    fn register_with(
+        &self,
+        terms: RtuTerms,
+        sends: Option<(RtuSending, O)>,
+        body: Body,
+    ) -> Result<Result<Upcall<O, I>, RtuRefusal>, CallError>
+    where
+        O: Send,
+    {
+        let registered = self.answered(move |processor, answer, now| {
+            processor.register(terms, sends, body, answer, now);
+        })?;
         Ok(registered.map(|(id, grant)| Upcall {
             engine: self.clone(),
             id,
@@ -46,7 +75,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         }))
     }
 
-    /// Programs' handlers that are registered, with what they have done.
+    /// Registered handlers of programs, with their counters.
     ///
     /// # Errors
     /// See [`EngineHandle::call`].
@@ -61,21 +90,23 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Upcall<O, I> {
         self.id
     }
 
-    /// What it was granted.
+    /// The grant of the handler.
     pub const fn grant(&self) -> RtuGrant {
         self.grant
     }
 
-    /// The handler has work: its body is called as soon as its class allows. May be called on any thread; on the processor's
-    /// own (in a body, or in a handler of messages) it takes no system call.
+    /// Marks the handler as ready: its body is called as soon as its class allows. May be called on any
+    /// thread. On the processor's own thread (in a body, or in a handler of messages) it makes no system
+    /// call.
     ///
     /// # Errors
-    /// [`EngineGone`]: nobody will call it.
+    /// [`EngineGone`]: the engine has ended, so the body will not be called.
     pub fn make_ready(&self) -> Result<(), EngineGone> {
         if direct::make_ready(self.id) {
             return Ok(());
         }
-        // The body looks for work after the flag is taken back: what was put there before this is seen.
+        // The body checks for work after the flag was cleared, so it sees all work that was queued before
+        // this.
         if self.asked.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -95,19 +126,19 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Upcall<O, I> {
         self.engine.call(move |node, _| node.handlers().find(|status| status.id == id))
     }
 
-    /// Removes the handler without waiting for that: where the calling thread is the processor's own.
+    /// Removes the handler without waiting for the removal: for calls on the processor's own thread.
     pub fn let_go(&self) {
         let id = self.id;
         // An error means that the processor is gone, and the body with it.
-        let _ = self.engine.order(move |processor, _| drop(processor.remove(id)));
+        let _ = self.engine.order(move |processor, now| drop(processor.remove(id, now)));
     }
 
-    /// Removes the handler and gives its body back; `None` where it is removed already.
+    /// Removes the handler and returns its body; `None` if it was removed already.
     ///
     /// # Errors
     /// See [`EngineHandle::call`].
     pub fn remove(&self) -> Result<Option<Body>, CallError> {
         let id = self.id;
-        self.engine.ask(move |processor, _| processor.remove(id))
+        self.engine.ask(move |processor, now| processor.remove(id, now))
     }
 }

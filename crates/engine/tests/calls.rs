@@ -1,4 +1,4 @@
-//! A processor's thread that is held to its system calls, and one that is not.
+//! A processor's thread that is confined to its system calls, and one that is not.
 
 mod support;
 
@@ -6,30 +6,16 @@ use std::io::ErrorKind;
 use std::net::UdpSocket;
 
 use punctual_engine::{Engine, EngineConfig};
-use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_os::calls::{Forbidden, refused};
 use punctual_os::heap::Sizes;
-use punctual_os::realtime::RealTime;
-use punctual_proto::Nanos;
-use support::{Handle, node};
+use support::{Handle, alone};
 
-/// An engine whose other end is silent.
+/// An engine whose neighbour never answers.
 fn engine(forbidden_calls: Forbidden) -> Handle {
-    let links: Vec<Box<dyn Link>> =
-        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
-    Engine::start(EngineConfig {
-        node: node(1),
-        links,
-        real_time: RealTime::BEST_EFFORT_HOST,
-        spin: Nanos::ZERO,
-        seed: 1,
-        forbidden_calls,
-        heap: None,
-    })
-    .expect("an engine")
+    Engine::start(EngineConfig { forbidden_calls, ..alone() }).expect("an engine")
 }
 
-/// What the processor's thread gets where it asks for a socket.
+/// The error that the processor's thread gets if it creates a socket.
 fn socket_on(engine: &Handle) -> Option<ErrorKind> {
     let asked = engine.call(|_, _| {
         let socket = UdpSocket::bind("127.0.0.1:0");
@@ -39,7 +25,7 @@ fn socket_on(engine: &Handle) -> Option<ErrorKind> {
     asked.expect("the engine answers")
 }
 
-/// One test, since what is counted is the whole process'.
+/// A single test, because the counters belong to the whole process.
 #[test]
 fn a_processor_is_held_to_its_calls_where_its_host_asks_for_that() {
     let free = engine(Forbidden::Allow);
@@ -56,11 +42,8 @@ fn a_processor_is_held_to_its_calls_where_its_host_asks_for_that() {
 
 #[test]
 fn a_heap_of_its_own_is_refused_where_the_program_has_another_allocator() {
-    let links: Vec<Box<dyn Link>> =
-        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
     let heap = Some(Sizes { small: 1 << 20, large: 1 << 20 });
-    let config = EngineConfig { heap, ..EngineConfig::new(node(1), links, 1) };
-    let started: Result<Handle, _> = Engine::start(config);
+    let started: Result<Handle, _> = Engine::start(EngineConfig { heap, ..alone() });
     let error = started.err().expect("another allocator").to_string();
     assert!(error.contains("allocator"), "{error}");
 }

@@ -1,5 +1,6 @@
-//! The XDP program of `link` and the wire format of `proto` do not know each other; here they meet. Packets are written
-//! by [`Header::write`] and judged by the program in the kernel (`BPF_PROG_TEST_RUN`), without a device.
+//! Checks the XDP program of `link` against the wire format of `proto`, which do not depend on each other.
+//! [`Header::write`] writes the packets, and the program in the kernel classifies them (`BPF_PROG_TEST_RUN`),
+//! without a device.
 
 #[path = "support/frame.rs"]
 mod frame;
@@ -34,7 +35,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None`, and says so, where programs cannot be loaded.
+    /// `None`, with a message, if programs cannot be loaded.
     fn new(filter: &Filter) -> Option<Self> {
         let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
         if !capabilities(None).is_ok_and(|sets| sets.effective.contains(rights)) {
@@ -52,7 +53,7 @@ impl Bench {
         Some(Self { program, _sockets: sockets })
     }
 
-    /// The stream to which a data packet is steered; `None` where it is dropped. Its buffer is released at once.
+    /// The stream to which a data packet is steered; `None` if it is dropped. Its buffer is released at once.
     fn judge(&mut self, packet: &[u8]) -> Option<Stream> {
         let mut frame = frame(DATA, packet);
         let (verdict, _) = self.program.run(&mut frame, 1).expect("to run");
@@ -171,7 +172,7 @@ fn the_program_refuses_nothing_that_the_parser_takes() {
             let at = random.random_range(0..HEADER_BYTES);
             bytes[at] = if random.random() { random.random() } else { bytes[at] ^ 1 };
         }
-        // Whose path it is does not matter here: only its form.
+        // The path of the packet does not matter here, only its form.
         let before = bench.malformed();
         let verdict = bench.judge(&bytes);
         let is_malformed = bench.malformed() > before;

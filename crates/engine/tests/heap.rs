@@ -1,5 +1,5 @@
-//! The processor's own heap, under threads that free what it has allocated and the other way round, and under a filter that ends
-//! this process where the thread of the heap asks the kernel for memory.
+//! The processor's own heap, under threads that free what it has allocated and the other way round, and under
+//! a filter that ends this process if the thread of the heap requests memory from the kernel.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,8 @@ fn lease() -> std::io::Result<Lease> {
     Ok(lease)
 }
 
-/// On a thread with the heap, held to a processor's calls; the lease outlives the thread, as a processor's does.
+/// Runs `work` on a thread with the heap, confined to a processor's system calls. The lease outlives the
+/// thread, as a processor's does.
 fn with_heap<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
     let thread = std::thread::spawn(|| {
         let lease = lease().expect("the heap");
@@ -60,14 +61,14 @@ fn deal(mut random: SmallRng, rounds: usize, to: &Sender<Vec<u8>>, from: &Receiv
         match random.random_range(0..4) {
             0 => kept.push(block),
             1 => drop(block),
-            // Whoever is gone already needs none.
+            // A thread that has ended takes no more blocks.
             _ => drop(to.send(block)),
         }
         kept.extend(from.try_iter());
         while kept.len() > 40 {
             let mut block = kept.swap_remove(random.random_range(0..kept.len()));
             check(&block);
-            // Grows where it was made elsewhere.
+            // Grows a block that another thread allocated.
             let value = block[0];
             block.resize(block.len() + 100, value);
             check(&block);
@@ -87,13 +88,13 @@ fn blocks_wander_between_threads_and_the_kernel_is_asked_for_nothing() {
     other.join().expect("no panic");
 }
 
-/// Of this process, in bytes.
+/// Resident memory of this process, in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc");
     statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4_096
 }
 
-/// The keeper works by itself.
+/// The keeper runs asynchronously.
 fn eventually(what: &str, so: impl Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(10);
     while !so() {
@@ -164,7 +165,7 @@ fn what_is_expected_is_ready_and_goes_when_it_is_expected_no_more() {
             drop(runs);
             say.send(0).expect("the test waits");
             wait.recv().expect("the test goes on");
-            // Whatever is done next gives back what was emptied before.
+            // The next operation gives back the pools that became empty before.
             drop(filled(1, 1));
             say.send(0).expect("the test waits");
             wait.recv().expect("the test goes on");

@@ -1,4 +1,5 @@
-//! A thread that leads: what it may not wait for, what it is meanwhile, and what becomes of the engine.
+//! A thread that leads: the calls in which it may not wait, its scheduling meanwhile, and the engine after
+//! it.
 
 mod support;
 
@@ -6,22 +7,19 @@ use std::sync::mpsc;
 use std::thread;
 
 use punctual_engine::{CallError, Engine, EngineConfig, EngineGone, LeadError};
-use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_os::attributes::{Attributes, SELF, attributes};
 use punctual_os::now;
 use punctual_os::realtime::{self, RealTime, SchedulingClass};
 use punctual_proto::Nanos;
 
-use support::{Handle, node, over_memory};
+use punctual_rig::{RemoteInbox, RemoteOutbox};
+use support::{Handle, alone, over_memory};
 
 fn start(real_time: RealTime) -> Handle {
-    let links: Vec<Box<dyn Link>> =
-        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
-    let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
-    Engine::start(wanted).unwrap_or_else(|error| panic!("{error}"))
+    Engine::start(EngineConfig { real_time, ..alone() }).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// `SCHED_FIFO`, where this program may have that; an ordinary thread else.
+/// `SCHED_FIFO` if this program may have it, else an ordinary thread.
 fn best_class(priority: u8) -> SchedulingClass {
     let class = SchedulingClass::Fifo { priority };
     let wanted = RealTime { class, ..RealTime::BEST_EFFORT_HOST };
@@ -81,7 +79,8 @@ fn what_breaks_in_its_hands_is_told_to_everybody() {
     assert_eq!(lead.drive(now(), None, || true), Err(EngineGone));
 }
 
-/// It runs in the engine's class, what it starts does not, and afterwards nor does it. Who is refused stays as it was.
+/// The leading thread runs in the engine's class; threads that it starts do not, and afterwards it does not
+/// either. A refused thread keeps its class.
 #[test]
 fn its_class_is_its_own_and_ends_with_it() {
     let class = best_class(3);
@@ -110,7 +109,8 @@ fn its_class_is_its_own_and_ends_with_it() {
     let (refusal, is_as_before) = answer.expect("an answer");
     assert!(matches!(refusal, Err(LeadError::Led)) && is_as_before, "{refusal:?}");
     drop(lead);
-    // What a real-time thread starts begins anew; an ordinary one gives its nice value on.
+    // Threads that a real-time thread starts have the default scheduling; those of an ordinary thread inherit
+    // its nice value.
     let expected = match class {
         SchedulingClass::Fifo { priority } => (Attributes::Fifo { priority }, Attributes::ORDINARY),
         _ => (before, started_before),
@@ -125,11 +125,8 @@ fn a_deadline_stays_where_it_is() {
     let _alone = support::deadline_turn();
     let period = Nanos::from_millis(1);
     let class = SchedulingClass::Deadline { period };
-    let links: Vec<Box<dyn Link>> =
-        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
     let real_time = RealTime { class, ..RealTime::BEST_EFFORT_HOST };
-    let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
-    match Engine::start::<support::TestOutbox, support::TestInbox>(wanted) {
+    match Engine::start::<RemoteOutbox, RemoteInbox>(EngineConfig { real_time, ..alone() }) {
         Ok(engine) => {
             assert!(matches!(engine.lead(), Err(LeadError::Deadline)));
             assert_eq!(engine.stop(), Ok(()));

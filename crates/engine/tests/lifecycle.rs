@@ -10,40 +10,36 @@ use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_os::realtime::{RealTime, SchedulingClass};
 use punctual_proto::ids::{ChannelId, NodeId};
 
-use support::{Handle, PATIENCE, TestInbox, TestOutbox, node, over_memory, until_gone};
+use punctual_rig::{RemoteInbox, RemoteOutbox};
+use support::{Handle, PATIENCE, alone, over_memory, until_gone};
 
 fn memory_link(packet_bytes_max: usize) -> Box<dyn Link> {
     let options = MemoryOptions { packet_bytes_max, ..MemoryOptions::default() };
     Box::new(MemoryLink::pair(options).expect("a pair").0)
 }
 
-fn config() -> EngineConfig {
-    let links = vec![memory_link(1_464)];
-    EngineConfig::new(node(1), links, 1)
-}
-
 fn refusal(config: EngineConfig) -> EngineError {
-    Engine::start::<TestOutbox, TestInbox>(config).err().expect("refused")
+    Engine::start::<RemoteOutbox, RemoteInbox>(config).err().expect("refused")
 }
 
 #[test]
 fn what_the_host_does_not_give_is_an_error_with_the_fix() {
     let class = SchedulingClass::Fifo { priority: 200 };
     let error =
-        refusal(EngineConfig { real_time: RealTime { class, ..RealTime::BEST_EFFORT_HOST }, ..config() });
+        refusal(EngineConfig { real_time: RealTime { class, ..RealTime::BEST_EFFORT_HOST }, ..alone() });
     assert!(matches!(error, EngineError::RealTime(_)), "{error:?}");
     assert!(error.to_string().contains("use 1 to 99"), "{error}");
 }
 
 #[test]
 fn contradictions_are_errors() {
-    let error = refusal(EngineConfig { links: vec![], ..config() });
+    let error = refusal(EngineConfig { links: vec![], ..alone() });
     assert!(matches!(error, EngineError::Links { configured: 1, given: 0 }), "{error:?}");
-    let error = refusal(EngineConfig { links: vec![memory_link(1_463)], ..config() });
-    assert!(error.to_string().contains("1464 B") && error.to_string().contains("\"wire\""), "{error}");
-    let mut nobody = node(1);
-    nobody.id = NodeId(0);
-    let error = refusal(EngineConfig { node: nobody, ..config() });
+    let error = refusal(EngineConfig { links: vec![memory_link(1_463)], ..alone() });
+    assert!(error.to_string().contains("1464 B") && error.to_string().contains("\"right\""), "{error}");
+    let mut nobody = alone();
+    nobody.node.id = NodeId(0);
+    let error = refusal(nobody);
     assert!(matches!(error, EngineError::Node(_)), "{error:?}");
 }
 
@@ -88,7 +84,7 @@ fn dropping_the_last_handle_stops_the_engine() {
     assert_eq!(b.stop(), Ok(()));
 }
 
-/// A turn that does nothing but a command, and one that a command makes tell of many channels.
+/// A turn that only runs a command, and one in which a command causes events of many channels.
 #[test]
 fn the_longest_turn_has_all_that_is_done_in_it() {
     const BUSY: Duration = Duration::from_millis(20);
@@ -100,7 +96,8 @@ fn the_longest_turn_has_all_that_is_done_in_it() {
         }
     })
     .expect("it runs");
-    // The answer comes while its turn goes on: that is over, and counted, when the next one is.
+    // The answer comes while its turn is still running: the turn has ended, and is counted, when the next one
+    // has.
     let (turns, until) = (a.statistics().loops, Instant::now() + PATIENCE);
     while a.statistics().loops < turns + 2 {
         assert!(Instant::now() < until, "it takes no turn any more");
@@ -110,7 +107,8 @@ fn the_longest_turn_has_all_that_is_done_in_it() {
     assert!(longest >= BUSY, "{longest:?}");
 }
 
-/// The wake-ups of an idle engine come from HELLO alone: two a second and neighbour, whatever the time that passes.
+/// The wake-ups of an idle engine come from HELLO alone: two per second and neighbour, however long the test
+/// takes.
 #[test]
 fn an_idle_engine_sleeps() {
     let (a, b) = over_memory();
@@ -122,7 +120,7 @@ fn an_idle_engine_sleeps() {
     }
     let began = Instant::now();
     let before = [&a, &b].map(|handle| handle.statistics());
-    // Time passes: what is measured is a count over whatever time it was.
+    // The test lets time pass and compares a count with the elapsed time.
     let (_keep, never) = std::sync::mpsc::channel::<()>();
     assert!(never.recv_timeout(Duration::from_secs(2)).is_err());
     let seconds = began.elapsed().as_secs_f64();

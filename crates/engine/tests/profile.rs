@@ -1,42 +1,41 @@
 //! Measuring this machine through real nodes and drivers.
 
-mod support;
-
 use std::io;
 use std::path::Path;
 
 use punctual_engine::profile::{Plan, Profile, Rings, Wires, measure, profile_of, udp_wires, xdp_wires};
+use punctual_os::now;
 use punctual_proto::Nanos;
-use support::{TestInbox, TestOutbox};
+use punctual_rig::{RemoteInbox, RemoteOutbox};
 
 struct Plain;
 
 impl Rings for Plain {
-    type Outbox = TestOutbox;
-    type Inbox = TestInbox;
-    type Writer = TestOutbox;
-    type Reader = TestInbox;
+    type Outbox = RemoteOutbox;
+    type Inbox = RemoteInbox;
+    type Writer = RemoteOutbox;
+    type Reader = RemoteInbox;
 
-    fn outgoing(&self, _: u32, _: u32) -> io::Result<(TestOutbox, TestOutbox)> {
-        let ring = TestOutbox::default();
+    fn outgoing(&self, messages: u32, bytes: u32) -> io::Result<(RemoteOutbox, RemoteOutbox)> {
+        let ring = RemoteOutbox::new(messages as usize, bytes as usize);
         Ok((ring.clone(), ring))
     }
-    fn incoming(&self, _: u32, _: u32) -> io::Result<(TestInbox, TestInbox)> {
-        let ring = TestInbox::default();
+    fn incoming(&self, messages: u32, bytes: u32) -> io::Result<(RemoteInbox, RemoteInbox)> {
+        let ring = RemoteInbox::new(messages as usize, bytes as usize);
         Ok((ring.clone(), ring))
     }
-    fn send(&self, writer: &mut TestOutbox, message: &[u8]) -> io::Result<()> {
-        writer.put(message.to_vec());
+    fn send(&self, writer: &mut RemoteOutbox, message: &[u8]) -> io::Result<()> {
+        assert!(writer.send(message, now()), "the ring has room");
         Ok(())
     }
-    fn receive(&self, reader: &mut TestInbox) -> bool {
-        reader.take()
+    fn receive(&self, reader: &mut RemoteInbox) -> bool {
+        reader.recv(|_, _| ())
     }
 }
 
 fn measured(driver: &str, wires: Wires) {
-    // As long as a host that is busy with other tests needs, and twice as many cold starts as are counted on: one that is
-    // disturbed is none.
+    // The time that a host needs while other tests run, and twice the expected number of cold starts, because
+    // a disturbed one does not count.
     let plan = Plan { messages: 200, cold: 80, within: Nanos::from_secs(20) };
     let samples = measure(&Plain, wires, plan).unwrap_or_else(|error| panic!("{error}"));
     let profile = profile_of(&samples, driver, "a test", true);

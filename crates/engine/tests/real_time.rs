@@ -8,13 +8,13 @@ use punctual_engine::{Engine, EngineConfig};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_os::attributes::{Attributes, SELF, attributes, set_attributes};
 use punctual_os::realtime::{RealTime, SchedulingClass, runtime};
-use punctual_proto::api::{Event, OpenRequest, UserId};
-use punctual_proto::ids::Address;
+use punctual_proto::api::Event;
 use punctual_proto::{Contract, Nanos, Rate};
 
-use support::{TestInbox, TestOutbox, deadline_turn, expect, name, node, open, start, without_deadline};
+use punctual_rig::{RemoteInbox, RemoteOutbox, name};
+use support::{alone, deadline_turn, expect, node, open, request, start, without_deadline};
 
-/// Where the host permits it the thread runs in the class; where not, the start fails. Never anything between.
+/// If the host permits it, the thread runs in the class; if not, the start fails. There is no third result.
 #[test]
 fn a_real_time_class_is_held_or_refused() {
     let class = SchedulingClass::Fifo { priority: 3 };
@@ -22,7 +22,7 @@ fn a_real_time_class_is_held_or_refused() {
     let options = MemoryOptions { frames: 64, ring_packets: 16, ..MemoryOptions::default() };
     let links: Vec<Box<dyn Link>> = vec![Box::new(MemoryLink::pair(options).expect("a pair").0)];
     let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
-    match Engine::start::<TestOutbox, TestInbox>(wanted) {
+    match Engine::start::<RemoteOutbox, RemoteInbox>(wanted) {
         Ok(engine) => {
             let stat = engine.call(|_, _| std::fs::read_to_string("/proc/thread-self/stat"));
             let stat = stat.expect("it runs").expect("proc is there");
@@ -82,7 +82,7 @@ impl Drop for Hogs {
     }
 }
 
-/// A channel for which the kernel has no runtime left is refused, and the host goes on as before.
+/// A channel for which the kernel has no runtime left is refused, and the host continues as before.
 #[test]
 fn a_channel_without_runtime_is_refused() {
     let _alone = deadline_turn();
@@ -91,7 +91,7 @@ fn a_channel_without_runtime_is_refused() {
     let (link_a, link_b) = MemoryLink::pair(MemoryOptions::default()).expect("a pair");
     let links: Vec<Box<dyn Link>> = vec![Box::new(link_a)];
     let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
-    let a = match Engine::start::<TestOutbox, TestInbox>(wanted) {
+    let a = match Engine::start::<RemoteOutbox, RemoteInbox>(wanted) {
         Ok(engine) => engine,
         Err(error) => return without_deadline(&error),
     };
@@ -101,9 +101,8 @@ fn a_channel_without_runtime_is_refused() {
     b.call(|node, _| node.listen(name("sink"))).expect("b runs").expect("a free name");
     let rate = Rate::per_second(1_000).expect("a rate");
     let contract = Contract::new(2_000, rate, 2, Nanos::from_millis(100)).expect("a contract");
-    let to = Address { port: name("sink"), host: name("b") };
-    let request = OpenRequest { to, contract, user: UserId(1), probe: false, token: None };
-    a.call(move |node, now| node.open(request, now)).expect("a runs").expect("can be tried");
+    let wanted = request(contract);
+    a.call(move |node, now| node.open(wanted, now)).expect("a runs").expect("can be tried");
     let refusal = expect(&a.events(), |event| match event {
         Event::Refused { refusal, .. } => Some(refusal.to_string()),
         Event::Opened { .. } => panic!("nothing is left for it"),
@@ -117,7 +116,8 @@ fn a_channel_without_runtime_is_refused() {
     assert_eq!(a.stop(), Ok(()));
 }
 
-/// By deadline the thread holds what admission has given away, more while a channel stands, and the kernel says so.
+/// In the deadline class the thread holds the utilisation that admission has granted, more while a channel is
+/// open. The kernel's report is checked.
 #[test]
 fn the_runtime_follows_admission_or_the_start_is_refused() {
     let _alone = deadline_turn();
@@ -127,7 +127,7 @@ fn the_runtime_follows_admission_or_the_start_is_refused() {
     let (link_a, link_b) = MemoryLink::pair(options).expect("a pair");
     let links: Vec<Box<dyn Link>> = vec![Box::new(link_a)];
     let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
-    let a = match Engine::start::<TestOutbox, TestInbox>(wanted) {
+    let a = match Engine::start::<RemoteOutbox, RemoteInbox>(wanted) {
         Ok(engine) => engine,
         Err(error) => return without_deadline(&error),
     };
@@ -143,7 +143,7 @@ fn the_runtime_follows_admission_or_the_start_is_refused() {
     let idle = held();
     let rate = Rate::per_second(100).expect("a rate");
     let contract = Contract::new(2_000, rate, 2, Nanos::from_millis(100)).expect("a contract");
-    let channel = open(&a, &b, contract);
+    let (channel, _) = open(&a, &b, contract);
     let loaded = held();
     assert!(runtime(loaded, period) > runtime(idle, period), "{idle:?} {loaded:?}");
     let source = channel.source;
@@ -155,21 +155,15 @@ fn the_runtime_follows_admission_or_the_start_is_refused() {
     assert_eq!(a.stop(), Ok(()), "the next one finds its share free");
 }
 
-/// A thread that may not run everywhere is refused before the kernel is asked; one that never sleeps needs more of a CPU
-/// than there is.
+/// A thread that is restricted to some CPUs is refused before the request to the kernel. A thread that never
+/// sleeps needs more of a CPU than there is.
 #[test]
 fn what_the_kernel_does_not_give_is_refused() {
     let _alone = deadline_turn();
     let period = Nanos::from_millis(1);
     let class = SchedulingClass::Deadline { period };
     let started = |real_time, spin| {
-        let links: Vec<Box<dyn Link>> =
-            vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
-        Engine::start::<TestOutbox, TestInbox>(EngineConfig {
-            real_time,
-            spin,
-            ..EngineConfig::new(node(1), links, 1)
-        })
+        Engine::start::<RemoteOutbox, RemoteInbox>(EngineConfig { real_time, spin, ..alone() })
     };
     let pinned = RealTime { class, cpu: Some(0), lock_memory: false };
     let error = started(pinned, Nanos::ZERO).err().expect("refused").to_string();

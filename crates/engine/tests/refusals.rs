@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use punctual_link::{
     Filter, Frame, Link, LinkError, LinkStatistics, MemoryLink, MemoryOptions, Port, Received,
 };
-use punctual_proto::api::{Event, OpenRequest, RefuseCause, UserId};
-use punctual_proto::ids::{Address, NodeId};
+use punctual_proto::api::{Event, RefuseCause};
+use punctual_proto::ids::NodeId;
 use punctual_proto::{Contract, Nanos, Rate};
-use support::{Handle, expect, name, node, open, start};
+use support::{Handle, expect, node, open, request, start};
 
 /// A link whose driver's table is full from a moment on.
 struct Full {
@@ -68,9 +68,8 @@ fn contract() -> Contract {
 }
 
 fn refusal_at_sink(a: &Handle) -> (NodeId, RefuseCause) {
-    let to = Address { port: name("sink"), host: name("b") };
-    let request = OpenRequest { to, contract: contract(), user: UserId(1), probe: false, token: None };
-    a.call(move |node, now| node.open(request, now)).expect("a runs").expect("can be tried");
+    let wanted = request(contract());
+    a.call(move |node, now| node.open(wanted, now)).expect("a runs").expect("can be tried");
     expect(&a.events(), |event| match event {
         Event::Refused { refusal, .. } => Some((refusal.node, refusal.cause)),
         Event::Opened { .. } => panic!("nothing of it can come in"),
@@ -84,13 +83,13 @@ fn a_channel_whose_filter_the_driver_refuses_is_refused_with_the_reason() {
     let full = Arc::new(AtomicBool::new(false));
     let driver = Full { link: link_b, full: Arc::clone(&full) };
     let (a, b) = (start(node(1), Box::new(link_a)), start(node(2), Box::new(driver)));
-    let standing = open(&a, &b, contract());
+    let (standing, _) = open(&a, &b, contract());
     full.store(true, Ordering::Relaxed);
     let (host, cause) = refusal_at_sink(&a);
     assert_eq!(host, NodeId(2));
     assert!(cause.to_string().contains("driver does not let its packets in"), "{cause}");
     assert_eq!(b.statistics().filters_failed, 1);
-    // Nothing of it is left, and the other one stands.
+    // The refused channel leaves no state behind, and the other one is still open.
     for (engine, channel) in [(&a, standing.source), (&b, standing.sink)] {
         let channels = engine.call(|node, _| node.channels()).expect("it runs");
         assert_eq!(channels.iter().map(|status| status.channel).collect::<Vec<_>>(), [channel]);

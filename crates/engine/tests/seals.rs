@@ -1,5 +1,5 @@
-//! The XDP program tells the neighbour's signalling from anybody else's by the seal that `proto` writes
-//! (`BPF_PROG_TEST_RUN`, without a device).
+//! The XDP program distinguishes the neighbour's signalling from that of other senders by the seal that
+//! `proto` writes (`BPF_PROG_TEST_RUN`, without a device).
 
 #[path = "support/frame.rs"]
 mod frame;
@@ -41,7 +41,7 @@ enum Fate {
 }
 
 impl Bench {
-    /// `None`, and says so, where programs cannot be loaded.
+    /// `None`, with a message, if programs cannot be loaded.
     fn new(strangers: Option<u32>) -> Option<Self> {
         let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
         if !capabilities(None).is_ok_and(|sets| sets.effective.contains(rights)) {
@@ -49,7 +49,7 @@ impl Bench {
             return None;
         }
         let [local, peer] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 2, 0, last)));
-        // The kernel's clock goes on between two runs: nothing comes back while a test lasts.
+        // The kernel's clock advances between two runs: with this rate no token comes back during a test.
         let strangers_rate = strangers.map(|burst_packets| Rate { packets_per_second: 1, burst_packets });
         let mut options = ClassifierOptions {
             strangers_rate,
@@ -62,7 +62,7 @@ impl Bench {
         Some(Self { program, _socket: socket })
     }
 
-    /// Knows the neighbour.
+    /// A bench whose program has the neighbour's key.
     fn met(strangers: u32) -> Option<Self> {
         let mut bench = Self::new(Some(strangers))?;
         bench.meet(KEY);
@@ -110,7 +110,7 @@ impl Bench {
     }
 }
 
-/// A packet of `bytes` bytes as far as a driver looks at it.
+/// A packet of `bytes` bytes, with the parts that a driver reads.
 fn sealed(key: signalling::SealKey, number: u64, bytes: usize) -> Vec<u8> {
     let mut packet = vec![0x5a; bytes];
     packet[0] = RTCOP_VERSION;
@@ -132,7 +132,7 @@ fn a_forger_spends_the_strangers_part_and_nothing_of_the_neighbours() {
 
 #[test]
 fn whatever_is_changed_is_a_strangers() {
-    // No stranger at all: only what is sealed passes.
+    // A limit of one unsealed packet: all others pass only with a seal.
     let Some(mut bench) = Bench::met(1) else { return };
     assert!(bench.is_let_in(&[1; 100]), "the one packet that strangers have");
     let sent = sealed(KEY, 5, 100);
@@ -173,7 +173,8 @@ fn a_key_that_is_told_again_keeps_its_numbers_and_another_life_begins_anew() {
     let next = signalling::SealKey([1; 16]);
     bench.meet(next);
     assert!(bench.is_let_in(&sealed(next, 9, 64)));
-    // The former life is nobody's any more: one packet of it is a stranger's first.
+    // The seal of the former life is not valid any more: one packet with it counts as the first of an unknown
+    // sender.
     assert!(bench.is_let_in(&sealed(KEY, 10, 64)));
     assert_eq!(bench.judge(&sealed(KEY, 11, 64)), Fate::Policed);
 }

@@ -7,7 +7,9 @@ use punctual_proto::api::{CloseReason, Event};
 use punctual_proto::config::Pacing;
 use punctual_proto::{Contract, Nanos, Rate};
 
-use support::{Handle, Open, expect, open, over_memory, over_udp};
+use punctual_os::now;
+use punctual_rig::Open;
+use support::{Handle, PATIENCE, expect, open, over_memory, over_udp};
 
 const MESSAGE_BYTES: u32 = 5_000;
 
@@ -21,18 +23,20 @@ fn message(number: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 31 + at) as u8).collect()
 }
 
-/// Opens, sends 40 messages, looks at each, stops both.
+/// Opens a channel, sends 40 messages, checks each, stops both engines.
 fn carries((a, b): (Handle, Handle)) {
-    let Open { source, sink, grant, outbox, inbox, doorbell } = open(&a, &b, contract());
+    let (Open { source, sink, grant, outbox, inbox }, doorbell) = open(&a, &b, contract());
     assert!(grant.deadline <= Nanos::from_millis(50) && grant.stages.len() >= 3, "{grant:?}");
     for number in 0..40 {
-        outbox.put(message(number));
+        assert!(outbox.send(&message(number), now()), "the ring has room");
         doorbell.ring();
     }
-    let messages = inbox.gather(40);
-    for (number, (bytes, info)) in messages.iter().enumerate() {
-        assert_eq!((info.number, info.demoted), (number as u64, false), "{info:?}");
-        assert_eq!(*bytes, message(number));
+    inbox.wait(40, PATIENCE);
+    for number in 0..40 {
+        inbox.recv(|bytes, info| {
+            assert_eq!((info.number, info.demoted), (number as u64, false), "{info:?}");
+            assert_eq!(bytes, message(number));
+        });
     }
     let counters = a.call(move |node, _| node.channel(source)).expect("a runs").expect("open").counters;
     assert_eq!((counters.messages_in, counters.messages_out), (40, 40));

@@ -10,10 +10,11 @@ use punctual_engine::{CallError, Progress, Upcall};
 use punctual_os::now;
 use punctual_proto::api::{Misconduct, RtuClass, RtuCost, RtuRefusal, RtuTerms};
 use punctual_proto::{Instant, Nanos};
+use punctual_rig::{RemoteInbox, RemoteOutbox};
 
-use support::{Handle, PATIENCE, TestInbox, TestOutbox, over_memory};
+use support::{Handle, PATIENCE, over_memory};
 
-type Registered = Upcall<TestOutbox, TestInbox>;
+type Registered = Upcall<RemoteOutbox, RemoteInbox>;
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
@@ -26,7 +27,7 @@ fn low() -> RtuTerms {
     terms(RtuClass::LowDelay { interval: MS(5), units: 2, priority: None })
 }
 
-/// A handler that says when it is called and with how many PDUs; `work` says what it does.
+/// A handler that reports when it is called and with how many PDUs; `work` returns the result of the call.
 fn telling(
     engine: &Handle,
     terms: RtuTerms,
@@ -34,7 +35,7 @@ fn telling(
 ) -> (Registered, Receiver<(Instant, u32)>) {
     let (tell, told) = channel();
     let body = Box::new(move |units| {
-        // Nobody listens any more once the test is over.
+        // The receiver is gone once the test is over.
         let _ = tell.send((now(), units));
         work(units)
     });
@@ -88,7 +89,7 @@ fn a_body_makes_another_ready_and_may_not_wait_for_its_engine() {
     first.make_ready().expect("an engine");
     told.recv_timeout(PATIENCE).expect("the second is called");
     assert_eq!(waited.get(), Some(&Some(CallError::OnProcessor)));
-    // The body holds its engine: that must not be kept by itself.
+    // The body holds a handle of its own engine: removing it breaks that cycle.
     first.remove().expect("an engine");
 }
 

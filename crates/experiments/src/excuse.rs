@@ -1,15 +1,15 @@
 //! Which late samples a platform hole excuses (GUARANTEES, Assumptions), and when a run proves nothing.
 //!
-//! A late sample counts as the hole's only when the hole lies between its logical arrival and its delivery, or
-//! while the backlog that the hole left must still drain: at most hole length times g / (1 - g), g the
+//! A hole excuses a late sample only if the hole is between its logical arrival and its delivery, or while
+//! the backlog of the hole must still drain: for at most the hole's length times g / (1 - g), with g the
 //! guaranteed load. Figures with and without are always shown side by side.
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-/// Most of a run's time that holes may take before it proves nothing.
+/// Maximum share of a run's time that holes may take before it proves nothing.
 pub const HOLE_SHARE_MAX: Ppm = Ppm(20_000);
-/// Most of the samples that holes may excuse before the run proves nothing.
+/// Maximum share of the samples that holes may excuse before the run proves nothing.
 pub const EXCUSED_SHARE_MAX: Ppm = Ppm(10_000);
 /// The rule in words, for reports.
 pub const RULE: &str = "A late message is excused only if the platform took the CPU away between its logical \
@@ -33,7 +33,7 @@ impl Hole {
     }
 }
 
-/// What the watchers of the CPUs saw (`witness`).
+/// The observations of the CPUs' watchers (`witness`).
 #[derive(Clone, Debug, Default)]
 pub struct Testimony {
     /// Holes of all CPUs, merged, ascending.
@@ -75,7 +75,8 @@ pub struct Excuses {
 }
 
 impl Excuses {
-    /// From the merged holes and g, the guaranteed load in proportion of the tightest resource.
+    /// Makes the excuses from the merged holes and g, the guaranteed load as a proportion of the tightest
+    /// resource.
     pub fn new(holes: &[Hole], guaranteed_load: Ppm) -> Self {
         let mut spans: Vec<Hole> = Vec::with_capacity(holes.len());
         for hole in holes {
@@ -96,7 +97,8 @@ impl Excuses {
         self.spans.get(first).is_some_and(|span| span.start <= delivered)
     }
 
-    /// The arrivals that a hole may touch, where a message is due `deadline` after its arrival: ascending, disjoint spans.
+    /// The arrivals that a hole may affect, if a message is due `deadline` after its arrival: ascending,
+    /// disjoint spans.
     pub fn touched(&self, deadline: Nanos) -> Vec<(Instant, Instant)> {
         let mut touched: Vec<(Instant, Instant)> = Vec::with_capacity(self.spans.len());
         for span in &self.spans {
@@ -125,7 +127,7 @@ fn drain_time(length: Nanos, load: Ppm) -> Nanos {
     Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// What the holes did to a run.
+/// The effect of the holes on a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HoleSummary {
     /// How many.

@@ -20,11 +20,11 @@ use punctual_os::{cpus, realtime};
 
 use crate::excuse::{Hole, Testimony, merge};
 
-/// Between two looks.
+/// Time between two checks.
 const PERIOD: Nanos = Nanos::from_millis(1);
 /// Less than a missed wake-up is ordinary latency of a virtual CPU, never an excuse.
 const HOLE_MIN: Nanos = Nanos::from_millis(1);
-/// Above everything of ours (the daemons' processors run at 50).
+/// Above all other threads of ours (the daemons' processors run at 50).
 const PRIORITY: u8 = 98;
 
 /// Running watchers. Dropping them stops them.
@@ -60,7 +60,7 @@ impl Witness {
             let watcher = std::thread::Builder::new().name(format!("witness-{cpu}")).spawn(move || {
                 let prepared = realtime::enter_fifo(PRIORITY, Some(cpu)).map_err(io::Error::other);
                 let watching = prepared.is_ok();
-                // The starter waits for this; it cannot be gone.
+                // The starter waits for this, so sending cannot fail.
                 let _ = ready.send(prepared);
                 if watching {
                     watch(&stop, &sender);
@@ -72,7 +72,7 @@ impl Witness {
         Ok(witness)
     }
 
-    /// What was seen until now.
+    /// The result until now.
     pub fn so_far(&mut self) -> Testimony {
         self.seen.extend(self.reports.try_iter());
         let taken = self.seen.iter().map(Hole::length).sum();
@@ -80,11 +80,11 @@ impl Witness {
         Testimony { holes: merge(self.seen.clone()), cpu_time, taken }
     }
 
-    /// Stops and says what was seen.
+    /// Stops and returns the result.
     pub fn stop(mut self) -> Testimony {
         self.stop.store(true, Ordering::Relaxed);
         for watcher in self.watchers.drain(..) {
-            // A watcher has nothing to panic about.
+            // A watcher does nothing that can panic.
             let _ = watcher.join();
         }
         self.so_far()
@@ -106,7 +106,7 @@ fn watch(stop: &AtomicBool, report: &Sender<Hole>) {
         let woke = now();
         let waited = run_queue.waited();
         if let Some(hole) = hole_of(due, woke, waited) {
-            // Nobody listens any more only when we are about to stop.
+            // The receiver is gone only when the witness is about to stop.
             let _ = report.send(hole);
         }
         due = due.max(woke) + PERIOD;
@@ -130,7 +130,7 @@ impl RunQueueClock {
         Self { file: File::open("/proc/thread-self/schedstat").ok(), total: 0 }
     }
 
-    /// Zero where the kernel does not count it.
+    /// Zero if the kernel does not count it.
     fn waited(&mut self) -> Nanos {
         let mut text = [0; 96];
         let read = self.file.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);

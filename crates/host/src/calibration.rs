@@ -77,16 +77,17 @@ pub fn calibrate<R: Rings + Sync>(
     Ok(settled)
 }
 
-/// Where the costs are to come from.
+/// The source of the costs.
 enum Source<'a> {
     Configured,
     File(&'a Path),
-    /// Measured now, and kept in a file where one is named.
+    /// Measured now, and stored in a file if one is named.
     Measured(Option<&'a Path>),
 }
 
 fn source_of<'a>(config: &HostConfig, settings: &'a ProfileSettings) -> Source<'a> {
-    // On a best-effort host nothing is guaranteed, and an ordinary thread would measure others' work too.
+    // On a best-effort host nothing is guaranteed, and an ordinary thread would also measure the work of
+    // other threads.
     let measure = settings.measure && !config.is_best_effort_host();
     match settings.file.as_deref() {
         _ if settings.given.is_complete() => Source::Configured,
@@ -112,13 +113,14 @@ fn as_configured(config: &mut HostConfig, settings: &ProfileSettings) -> Profile
     }
 }
 
-/// The driver that a profile for this host must have been measured on: the dearest of its links'.
+/// The driver that a profile for this host must have been measured on: the most expensive of its links'
+/// drivers.
 fn driver_of(config: &HostConfig) -> Driver {
     let drivers = config.drivers.iter().map(|link| link.driver());
     drivers.max_by_key(|driver| driver.packet_cost()).unwrap_or(Driver::BASE)
 }
 
-/// The driver that the profile may have been measured on: the one that is wanted, or its stand-in.
+/// The driver that the profile may have been measured on: the wanted driver, or its stand-in.
 fn accepted(profile: &Profile, wanted: Driver) -> Driver {
     wanted.stand_in().filter(|other| profile.machine.driver == other.name()).unwrap_or(wanted)
 }
@@ -158,7 +160,8 @@ fn apply(
     }
 }
 
-/// Decides the quantum where the configuration does not, and tells what of it is too short for its units.
+/// Chooses the quantum if the configuration does not set it, and returns a warning for each time that is too
+/// short for its units.
 fn fit_units(config: &mut HostConfig, around: OtherCosts) -> Vec<String> {
     let NodeConfig { cpu, fragment_bytes, links, .. } = &mut config.node;
     let fitting = || quantum_that_fits(cpu, *fragment_bytes, links, around);
@@ -166,7 +169,8 @@ fn fit_units(config: &mut HostConfig, around: OtherCosts) -> Vec<String> {
     too_short(cpu, *fragment_bytes, links, around)
 }
 
-/// Turns cost [`Profile::turn_ns`] each full slice, and now and then a unit is dearer than what is charged for it.
+/// A warning if turns cost [`Profile::turn_ns`] per full slice, or some units cost more than is charged for
+/// them, beyond the given interference.
 fn interference_warning(given: Interference, costs: &CpuCosts, profile: &Profile) -> Option<String> {
     let needed =
         Ppm(u32::try_from(u128::from(profile.turn_ns) * 1_000_000 / u128::from(WORK_SLICE.0))

@@ -1,4 +1,4 @@
-//! A host whose only program is the one that it runs in.
+//! A host with a single program: the process in which it runs.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,7 +8,7 @@ use punctual_engine::{Body, CallError, EngineHandle, Lead, LeadError};
 use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
 use punctual_ipc::wake::Alarm;
-use punctual_proto::api::{RtuRefusal, RtuStatus, RtuTerms};
+use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::ChannelId;
 
 use crate::running::EngineHost;
@@ -25,7 +25,7 @@ pub struct EmbeddedHost {
 }
 
 impl EmbeddedHost {
-    /// Starts; returns the socket to talk to it.
+    /// Starts the host; returns the client's end of the API socket.
     pub fn start(host: EngineHost) -> io::Result<(Self, OwnedFd)> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
         let (ours, theirs) =
@@ -56,7 +56,7 @@ impl EmbeddedHost {
                 let Some(more) = ring.take(&mut upcall) else { break };
                 is_wanted = more;
             }
-            // If there is no inbox, the channel has just ended, and the ring says so.
+            // If there is no inbox, the channel has just ended, and the ring reports that.
             if let (true, Some(inbox)) = (is_wanted, node.inbox_mut(channel)) {
                 inbox.set_upcall(upcall);
             }
@@ -69,9 +69,15 @@ impl EmbeddedHost {
         self.engine.register(terms, body)
     }
 
-    /// All programs' handlers.
-    pub fn handlers(&self) -> Result<Vec<RtuStatus>, CallError> {
-        self.engine.handlers()
+    /// Registers one that sends what is put into the ring behind `outbox`.
+    pub fn register_sender(
+        &self,
+        terms: RtuTerms,
+        sending: RtuSending,
+        outbox: OutboxReader,
+        body: Body,
+    ) -> Result<Result<Handler, RtuRefusal>, CallError> {
+        self.engine.register_sender(terms, sending, outbox, body)
     }
 
     /// Has the calling thread drive the engine from now on, whenever it waits for it.
@@ -84,7 +90,7 @@ impl Drop for EmbeddedHost {
     fn drop(&mut self) {
         self.stop.ring();
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed; there is nobody to hand it to.
+            // A panic there has been printed already, so the result is ignored.
             let _ = thread.join();
         }
     }

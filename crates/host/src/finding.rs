@@ -1,8 +1,8 @@
-//! What `punctual doctor` finds: drivers of links say what they find out themselves.
+//! A finding of `punctual doctor`. Each link driver makes the findings about its own links.
 
 use serde::Serialize;
 
-/// What to do where the daemon has what this network namespace has not.
+/// The advice if the daemon has a device that this network namespace does not have.
 pub const ELSEWHERE: &str =
     "run punctual doctor in the daemon's network namespace: ip netns exec NAMESPACE punctual doctor";
 
@@ -18,16 +18,16 @@ pub enum State {
     Problem,
 }
 
-/// What one check found.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Name of the check.
     pub name: &'static str,
     /// How to take the finding.
     pub state: State,
-    /// What was found.
+    /// The observation.
     pub found: String,
-    /// What to do; empty if there is nothing to do.
+    /// The fix; empty if none is needed.
     pub fix: String,
 }
 
@@ -44,7 +44,7 @@ impl Finding {
     pub fn problem(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { name, state: State::Problem, found: found.into(), fix: fix.into() }
     }
-    /// `ok`, or what `otherwise` makes of the name and what was found.
+    /// `ok`, or the finding that `otherwise` makes from the name and the observation.
     pub fn judge(
         name: &'static str,
         found: impl Into<String>,

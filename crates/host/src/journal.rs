@@ -14,7 +14,7 @@ use punctual_proto::text::harmless;
 use punctual_proto::{Instant, Nanos};
 use std::collections::HashMap;
 
-/// What lines of the log say they come from; filters of operators name it.
+/// The target of the log lines, which operators' filters name.
 const TARGET: &str = "punctual::journal";
 
 /// Lines of one kind within [`WHILE`].
@@ -28,7 +28,7 @@ const WHILE: Nanos = Nanos::from_secs(60);
 pub(crate) enum Line {
     /// Reports something that is as it should be.
     Info(String),
-    /// Reports something that somebody should look at.
+    /// Reports a problem that an operator should examine.
     Warn(String),
 }
 
@@ -49,7 +49,7 @@ struct Link {
     limiter: Limiter,
 }
 
-/// An allowance for each user: what one is left out for keeps nobody else's lines away.
+/// A limiter for each user: lines of one user take no room from those of another.
 #[derive(Default)]
 struct PerUser {
     users: HashMap<UserId, Limiter>,
@@ -70,7 +70,7 @@ impl PerUser {
     }
 }
 
-/// Limits what the log says about links, channels and stages.
+/// Limits the number of log lines about links, channels and stages.
 pub(crate) struct Journal {
     links: Vec<Link>,
     channels: PerUser,
@@ -81,7 +81,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The journal of a node that has said nothing yet.
+    /// The journal of a node that has reported nothing yet.
     pub(crate) fn new(node: &NodeConfig) -> Self {
         let link = |link: &punctual_proto::config::LinkConfig| {
             let neighbour = node.host_name(link.neighbour);
@@ -101,7 +101,7 @@ impl Journal {
     /// Line about a link's change at `now`; `None` if there are too many.
     pub(crate) fn link(&mut self, link: LinkId, change: LinkChange, now: Instant) -> Option<Line> {
         let Link { name, neighbour, limiter } = self.links.get_mut(usize::from(link.0))?;
-        // The node tells these once a minute itself.
+        // The node itself limits these reports to one a minute.
         if let LinkChange::Unauthenticated { packets } = change {
             return Some(Line::Warn(format!("{name}: {}", authentication_fails(neighbour, packets))));
         }
@@ -117,7 +117,8 @@ impl Journal {
         })
     }
 
-    /// What a link was measured to drain, or why it was not, at `now`. That somebody else measures is no news.
+    /// Line about the measured drain rate of a link, or why it was not measured, at `now`. No line if another
+    /// host is measuring.
     pub(crate) fn rate(
         &mut self,
         link: LinkId,
@@ -135,7 +136,8 @@ impl Journal {
         })
     }
 
-    /// A stage of this host, or one that its channels pass, breaks its promise, or has `healed`, at `now`.
+    /// Line about a stage of this host, or of a route of its channels, that breaks its promise, or has
+    /// recovered (`healed`), at `now`.
     pub(crate) fn stage(&mut self, stage: &BrokenStage, healed: bool, now: Instant) -> Option<Line> {
         let left_out = left_out(self.stages.pass(now)?);
         let pass = match stage.channels.unwrap_or(0) {
@@ -156,14 +158,15 @@ impl Journal {
         })
     }
 
-    /// A stage was late, and is not broken for it, at `now`. The node tells each about once a minute.
+    /// Line about a stage that was late but is not broken, at `now`. The node reports each about once a
+    /// minute.
     pub(crate) fn late(&mut self, stage: &LateStage, now: Instant) -> Option<Line> {
         let left_out = left_out(self.late.pass(now)?);
         Some(Line::Warn(format!("late: {stage}; it is called broken if that goes on{left_out}")))
     }
 
-    /// A channel that ends here, `what`, an end of `account`, was closed for `reason` at `now`. Nothing where somebody wanted
-    /// that.
+    /// Line about a channel that ends here and was closed for `reason` at `now`. `what` names the channel;
+    /// its end belongs to `account`. No line if a program closed it on purpose.
     pub(crate) fn closed(
         &mut self,
         account: UserId,

@@ -1,8 +1,8 @@
-//! What runs a host for others: an engine, and the service that gives programs its channels.
+//! Runs a host for other programs: an engine, and the service that gives programs their channels.
 //!
-//! [`service`] joins requests of programs and events of the node, for one owner thread. [`EngineHost`] puts it around an
-//! engine of this process. `punctuald` adds a socket that programs connect to; an embedding program has an [`EmbeddedHost`],
-//! whose one connection is its own.
+//! [`service`] connects requests of programs with events of the node, on one owner thread. [`EngineHost`]
+//! connects it to an engine in this process. `punctuald` adds a socket to which programs connect. An
+//! embedding program has an [`EmbeddedHost`], whose one connection is its own.
 
 mod calibration;
 pub mod config;

@@ -1,4 +1,5 @@
-//! The nominal rate of a network device: what the adapter and its cable may carry. Less may get through.
+//! The nominal rate of a network device: the rate of the adapter and its cable. The actual throughput may be
+//! lower.
 
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,9 @@
-//! Co-scheduling (RTU 3): which `SCHED_FIFO` priority the thread gets that takes a channel's messages, by the class and the
-//! period of the channel, in a band below the processor's own priority.
+//! Co-scheduling (RTU 3): the `SCHED_FIFO` priority of the thread that takes a channel's messages. It depends
+//! on the class and the period of the channel, and is in a band below the processor's own priority.
 //!
-//! Rate-monotonic unless a table says otherwise: the band's upper half is for low-latency channels, its lower one for
-//! all others, and in each half shorter periods come first, in steps of half an octave: 1.41 times the period is
-//! one priority less.
+//! Priorities are rate-monotonic unless a table sets them: the band's upper half is for low-latency channels,
+//! its lower half for all others. In each half shorter periods come first, in steps of half an octave: 1.41
+//! times the period is one priority less.
 
 use punctual_proto::{Activation, Contract, Nanos};
 
@@ -59,7 +59,8 @@ impl Priorities {
     }
 }
 
-/// What a channel's rate group is: the period of its timer, the least time between its arrivals, or its interval.
+/// The period for a channel's priority: the period of its timer, the minimum time between its arrivals, or
+/// its interval.
 fn period(contract: &Contract) -> Nanos {
     match contract.activation {
         Activation::Deadline => contract.rate_max.interval(),

@@ -22,7 +22,7 @@ impl Rings for SharedRings {
         let shape = RingShape::new(messages, bytes_max).map_err(io::Error::other)?;
         let (reader, handles, doorbell) =
             outbox(shape, &Alarm::new()?, &RingPath::Direct).map_err(io::Error::other)?;
-        // The engine's end of the doorbell: nobody waits on it here, ringing it costs the same.
+        // The engine's end of the doorbell: no thread waits on it here, and ringing costs the same.
         drop(doorbell);
         let writer = attached(handles, OutboxWriter::attach)?;
         reader.health().accept()?;

@@ -21,11 +21,11 @@ pub(crate) struct RingerRank {
 }
 
 impl RingerRank {
-    /// `sleeps`: the processor does whenever it has nothing to do. `forbidden`: what becomes of other system calls than a
-    /// ringer's.
+    /// `sleeps`: the processor sleeps whenever it has no work. `forbidden`: what happens at system calls that
+    /// are not in a ringer's list.
     pub(crate) const fn of(processor: RealTime, sleeps: bool, forbidden: Forbidden) -> Self {
         let priority = match processor.class {
-            // At 1 there is nothing below: in turns with the processor, which never waits for it.
+            // At 1 there is no lower priority: it takes turns with the processor, which never waits for it.
             SchedulingClass::Fifo { priority: 0 | 1 } => Some(1),
             SchedulingClass::Fifo { priority } => Some(priority - 1),
             SchedulingClass::Deadline { .. } => Some(BESIDE_DEADLINE),

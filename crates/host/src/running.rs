@@ -42,7 +42,7 @@ pub enum HostError {
     /// The engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// What protocol work costs here cannot be said.
+    /// The cost of protocol work on this host is not available.
     #[error(transparent)]
     Profile(#[from] CalibrationError),
     /// The system.
@@ -59,7 +59,7 @@ pub struct EngineHost {
     best_effort_host: bool,
     real_time: RealTime,
     forbidden_calls: Forbidden,
-    /// The processor sleeps whenever it has nothing to do.
+    /// The processor sleeps whenever it has no work.
     sleeps: bool,
     /// Priorities of co-scheduled threads; `None`: it is not allowed.
     co_scheduling: Option<Priorities>,
@@ -67,7 +67,7 @@ pub struct EngineHost {
     journal: RefCell<Journal>,
 }
 
-/// A host that knows what protocol work costs here, and has nothing open yet.
+/// A host that has the costs of protocol work, and has not opened any link or socket yet.
 pub struct Prepared {
     config: HostConfig,
     profile: ProfileStatus,
@@ -87,7 +87,7 @@ impl Prepared {
     /// Starts the engine on `links`, which are in the order of the configuration.
     ///
     /// # Errors
-    /// See [`HostError`]; nothing is left behind then.
+    /// See [`HostError`]; everything is undone then.
     pub fn start(self, links: Vec<Box<dyn Link>>) -> Result<EngineHost, HostError> {
         let Self { config, profile } = self;
         let sleeps = config.spin == Nanos::ZERO && links.iter().all(|link| link.spins().longest() == 0);
@@ -109,12 +109,12 @@ impl Prepared {
 }
 
 impl EngineHost {
-    /// Whoever holds it talks to the node on its thread.
+    /// A handle with which a thread calls the node on the processor's thread.
     pub(crate) fn engine(&self) -> EngineHandle<OutboxReader, InboxWriter> {
         self.engine.clone()
     }
 
-    /// What the links run on and have counted, for `status`.
+    /// The drivers of the links and their counters, for `status`.
     fn link_reports(&self) -> Vec<DriverStatus> {
         // An engine that has stopped has none.
         let reports = self.engine.link_reports().unwrap_or_default();
@@ -122,7 +122,7 @@ impl EngineHost {
         both.map(|(link, report)| driver_status(&link.name, report)).collect()
     }
 
-    /// Where the processor's costs come from.
+    /// The source of the processor's costs.
     pub fn profile(&self) -> &ProfileStatus {
         &self.profile
     }
@@ -186,7 +186,7 @@ impl Host for EngineHost {
     }
 
     fn unwatch(&self, channel: ChannelId) {
-        // A stopped engine watches nothing.
+        // A stopped engine has dropped all doorbells already.
         let _ = self.engine.unwatch(channel);
     }
 

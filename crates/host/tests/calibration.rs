@@ -1,4 +1,4 @@
-//! What a host makes of a profile, and of none.
+//! The costs of a host with a profile, and without one.
 
 use std::path::{Path, PathBuf};
 

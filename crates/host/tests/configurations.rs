@@ -18,7 +18,7 @@ const EXAMPLE: &str = include_str!("../../../docs/punctuald.example.toml");
 /// How the folder of the file is called in the recording.
 const FOLDER: &str = "FOLDER";
 
-/// The folder that the files lie in, with the files that they name.
+/// The folder of the files, with the files that they name.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -38,7 +38,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// The answer to a file: why it is refused, or what it warns of.
+    /// The answer to a file: why it is refused, or its warnings.
     fn answer(&self, text: &str) -> Result<Vec<String>, String> {
         let config = parse(text, &self.0.join("host.toml"))
             .map_err(|error| error.to_string().replace(self.0.to_str().expect("letters"), FOLDER))?;
@@ -59,7 +59,7 @@ fn plan(host: &str) -> String {
     format!("version = 1\n[[host]]\nname = \"{host}\"\n[[host.flow]]\n{flow}")
 }
 
-/// Keys of the example by table, those that are commented out, too.
+/// Keys of the example by table, including those that are commented out.
 fn keys_of_example() -> BTreeSet<(String, String)> {
     let mut keys = BTreeSet::new();
     let mut table = String::new();
@@ -89,7 +89,8 @@ fn every_key_of_the_example_has_recorded_answers() {
     assert!(differ.is_empty(), "in one of the example and KEYS only: {differ:?}");
 }
 
-/// All answers. Warnings are long and few: each stands in full at the end, with the number that answers give for it.
+/// All answers. Warnings are long and few: each is listed in full at the end, with the number that answers
+/// use for it.
 #[derive(Default)]
 struct Record {
     lines: Vec<String>,

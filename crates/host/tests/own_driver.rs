@@ -1,4 +1,5 @@
-//! What a driver says of itself holds for it wherever drivers are asked: nobody else has to know it.
+//! The self-description of a driver is effective wherever drivers are used: no other code has to know the
+//! driver.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use rustix::thread::CapabilitySet;
 
 const TUNNEL: Driver = Driver::new(&TunnelKind);
 
-/// One that has a device of its own, needs a right, and is dearer than all others.
+/// A driver that has a device of its own, needs a right, and is more expensive than all others.
 struct TunnelKind;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ impl DriverKind for TunnelKind {
         tunnels.for_each(|tunnel| tunnel.siblings = siblings);
     }
 
-    /// One that opens nothing is found out.
+    /// A driver that opens no link is detected.
     fn open(&self, _: OpeningLinks<'_>) -> Result<Vec<Box<dyn Link>>, ConfigError> {
         Ok(Vec::new())
     }
@@ -131,7 +132,7 @@ fn the_rules_of_links_hold_for_it() {
     assert!(
         refused(&[&format!("{ONE}\nxdp_mode = \"native\"")]).contains("xdp_mode: only for driver \"xdp\"")
     );
-    // Who claims a key first in the table is the one that is named.
+    // The error names the first driver of the table that has the key.
     assert!(refused(&[&format!("{SOCKETS}\nqueue = 1")]).contains("queue: only for driver \"xdp\""));
     let shared = SOCKETS.replace("driver", "device = \"t0\"\ndriver");
     let error = refused(&[ONE, &shared]);

@@ -1,19 +1,20 @@
 //! Memory that two processes share: memory files that one side writes and the other reads.
 //!
-//! Whoever writes a file maps it first and then seals it ([`SEALS`]): from then on nobody, through any descriptor or older
-//! mapping, can cut it, make a hole in it or map it for writing. The reader maps it for reading only. So no access of
-//! either side can fault because of what the other does to the file. A ring takes two files, one for each writer; the
-//! daemon makes both, for closing a descriptor that came from elsewhere may wait for whoever is behind it:
-//! - [`Region::create`]: the daemon's own, sealed before it leaves the process;
-//! - [`Offer`]: the one that the application writes and seals ([`Region::take`]). The daemon looks at the seals and maps it
-//!   ([`Offer::accept`]) before any thread reads it.
+//! The writer of a file maps it first and then seals it ([`SEALS`]): from then on no process, through any
+//! descriptor or older mapping, can shrink it, punch a hole in it or map it for writing. The reader maps it
+//! for reading only. So no access of either side can fault because of what the other does to the file. A ring
+//! takes two files, one for each writer. The daemon makes both, because the close of a descriptor that
+//! another process made may wait for that process:
+//! - [`Region::create`]: the daemon's own file, sealed before it leaves the process;
+//! - [`Offer`]: the file that the application writes and seals ([`Region::take`]). The daemon checks the
+//!   seals and maps the file ([`Offer::accept`]) before any thread reads it.
 //!
-//! `MADV_COLLAPSE` of a reader takes pages out of everybody's page tables, locked or not, to put one huge page in their
-//! place. It leaves ranges alone of which somebody else holds a page: the daemon holds one page of each 2 MiB, in a pipe
-//! (ADR 0031).
+//! `MADV_COLLAPSE` by a reader removes pages from the page tables of all processes, locked or not, to put one
+//! huge page in their place. It skips ranges in which another holder has a page: the daemon holds one page of
+//! each 2 MiB, in a pipe (ADR 0031).
 //!
-//! Nobody ever gets a `&[u8]` over bytes that the other process may be writing: payload goes in and out by raw
-//! copies, positions and lengths through atomics.
+//! No code ever gets a `&[u8]` over bytes that the other process may be writing: payload is copied in and out
+//! with raw pointers, positions and lengths are read and written as atomics.
 
 mod file_watcher;
 mod mapping;
@@ -69,7 +70,8 @@ fn check(file: impl AsFd, len: u64, seals: SealFlags) -> io::Result<()> {
 pub struct Region(Mapping);
 
 impl Region {
-    /// Makes a memory file of `len` bytes, allocated and zeroed, that nobody writes but by this mapping.
+    /// Makes a memory file of `len` bytes, allocated and zeroed, that can be written only through this
+    /// mapping.
     ///
     /// # Errors
     /// If the size is out of range, memory is short or a limit (descriptors, locked memory) is reached.
@@ -134,16 +136,16 @@ impl Region {
     /// The bytes at `offset`, in place.
     ///
     /// # Safety
-    /// Nobody may write them while the slice lives.
+    /// The bytes must not be written while the slice exists.
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        // SAFETY: in bounds; the caller promises that nobody writes.
+        // SAFETY: in bounds; the caller promises that there is no write.
         unsafe { std::slice::from_raw_parts(self.0.at(offset, len), len) }
     }
 
     /// The bytes at `offset`, in place and writable.
     ///
     /// # Safety
-    /// Nobody else, in any process, may access them while the slice lives.
+    /// The bytes must not be accessed in any other way, by any process, while the slice exists.
     #[expect(clippy::mut_from_ref, reason = "the ring protocol, not the borrow, makes the range exclusive")]
     pub unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
         // SAFETY: in bounds; the caller promises exclusive access.
@@ -151,7 +153,7 @@ impl Region {
     }
 }
 
-/// What the other side writes, for reading only. Unmapped when dropped.
+/// The other side's file, for reading only. Unmapped when dropped.
 #[derive(Debug)]
 pub struct View(Mapping);
 
@@ -170,7 +172,7 @@ impl View {
         self.0.word(offset).load(order)
     }
 
-    /// Loads 64-bit words from `offset` (a multiple of 8) on, each by itself and in no order.
+    /// Loads 64-bit words from `offset` (a multiple of 8) on, each one separately and in no order.
     pub fn words(&self, offset: usize, out: &mut [u64]) {
         let shared = self.0.words(offset, out.len());
         for (word, shared) in out.iter_mut().zip(shared) {
@@ -185,17 +187,17 @@ impl View {
 
     /// Copies from `offset` into `out`.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
-        // SAFETY: in bounds; what is read is plain bytes and never trusted. A misbehaving process may race with
-        // this: then the bytes are garbage, to it alone.
+        // SAFETY: in bounds; the copied data are plain bytes and never trusted. A misbehaving process may
+        // race with this: then it corrupts only its own bytes.
         unsafe { ptr::copy_nonoverlapping(self.0.at(offset, out.len()), out.as_mut_ptr(), out.len()) }
     }
 
     /// The bytes at `offset`, in place.
     ///
     /// # Safety
-    /// Nobody, in any process, may write them while the slice lives.
+    /// No process may write the bytes while the slice exists.
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
-        // SAFETY: in bounds; the caller promises that nobody writes.
+        // SAFETY: in bounds; the caller promises that there is no write.
         unsafe { std::slice::from_raw_parts(self.0.at(offset, len), len) }
     }
 }
@@ -208,7 +210,8 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Makes a file of `len` bytes, allocated and zeroed: a descriptor for the application, and what is kept of it.
+    /// Makes a file of `len` bytes, allocated and zeroed: a descriptor for the application, and the daemon's
+    /// part.
     ///
     /// # Errors
     /// If the size is out of range, or memory or descriptors are short.
@@ -217,10 +220,11 @@ impl Offer {
         Ok((file.try_clone()?, Self { file, len }))
     }
 
-    /// The application says that it has sealed the file: looks, and maps all of it. Not for a real-time thread.
+    /// Checks the seals of the file, which the application reports as sealed, and maps all of it. Not for a
+    /// real-time thread.
     ///
     /// # Errors
-    /// If it has not, or memory is short.
+    /// If the file is not sealed, or memory is short.
     pub fn accept(&self) -> io::Result<View> {
         let seals = if holds(Defence::SealedRings) { SEALS } else { SealFlags::SHRINK };
         check(&self.file, self.len, seals)?;

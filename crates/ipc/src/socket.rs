@@ -63,12 +63,12 @@ pub struct Peer {
     pub user: u32,
     /// The process that connected, if it is in a PID namespace that is seen from here.
     pub process: Option<Pid>,
-    /// Stands for that very process, whoever gets its number later; `None` before Linux 6.5.
+    /// Refers to that very process, even if its number is reused later; `None` before Linux 6.5.
     pub pidfd: Option<OwnedFd>,
 }
 
 impl Peer {
-    /// Asks the kernel.
+    /// Queries the kernel.
     ///
     /// # Errors
     /// If the credentials cannot be read.
@@ -92,13 +92,14 @@ fn peer_pidfd(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
             &raw mut bytes,
         )
     };
-    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor for this call, and no other owner has it.
     (done == 0 && descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Forbids whoever connects to `socket` to send descriptors with its packets: the last close of one that comes from a
-/// stranger may wait for him (a pipe that he keeps busy, a file system of his own). Before anybody connects; connections
-/// inherit it. `false` if the kernel knows no such thing (before Linux 6.16).
+/// Forbids the programs that connect to `socket` to send descriptors with their packets: the last close of
+/// such a descriptor may wait for the program that made it (a pipe that it keeps busy, a file system of its
+/// own). Call this before the first connection; connections inherit it. Returns `false` if the kernel does
+/// not support it (before Linux 6.16).
 ///
 /// # Errors
 /// If the system refuses it for another reason.
@@ -125,8 +126,8 @@ pub fn refuse_descriptors(socket: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// What the kernel may hold for the reader of our end, in bytes: beyond that [`send`] says `WouldBlock`. One packet of
-/// [`PACKET_BYTES_MAX`] always fits, and a second one may be taken on top.
+/// Bounds the bytes that the kernel holds for the reader of the other end. Beyond that, [`send`] returns
+/// `WouldBlock`. One packet of [`PACKET_BYTES_MAX`] always fits, and a second one may be accepted on top.
 ///
 /// # Errors
 /// The errors of the system.
@@ -135,10 +136,11 @@ pub fn bound_sending(socket: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_socket_send_buffer_size(socket, PACKET_BYTES_MAX / 2 + 4_096)?)
 }
 
-/// What the reader of our end has not read of what was sent to it, in bytes as the kernel counts them: more than were sent,
-/// and none when all is read or the reader's end is closed. Descriptors of a packet are the reader's when its bytes are gone.
+/// The bytes that were sent to the other end and not read there, as the kernel counts them: more than were
+/// sent, and zero if all is read or the other end is closed. The reader owns the descriptors of a packet when
+/// its bytes are no longer counted.
 ///
-/// # Errors
+/// If it is not a socket.
 /// If it is no socket.
 pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
@@ -147,16 +149,16 @@ pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
     if done == 0 { Ok(u64::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether the kernel has refused a packet since as many descriptors of this process's user are on their way, in sockets that
-/// nobody has read, as this process may have open.
+/// Whether the kernel refused a packet because too many descriptors of this process's user are in transit, in
+/// sockets that were not read: as many as this process may have open.
 pub fn too_many_on_their_way(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ETOOMANYREFS)
 }
 
-/// Sends a packet, with `DONTWAIT` where the socket is not to block.
+/// Sends a packet, with `DONTWAIT` if the socket must not block.
 ///
 /// # Errors
-/// `WouldBlock` if the socket is full, or what the system says; never raises `SIGPIPE`.
+/// `WouldBlock` if the socket is full, or another error of the system; never raises `SIGPIPE`.
 pub fn send(socket: impl AsFd, packet: &Packet, flags: SendFlags) -> io::Result<()> {
     let descriptors: Vec<BorrowedFd<'_>> = packet.descriptors.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -182,7 +184,7 @@ pub fn receive_bare(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> i
     let mut none = RecvAncillaryBuffer::default();
     let got = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut none, flags) {
-            // As below.
+            // The same errors as below.
             Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
             result => break result?,
         }
@@ -200,15 +202,16 @@ pub fn receive_bare(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> i
 /// Receives a packet; `None` at the end of the connection.
 ///
 /// # Errors
-/// `InvalidData` if it is longer than [`PACKET_BYTES_MAX`], `WouldBlock` if none waits, or what the
-/// system says.
+/// `InvalidData` if it is longer than [`PACKET_BYTES_MAX`], `WouldBlock` if none waits, or another error of
+/// the system.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Option<Packet>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let got = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut control, flags | RecvFlags::CMSG_CLOEXEC)
         {
-            // The other end hung up with something of ours unread. It is reported once; what it sent before comes after it.
+            // The other end hung up while it had unread packets of ours. This is reported once; packets that
+            // it sent before follow.
             Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
             result => break result?,
         }
@@ -228,10 +231,11 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Re
     Ok(Some(Packet { bytes: buffer[..got.bytes].to_vec(), descriptors }))
 }
 
-/// Takes what the other end has sent and nobody will read, each packet by a call of its own. Nothing else is received on the
-/// socket from then on.
+/// Discards the unread packets of the other end, each with a system call of its own. After this, no other
+/// data is received on the socket.
 pub fn discard_unread(socket: impl AsFd) {
-    // From now on each packet has credentials, which are cut off here, and an end has none: it tells an empty one from that.
+    // From now on each packet has credentials, which are cut off here, and an end of file has none. That
+    // distinguishes it from an empty packet.
     let tells_ends = set_socket_passcred(&socket, true).is_ok();
     let mut none = RecvAncillaryBuffer::default();
     for _ in 0..DISCARDED_MAX {
@@ -239,7 +243,7 @@ pub fn discard_unread(socket: impl AsFd) {
         match received {
             Ok(got) if got.bytes == 0 && !got.flags.contains(ReturnFlags::CTRUNC) && tells_ends => return,
             Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
-            // Nothing is left.
+            // No packet is left.
             Err(_) => return,
         }
     }
@@ -261,7 +265,7 @@ mod tests {
         Packet { bytes: vec![1], descriptors: vec![reading.into(), writing.into()] }
     }
 
-    /// On kernels that let descriptors through, none is taken, and the packet is refused.
+    /// On kernels that let descriptors through, no descriptor is accepted, and the packet is refused.
     #[test]
     fn a_packet_with_descriptors_is_refused_and_leaves_none_here() {
         let [ours, theirs] = pair();

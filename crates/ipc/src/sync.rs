@@ -1,15 +1,15 @@
-//! Where this crate's atomics come from: `fuzz/models` compiles the rings over ones that try every order.
+//! The atomics of this crate: `fuzz/models` compiles the rings with atomics that try every order.
 
 use std::time::Duration;
 
 pub use std::sync::{Arc, atomic};
 
-/// Looks that are made at once.
+/// Number of checks without a pause.
 const SPINS: u32 = 64;
 /// Sleep between two checks after these.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// Waits between two checks of what another thread is about to do; `looks` is the number of looks so far.
+/// Waits between two checks of what another thread is about to do; `looks` is the number of checks so far.
 pub fn pause(looks: u32) {
     if looks < SPINS { std::hint::spin_loop() } else { std::thread::sleep(PAUSE) }
 }

@@ -1,20 +1,22 @@
 //! Wake-ups between two processes that share a ring.
 //!
-//! A side that finds nothing to do takes a *ticket* (it counts one further in its own memory), looks once more, and only
-//! then sleeps. The other side publishes, then looks at the ticket, and makes a system call only if it is one that it
-//! has not answered. Why no wake-up is lost: publishing, taking a ticket and looking at either are sequentially consistent,
-//! so of "I have published" and "I am about to sleep" one comes first. If the ticket does, the waker finds it; if the
-//! publication does, the sleeper sees it (`fuzz/models` tries every order of both). Each word has one writer, so that
-//! each side can map what the other writes for reading only. A store that is sequentially consistent takes 5 ns.
+//! A side that finds no work takes a *ticket* (it increments a counter in its own memory), checks once more,
+//! and only then sleeps. The other side publishes, then reads the ticket, and makes a system call only if it
+//! has not answered that ticket yet. Why no wake-up is lost: publishing, taking a ticket and reading either
+//! are sequentially consistent, so one of "I have published" and "I am about to sleep" comes first. If the
+//! ticket does, the waker finds it. If the publication does, the sleeper sees it (`fuzz/models` tries every
+//! order of both). Each word has one writer, so that each side can map the other's words for reading only. A
+//! sequentially consistent store takes 5 ns.
 //!
 //! Neither side can block the other (ADR 0031):
-//! - [`Doorbell`] (application to daemon) is a pair of sockets, one for each side; the application rings by shutting its
-//!   end down, once more each time: that wakes who waits at the daemon's end, puts nothing into it and never waits. The
-//!   daemon waits for its end edge-triggered, and reads nothing. Nobody but the daemon can wait there: an application
-//!   cannot make that list longer, as it can with an eventfd, which both would hold.
-//! - [`Bell`] (daemon to application) is an eventfd. The processor does not write it: that would walk all who wait for it.
-//!   It asks the user's [`Ringer`] to; it rings itself only where program and engine are one process, or the program is
-//!   trusted with the daemon ([`RingPath::Direct`]).
+//! - [`Doorbell`] (application to daemon) is a pair of sockets, one for each side; the application rings by
+//!   shutting its end down, once more each time: that wakes the thread that waits at the daemon's end, puts
+//!   no byte into it and never waits. The daemon waits for its end edge-triggered, and does not read. Only
+//!   the daemon can wait there: an application cannot make that list longer, as it can with an eventfd, which
+//!   both would hold.
+//! - [`Bell`] (daemon to application) is an eventfd. The processor does not write it, because the write would
+//!   walk all waiters. It requests that from the user's [`Ringer`]. It rings the bell itself only if program
+//!   and engine are one process, or the program is as trusted as the daemon ([`RingPath::Direct`]).
 
 mod bell_list;
 mod flag;
@@ -33,7 +35,7 @@ use self::bell_list::BellNode;
 pub use self::flag::{Answered, arm};
 pub use self::ringer::{Bells, Rank, RingMemory, Ringer};
 
-/// Tells one thread of this process that something needs to be looked at. Clones ring the same bell.
+/// Notifies one thread of this process that it must check some state. Clones ring the same bell.
 #[derive(Clone, Debug)]
 pub struct Alarm(Arc<OwnedFd>);
 
@@ -74,13 +76,14 @@ impl Doorbell {
     /// If descriptors run out.
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // Nothing can be sent to us from here on: neither bytes nor descriptors, whose closing might wait for
-        // others.
+        // From here on this end receives neither bytes nor descriptors, whose closing might wait for other
+        // processes.
         shutdown(&ours, Shutdown::Read)?;
         Ok((ours, theirs))
     }
 
-    /// Whether this kernel wakes at each ring: POSIX says nothing about shutting down what is down.
+    /// Checks that this kernel wakes the waiter at each ring: POSIX does not specify the shutdown of a socket
+    /// that is shut down already.
     ///
     /// # Errors
     /// If it does not, or descriptors run out.
@@ -115,7 +118,7 @@ impl Doorbell {
         Self(descriptor)
     }
 
-    /// Rings; never blocks. A daemon that is gone hears nothing.
+    /// Rings; never blocks. Has no effect if the daemon is gone.
     pub fn ring(&self) {
         let _ = shutdown(&self.0, Shutdown::Write);
     }
@@ -124,10 +127,10 @@ impl Doorbell {
 /// How bells that are made are rung.
 #[derive(Clone, Debug)]
 pub enum RingPath {
-    /// The thread that has something to tell rings: program and engine are one process, or the process at the
-    /// other end is trusted with this thread.
+    /// The notifying thread rings the bell itself: program and engine are one process, or the process at the
+    /// other end is trusted not to delay this thread.
     Direct,
-    /// The ringer of the user whose bells they are.
+    /// The ringer of the bells' user.
     Ringer(Arc<Bells>),
 }
 
@@ -155,7 +158,7 @@ impl BellHandle {
 pub struct Bell(OwnedFd);
 
 impl Bell {
-    /// A bell, and what the daemon rings it with.
+    /// A bell, and the handle with which the daemon rings it.
     ///
     /// # Errors
     /// If descriptors run out.
@@ -183,7 +186,7 @@ impl Bell {
         self.0
     }
 
-    /// Another handle of it, for whoever must wake the application from within the process.
+    /// Another handle of the bell, for a thread of this process that must wake the application.
     ///
     /// # Errors
     /// If descriptors run out.

@@ -1,4 +1,4 @@
-//! What a ring takes, its files and what the daemon has for it besides, is no more than what quotas count for it.
+//! The memory of a ring, its files and the daemon's own data for it, is at most what quotas count for it.
 
 #![allow(unsafe_code)]
 
@@ -12,7 +12,8 @@ use punctual_ipc::wake::{Alarm, RingPath};
 struct Counting;
 
 thread_local! {
-    /// Of this thread: what runs the tests allocates and frees beside them.
+    /// Bytes in use by this thread only: the test harness allocates and frees on other threads at the same
+    /// time.
     static IN_USE_BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -38,10 +39,11 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const PAGE_BYTES: u64 = 4_096;
-/// Small messages, where what is beside them is most of a ring; the largest; what fills pages by one byte too many.
+/// Small messages, for which overhead is most of a ring; the largest; a size that exceeds full pages by one
+/// byte.
 const SHAPES: [(u32, u32); 5] = [(1, 1), (65_536, 8), (1_000, 64), (3, 1 << 20), (4_000, 1_400)];
 
-/// What `make` has allocated, with what it made.
+/// The bytes that `make` has allocated, and its result.
 fn allocated<R>(make: impl FnOnce() -> R) -> (u64, R) {
     let before = IN_USE_BYTES.get();
     let made = make();
@@ -54,7 +56,7 @@ fn shared_bytes(handles: &RingHandles) -> u64 {
     handles.descriptors[..2].iter().map(|file| size(file).next_multiple_of(PAGE_BYTES)).sum()
 }
 
-/// It counts all, and not much more: what is counted and not there keeps a user from what is its.
+/// Quotas count all of the memory, and not much more: counting too much would deny a user part of its quota.
 fn counts(counted: u64, taken: u64, what: &str, shape: RingShape) {
     assert!(taken <= counted, "{what} {shape:?} takes {taken} B, of which {counted} count");
     assert!(counted <= taken + 2 * PAGE_BYTES, "{what} {shape:?} takes {taken} B, and {counted} count");
@@ -75,7 +77,7 @@ fn all_that_a_ring_takes_counts() {
     }
 }
 
-/// The processor, which calls it, asks for no memory.
+/// The processor calls this path, so it must not allocate.
 #[test]
 fn alternating_allocates_nothing() {
     let alarm = Alarm::new().expect("an eventfd");

@@ -1,5 +1,5 @@
-//! AF_XDP against kernel UDP on one veth pair, interleaved in one run: round trips, packets per second, and what a
-//! byte costs on each path. `cargo bench -p punctual-link --bench xdp`; needs root.
+//! Compares AF_XDP with kernel UDP on one veth pair, interleaved in one run: round trips, packets per second,
+//! and the cost of a byte on each path. `cargo bench -p punctual-link --bench xdp`; needs root.
 
 #[path = "../tests/xdp/bed.rs"]
 mod bed;
@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 const HEADERS_BYTES: u32 = 66;
 const BATCH_PACKETS: usize = 32;
 
-/// How much is measured: `cargo bench` or a mere look that it works.
+/// How much is measured: a full `cargo bench`, or a short run that checks that the benchmark works.
 #[derive(Clone, Copy)]
 struct Effort {
     rounds: usize,
@@ -102,7 +102,7 @@ fn sleep_for_one(link: &mut impl Link, out: &mut Vec<Received>) {
     out.clear();
 }
 
-/// One thread drives both ends, so no wake-up is in it: what the stacks cost.
+/// One thread drives both ends, so there is no wake-up: this measures the stacks alone.
 fn spinning([a, b]: &mut [impl Link; 2], len: usize, trips: usize, times_ns: &mut Vec<u64>) {
     let (packet, mut out) = (packet(len), Vec::with_capacity(8));
     for _ in 0..trips {

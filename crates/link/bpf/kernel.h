@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What the program uses of the kernel's stable interface (include/uapi/linux/bpf.h), so that clang alone builds it. */
+/* The parts of the kernel's stable interface (include/uapi/linux/bpf.h) that the program uses, so that clang alone
+ * builds it. */
 #ifndef PUNCTUAL_KERNEL_H
 #define PUNCTUAL_KERNEL_H
 

@@ -70,7 +70,7 @@ struct {
 	__type(value, struct filter);
 } filters SEC(".maps");
 
-/* Of signalling, of best effort, and of strangers' signalling. */
+/* Buckets of signalling, of best effort, and of unknown senders' signalling. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, BUCKETS);
@@ -118,7 +118,7 @@ static __always_inline int drop(enum reason reason)
 	return XDP_DROP;
 }
 
-/* Takes a token; false where there is none. */
+/* Takes a token; false if there is none. */
 static __always_inline int conforms(struct bucket *bucket, __u64 now)
 {
 	__u64 was = *(volatile __u64 *)&bucket->full_at_ns;
@@ -131,7 +131,7 @@ static __always_inline int conforms(struct bucket *bucket, __u64 now)
 	return __sync_val_compare_and_swap(&bucket->full_at_ns, was, full_at) == was;
 }
 
-/* Whether a buffer is left; looks at user space's counter, a foreign cache line, only where it must. */
+/* Whether a buffer is left. Reads user space's counter, a foreign cache line, only if necessary. */
 static __always_inline int has_buffer(struct taken *account, __u32 number)
 {
 	__s32 limit = account->limit;
@@ -146,7 +146,7 @@ static __always_inline int has_buffer(struct taken *account, __u32 number)
 	return (__s32)(account->taken - account->returned_seen) < limit;
 }
 
-/* Whether so many buffers are left that strangers may have one: half of them are the neighbour's alone. */
+/* Whether enough buffers are left for an unknown sender: half of them are reserved for the neighbour. */
 static __always_inline int is_half_free(struct taken *account, __u32 number)
 {
 	struct returned *back = bpf_map_lookup_elem(&returned, &number);
@@ -161,7 +161,7 @@ static __always_inline __u32 charge(struct taken *account)
 	return __sync_fetch_and_add(&account->taken, 1) + 1;
 }
 
-/* Where the payload of a packet lies, in one argument: at most five can be passed. */
+/* Position of the payload of a packet, in one argument: at most five can be passed. */
 #define EXTENT(offset, bytes) ((__u32)(offset) << 16 | (__u16)(bytes))
 
 /* The accounts that a packet is to be charged to. */
@@ -214,7 +214,7 @@ static __attribute__((noinline)) int steer(struct xdp_md *ctx, enum stream strea
 	return XDP_REDIRECT;
 }
 
-/* Signalling and best effort: bounded as a whole, by the bucket `key`. */
+/* Bounds signalling or best effort as a whole, by the bucket `key`. */
 static __always_inline int steer_bounded(struct xdp_md *ctx, enum stream stream, __u32 key, __u16 offset, __u16 bytes)
 {
 	struct bucket *bucket = bpf_map_lookup_elem(&buckets, &key);
@@ -225,7 +225,7 @@ static __always_inline int steer_bounded(struct xdp_md *ctx, enum stream stream,
 	return steer(ctx, stream, NO_PATH, now, EXTENT(offset, bytes));
 }
 
-/* Fields that contradict one another, whatever the path. */
+/* Whether fields contradict one another, whatever the path. */
 static __always_inline int is_consistent(const struct wire *wire, __u16 bytes)
 {
 	__u16 flags = little16(wire->flags);
@@ -301,8 +301,8 @@ static __always_inline void sip_word(__u64 v[4], __u64 word)
 	v[0] ^= word;
 }
 
-/* SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) of two words of 8 bytes. A function of its own: inline it leaves
- * too few registers, and the verifier, which we face without CAP_PERFMON, wants no slot of the stack used twice. */
+/* SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) of two words of 8 bytes. It is not inlined: inline it
+ * leaves too few registers, and without CAP_PERFMON the verifier permits no stack slot to be used twice. */
 static __attribute__((noinline)) __u64 sip_hash(__u64 key_low, __u64 key_high, __u64 first, __u64 second)
 {
 	__u64 v[4] = { key_low ^ 0x736f6d6570736575, key_high ^ 0x646f72616e646f6d, key_low ^ 0x6c7967656e657261,
@@ -319,7 +319,7 @@ static __attribute__((noinline)) __u64 sip_hash(__u64 key_low, __u64 key_high, _
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* Takes a packet number once (RFC 4303, 3.4.3); false where it was seen or is too old to tell. */
+/* Takes a packet number once (RFC 4303, 3.4.3); false if it is a duplicate or too old to check. */
 static __always_inline int take_number(struct neighbour *neighbour, __u64 number)
 {
 	__u64 ahead, behind;
@@ -337,7 +337,7 @@ static __always_inline int take_number(struct neighbour *neighbour, __u64 number
 	return 1;
 }
 
-/* Half of the buffers are the neighbour's alone. */
+/* Half of the buffers are reserved for the neighbour. */
 static __always_inline int has_room_for_strangers(struct xdp_md *ctx)
 {
 	__u32 number = ctx->rx_queue_index * STREAMS + SIGNALLING;
@@ -349,7 +349,7 @@ static __always_inline int has_room_for_strangers(struct xdp_md *ctx)
 	return account && is_half_free(account, number);
 }
 
-/* The neighbour, where it has sealed this packet. */
+/* The neighbour, if it has sealed this packet. */
 static __always_inline struct neighbour *sender(__u64 number, __u64 seal, __u64 bytes)
 {
 	__u32 first = 0;
@@ -360,8 +360,8 @@ static __always_inline struct neighbour *sender(__u64 number, __u64 seal, __u64 
 	return seal == sip_hash(neighbour->key[0], neighbour->key[1], number, bytes) ? neighbour : 0;
 }
 
-/* What anybody else floods costs the neighbour nothing. The envelope is read first: a pointer into the packet that lives
- * across calls would be spilled to the stack. */
+/* A flood of unsealed signalling takes nothing from the neighbour. The envelope is read first: a pointer into the
+ * packet that is used across calls would be spilled to the stack. */
 static __always_inline int classify_signal(struct xdp_md *ctx, const struct envelope *envelope, __u16 offset,
 					   __u16 bytes)
 {
@@ -381,8 +381,8 @@ static __always_inline int classify_signal(struct xdp_md *ctx, const struct enve
 	return steer_bounded(ctx, SIGNALLING, SIGNALLING, offset, bytes);
 }
 
-/* From here on the packet is for our address and from the neighbour's; `offset` is where UDP begins and `room` what IP
- * says is there from then on. */
+/* From here on the packet is for our address and from the neighbour's. `offset` is the offset of the UDP header, and
+ * `room` the number of bytes from there on according to IP. */
 static __always_inline int classify_udp(struct xdp_md *ctx, const struct udp *udp, __u32 offset, __u32 room)
 {
 	__u32 bytes, end;

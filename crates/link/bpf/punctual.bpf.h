@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* What the program shares with user space (crates/link/src/xdp) and with the wire (crates/proto/src/wire/header.rs).
- * A test sends packets of the protocol's own writer through the program, so the two cannot drift apart. */
+ * A test sends packets of the protocol's own writer through the program, so a difference between the two fails a test. */
 #ifndef PUNCTUAL_BPF_H
 #define PUNCTUAL_BPF_H
 
 #include "kernel.h"
 
-/* The wire: a data packet behind its UDP header, little-endian. */
+/* Wire format: a data packet behind its UDP header, little-endian. */
 #define WIRE_VERSION 2
 #define WIRE_GUARANTEED 1
 #define WIRE_BEST_EFFORT 2
@@ -99,11 +99,11 @@ struct bucket {
 	__u64 full_at_ns;  /* when it is full again */
 };
 
-/* Buckets: of each stream, and of signalling that anybody may have sent. */
+/* Buckets: one of each stream, and one of signalling without the neighbour's seal. */
 #define STRANGERS STREAMS
 #define BUCKETS (STREAMS + 1)
 
-/* What is known of the neighbour: neighbour.rs. Packets of one flow come in on one queue, so one CPU writes this. */
+/* State of the neighbour: neighbour.rs. Packets of one flow come in on one queue, so one CPU writes this. */
 struct neighbour {
 	__u64 key[2];
 	__u64 is_known;

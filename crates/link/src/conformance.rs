@@ -1,7 +1,7 @@
-//! What every driver must do, as one suite over a pair of connected links.
+//! The requirements of every driver, as one test suite over a pair of connected links.
 //!
-//! A driver's test calls [`check_all`] with a function that opens a pair; each check opens its own. A driver that
-//! looks at packets calls [`check_driver`] and says how they have to begin.
+//! A driver's test calls [`check_all`] with a function that opens a pair; each check opens its own. A driver
+//! that reads packet headers calls [`check_driver`] and states how packets must begin.
 
 use std::collections::VecDeque;
 
@@ -27,17 +27,17 @@ impl Default for Settings {
     }
 }
 
-/// What a driver wants of packets, and what it does where buffers end.
+/// What a driver requires of packets, and how it behaves without free buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct Properties {
     /// Longest packets to try.
     pub packet_bytes_max: &'static [usize],
-    /// Length of what it looks at in each packet.
+    /// Length of the header that it reads in each packet.
     pub header_bytes: usize,
     /// Writes that over the first bytes of a packet.
     pub write_header: fn(&mut [u8]),
-    /// Whether packets that no buffer is left for are dropped and told by [`Link::stream_drops`], instead of waiting
-    /// in its queue.
+    /// Whether packets for which no buffer is left are dropped and reported by [`Link::stream_drops`],
+    /// instead of waiting in its queue.
     pub drops_when_dry: bool,
 }
 
@@ -49,7 +49,7 @@ const ANY_BYTES: Properties = Properties {
     drops_when_dry: false,
 };
 
-/// What a packet adds on the wire in these checks.
+/// Wire overhead of a packet in these checks.
 const OVERHEAD_BYTES: u32 = 66;
 /// How long something that must happen may take: far beyond any delay of a loaded host.
 const PATIENCE_NS: u64 = 20_000_000_000;
@@ -78,7 +78,7 @@ pub fn check_driver<L: Link, F: Fn(Settings) -> (L, L)>(of: Properties, open: F)
     an_absent_peer_is_no_error(of, &open);
 }
 
-/// A packet as a check looks at it.
+/// A received packet, as a check compares it.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     port: Port,
@@ -111,7 +111,7 @@ fn flush(link: &mut impl Link) {
     }
 }
 
-/// Waits until the link says that something came.
+/// Waits until the link reports that a packet came.
 fn wait_readable(link: &impl Link) {
     let descriptors = link.descriptors();
     let mut watched: Vec<PollFd<'_>> =
@@ -141,7 +141,8 @@ fn look(received: Received) -> Seen {
 }
 
 impl Properties {
-    /// A packet of `len` bytes, or a few more, that has its number behind its header and can be told from any other.
+    /// A packet of `len` bytes, or a few more, that has its number behind its header and is distinct from any
+    /// other.
     fn numbered(self, number: u64, len: usize) -> Vec<u8> {
         let filler = (0..).map(|at| (number as usize).wrapping_mul(31).wrapping_add(at) as u8);
         let body = number.to_le_bytes().into_iter().chain(filler.skip(8));

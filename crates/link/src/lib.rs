@@ -1,9 +1,9 @@
 //! Frames in and out of a host: one trait, several drivers, one conformance suite for all.
 //!
-//! A driver knows packets, ports and times; it does not know channels. Whoever drives it (the engine) owns it
-//! on one thread. Received bytes live in a [`Pool`] of fixed size: a [`Frame`] is an owned handle, and dropping
-//! it, on any thread, gives the buffer back. When the pool is dry, packets stay in the driver's queue, or are dropped
-//! where they are classified and told by [`Link::stream_drops`].
+//! A driver handles packets, ports and times; it has no notion of channels. One thread (of the engine) owns
+//! and drives it. Received bytes are in a [`Pool`] of buffers of fixed size: a [`Frame`] is an owned handle,
+//! and dropping it, on any thread, gives the buffer back. When the pool is empty, packets stay in the
+//! driver's queue, or are dropped where they are classified and reported by [`Link::stream_drops`].
 //! Nothing is allocated once a link is open.
 
 #[cfg(any(test, feature = "conformance"))]
@@ -45,7 +45,7 @@ impl Port {
     /// Both, in the order in which a link receives them.
     pub const ALL: [Self; 2] = [Self::Signalling, Self::Data];
 
-    /// What is known of a packet's stream by its port alone.
+    /// The stream of a packet according to its port alone.
     const fn stream(self) -> Stream {
         match self {
             Self::Signalling => Stream::Signalling,
@@ -66,12 +66,12 @@ pub struct Received {
     /// Stream of the packet. A driver that does not distinguish streams knows only [`Stream::Signalling`] and
     /// [`Stream::Guaranteed`].
     pub stream: Stream,
-    /// When the driver had it, on this host's `CLOCK_MONOTONIC`; never in the future, never decreasing within a
-    /// port (where the driver tells streams apart: within a stream).
+    /// When the driver received it, on this host's `CLOCK_MONOTONIC`; never in the future, never decreasing
+    /// within a port (within a stream, if the driver distinguishes streams).
     pub received_ns: u64,
 }
 
-/// What a link has counted since it was opened.
+/// The counters of a link since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Add, AddAssign)]
 pub struct LinkStatistics {
     /// Packets received.
@@ -86,15 +86,16 @@ pub struct LinkStatistics {
     pub send_waits: u64,
     /// Received packets that were longer than [`Link::packet_bytes_max`] and were dropped.
     pub truncated: u64,
-    /// Times at which nothing could be received since every frame of the pool was in use.
+    /// Times at which no packet could be received because every frame of the pool was in use.
     pub pool_dry: u64,
     /// Receive times that the kernel gave and that could not be true.
     pub times_clamped: u64,
-    /// Times at which the network said (ICMP) of an earlier packet that it did not arrive: nobody listens, or it was too long.
+    /// Times at which the network reported (ICMP) that an earlier packet did not arrive: its port has no
+    /// receiver, or it was too long.
     pub peer_refused: u64,
 }
 
-/// Why a link cannot go on, or cannot be opened.
+/// Why a link cannot continue, or cannot be opened.
 #[derive(Debug, Error)]
 pub enum LinkError {
     /// An option of a driver is out of range.
@@ -103,7 +104,7 @@ pub enum LinkError {
     /// The operating system refused.
     #[error("{what}: {error}")]
     Os {
-        /// What was tried, with the fix if there is one.
+        /// The attempted operation, with the fix if there is one.
         what: String,
         /// Answer of the operating system.
         error: std::io::Error,
@@ -126,12 +127,12 @@ pub enum LinkError {
 
 /// A point-to-point link to one neighbour, driven by one thread.
 pub trait Link: Send {
-    /// Appends up to `max` packets that have come in to `out`; returns how many. Less than `max` means that
-    /// nothing is left or that the pool is dry (see [`LinkStatistics::pool_dry`]). `out` is never grown beyond
-    /// its capacity if that is at least its length plus `max`.
+    /// Appends up to `max` received packets to `out`; returns how many. Less than `max` means that no packet
+    /// is left or that the pool is empty (see [`LinkStatistics::pool_dry`]). `out` is never grown beyond its
+    /// capacity if that is at least its length plus `max`.
     ///
     /// # Errors
-    /// If the link cannot go on at all; lost packets and an absent peer are counted instead.
+    /// If the link cannot continue; lost packets and an absent peer are counted instead.
     fn receive(&mut self, out: &mut Vec<Received>, max: usize) -> Result<usize, LinkError>;
 
     /// Receives as [`Link::receive`] does, but only from the streams that are at least as urgent as `least`,
@@ -171,8 +172,8 @@ pub trait Link: Send {
         Err(frame)
     }
 
-    /// Lets packets of a channel in and says where they go; replaces the filter of the same path. A driver that
-    /// does not classify ignores it.
+    /// Lets packets of a channel in and sets their account and stream; replaces the filter of the same path.
+    /// A driver that does not classify ignores it.
     ///
     /// # Errors
     /// If the driver's table is full or the kernel refuses.
@@ -181,8 +182,9 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// Tells the driver that signalling whose seal is made with `key` comes from the neighbour, each number
-    /// once. Other signalling is held to what strangers may send. A driver that does not classify ignores it.
+    /// Sets the key of the neighbour's seals: signalling with a valid seal comes from the neighbour, each
+    /// number once. Other signalling is limited to the rate of unknown senders. A driver that does not
+    /// classify ignores it.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -272,7 +274,7 @@ pub trait Link: Send {
     /// Hands what is queued to the medium, in order, as far as it takes it.
     ///
     /// # Errors
-    /// If the link cannot go on at all.
+    /// If the link cannot continue.
     fn flush(&mut self) -> Result<(), LinkError>;
 
     /// Whether packets are queued that the medium has not taken: [`Link::flush`] again later.
@@ -282,12 +284,12 @@ pub trait Link: Send {
     /// queued; a late answer is allowed, an early one is not.
     fn completed(&mut self) -> u32;
 
-    /// Descriptors that become readable when packets come in. To be watched edge-triggered and never read: one
-    /// edge may stand for many packets, so receive until less than `max` comes.
+    /// Descriptors that become readable when packets come in. They must be watched edge-triggered and never
+    /// read: one edge may stand for many packets, so receive until fewer than `max` come.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// The one of them that tells of best effort and of nothing else, if there is one: while best effort comes in
-    /// crowds, its ring may be looked at by the clock instead.
+    /// The descriptor that reports best effort only, if there is one: while many packets of best effort come
+    /// at once, its ring may be polled at intervals instead.
     fn best_effort_descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -298,23 +300,25 @@ pub trait Link: Send {
     /// Statistics of the link since it was opened.
     fn statistics(&self) -> LinkStatistics;
 
-    /// What the driver dropped before it took a buffer. May cost a system call.
+    /// Packets that the driver dropped before it took a buffer. May cost a system call.
     fn stream_drops(&self) -> StreamDrops {
         StreamDrops::default()
     }
 
-    /// How long the thread shall go on looking for packets before it sleeps.
+    /// How long the thread shall continue to poll before it sleeps.
     fn spins(&self) -> Spins {
         Spins::default()
     }
 
-    /// What others sent by the link's device lately, in bits a second; `None`: nobody looks, or it is not known yet.
+    /// Recent traffic of other senders on the link's device, in bits a second; `None`: not watched, or not
+    /// known yet.
     fn foreign_bps(&self) -> Option<u64> {
         None
     }
 
-    /// Asks that kernel traffic on the link's device be held to this rate, in bits on the wire a second.
-    /// [`Link::shaped`] tells when it is. Without effect if the driver has no shaper that can be changed.
+    /// Requests that kernel traffic on the link's device is limited to this rate, in bits on the wire a
+    /// second. [`Link::shaped`] reports when it is. Without effect if the driver has no shaper that can be
+    /// changed.
     fn shape(&mut self, _rate_bps: u64) {}
 
     /// What kernel traffic is held to, once each time that it was changed.
@@ -322,12 +326,12 @@ pub trait Link: Send {
         None
     }
 
-    /// More about what it runs on, for people: names and values.
+    /// More details of the driver, for status reports: names and values.
     fn facts(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// What it runs on, for people: "udp", "memory", "xdp (native, copy)", ...
+    /// The mode of the driver, for status reports: "udp", "memory", "xdp (native, copy)", ...
     fn mode(&self) -> String;
 }
 

@@ -60,7 +60,8 @@ impl<T> Ends<T> {
     }
 }
 
-/// An eventfd that is written once until its owner looks again: a busy receiver costs the sender no system call.
+/// An eventfd that is written only once until its owner has checked: a busy receiver costs the sender no
+/// system call.
 struct Wake {
     event: OwnedFd,
     rung: WakeFlag,

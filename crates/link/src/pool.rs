@@ -1,12 +1,12 @@
 //! A bounded pool of packet buffers, allocated and touched once.
 //!
-//! The pool is shared by its frames. A buffer belongs to exactly one of: the free list, a [`Frame`], or a driver that
-//! has taken its index out (the kernel holds it, in a ring). The free list is a lock-free stack of indices (Treiber)
-//! whose head carries a tag against ABA, so a frame may be dropped on any thread while the driver's thread takes
-//! others: no one ever waits for a lock.
+//! The pool is shared by its frames. A buffer belongs to exactly one of: the free list, a [`Frame`], or a
+//! driver that has taken its index out (the kernel holds it, in a ring). The free list is a lock-free stack
+//! of indices (Treiber) whose head carries a tag against ABA, so a frame may be dropped on any thread while
+//! the driver's thread takes others: no thread ever waits for a lock.
 //!
-//! The bytes lie on the heap, or in a mapping that a kernel or an adapter writes to (`xdp`). A frame may carry a
-//! [`Receipt`]: who is told when nobody holds it any more.
+//! The bytes are on the heap, or in a mapping that a kernel or an adapter writes to (`xdp`). A frame may
+//! carry a [`Receipt`]: the object to notify when the frame is released.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -17,19 +17,20 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// No buffer: the end of the free list.
 const NIL: u32 = u32::MAX;
-/// Learns that frames are no longer held.
+/// Is notified when frames are released.
 pub(crate) trait Release: Send + Sync {
-    /// The frame that was handed out with `token` is released: dropped, or on its way out. On any thread.
+    /// The frame that was handed out with `token` is released: dropped, or in transmission. Called on any
+    /// thread.
     fn release(&self, token: u64);
 }
 
-/// Who is to be told of a frame's release, exactly once, with what.
+/// The object to notify of a frame's release, exactly once, and the token to pass.
 pub(crate) struct Receipt {
     pub(crate) to: Arc<dyn Release>,
     pub(crate) token: u64,
 }
 
-/// Where frames come from. Cloning shares it.
+/// A pool of frames. Cloning shares it.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<SharedPool>,
@@ -42,20 +43,21 @@ struct SharedPool {
     next: Box<[AtomicU32]>,
     /// Tag in the upper half, index of the first free buffer in the lower.
     head: AtomicU64,
-    /// Keeps the bytes at `base` alive.
+    /// Owns the memory at `base`.
     _storage: Storage,
 }
 
-/// What the bytes of a pool lie in; only ever dropped.
+/// The memory of a pool; only ever dropped.
 #[expect(dead_code, reason = "held, never looked at")]
 enum Storage {
-    /// Not a box: to move one is to say that nobody else has a pointer to what is in it, and the pool has.
+    /// Not a box: moving a box asserts that there is no other pointer to its content, and the pool has one.
     Heap(Vec<UnsafeCell<u8>>),
     Elsewhere(Box<dyn Send + Sync>),
 }
 
-// SAFETY: bytes of a buffer are only reached through the one owner of its index; the free list hands an index to one
-// taker at a time (acquire on take, release on give back). `base` points into `_storage`, which lives as long.
+// SAFETY: bytes of a buffer are only reached through the one owner of its index; the free list hands an index
+// to one taker at a time (acquire on take, release on give back). `base` points into `_storage`, which is
+// kept as long.
 unsafe impl Send for SharedPool {}
 // SAFETY: as above; everything else in it is atomic or constant.
 unsafe impl Sync for SharedPool {}
@@ -70,11 +72,11 @@ impl Pool {
         Self::with_storage(frames, frame_bytes, base, Storage::Heap(bytes))
     }
 
-    /// `frames` buffers of `frame_bytes` each that lie one after the other from `base` on.
+    /// `frames` contiguous buffers of `frame_bytes` each from `base` on.
     ///
     /// # Safety
-    /// `frames * frame_bytes` bytes from `base` on are readable, writable and initialised while `keep` lives, and
-    /// nobody reaches them except through the pool's indices.
+    /// `frames * frame_bytes` bytes from `base` on are readable, writable and initialised as long as `keep`
+    /// exists, and are accessed only through the pool's indices.
     pub(crate) unsafe fn over(
         base: NonNull<u8>,
         frames: u32,
@@ -97,7 +99,7 @@ impl Pool {
         Some(Frame { shared, index, offset: 0, len: 0, receipt: None })
     }
 
-    /// Takes a buffer out of the free list; whoever has the index owns the buffer.
+    /// Takes a buffer out of the free list; the holder of the index owns the buffer.
     pub(crate) fn take_index(&self) -> Option<u32> {
         let shared = &*self.shared;
         let mut head = shared.head.load(Ordering::Acquire);
@@ -120,11 +122,12 @@ impl Pool {
         self.shared.give_back(index);
     }
 
-    /// A buffer that the caller owns as a frame: `len` bytes from `offset` on. What lies beyond the buffer is cut off.
+    /// Makes a frame of a buffer that the caller owns: `len` bytes from `offset` on, cut off at the end of
+    /// the buffer.
     ///
     /// # Safety
-    /// The caller owns `index` (from [`Pool::take_index`] or [`Frame::into_index`] of this pool), nobody writes to
-    /// the buffer any more, and the caller gives the index up.
+    /// The caller owns `index` (from [`Pool::take_index`] or [`Frame::into_index`] of this pool), the buffer
+    /// is not written any more, and the caller gives the index up.
     pub(crate) unsafe fn adopt(
         &self,
         index: u32,
@@ -140,9 +143,9 @@ impl Pool {
     /// The bytes of a buffer that the caller owns.
     ///
     /// # Safety
-    /// The caller owns `index`, as for [`Pool::adopt`], and nobody writes to the buffer while the slice lives.
+    /// The caller owns `index`, as for [`Pool::adopt`], and the buffer is not written while the slice exists.
     pub(crate) unsafe fn bytes_of(&self, index: u32) -> &[u8] {
-        // SAFETY: as the caller promises; the buffer lies within the storage.
+        // SAFETY: as the caller promises; the buffer is within the storage.
         unsafe { std::slice::from_raw_parts(self.shared.start(index), self.shared.frame_bytes) }
     }
 
@@ -209,7 +212,7 @@ impl Frame {
         &mut self.whole_mut()[offset..]
     }
 
-    /// Says how many bytes of the buffer are the packet; at most what [`Frame::buffer_mut`] gives.
+    /// Sets how many bytes of the buffer are the packet; at most the length of [`Frame::buffer_mut`].
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(self.shared.frame_bytes - self.offset as usize) as u32;
     }
@@ -237,7 +240,7 @@ impl Frame {
         Some(&mut self.whole_mut()[start..end])
     }
 
-    /// Gives the frame up: its buffer belongs to the caller, and whoever has its receipt is told.
+    /// Gives the frame up: its buffer belongs to the caller, and the receipt's object is notified.
     pub(crate) fn into_index(mut self) -> u32 {
         self.release();
         let frame = std::mem::ManuallyDrop::new(self);
@@ -253,16 +256,16 @@ impl Frame {
     }
 
     fn whole_mut(&mut self) -> &mut [u8] {
-        // SAFETY: this frame owns the buffer's index, so nobody else reaches these bytes; the exclusive borrow of
-        // `self` keeps the pool and the ownership alive.
+        // SAFETY: this frame owns the buffer's index, so no other owner reaches these bytes; the exclusive
+        // borrow of `self` keeps the pool and the ownership alive.
         unsafe { std::slice::from_raw_parts_mut(self.shared.start(self.index), self.shared.frame_bytes) }
     }
 }
 
 impl AsRef<[u8]> for Frame {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `offset + len` lies within the buffer; this frame owns its index and is borrowed shared, so nobody
-        // writes to these bytes.
+        // SAFETY: `offset + len` is within the buffer; this frame owns its index and is borrowed shared, so
+        // these bytes are not written.
         unsafe {
             let first = self.shared.start(self.index).add(self.offset as usize);
             std::slice::from_raw_parts(first, self.len as usize)

@@ -1,4 +1,4 @@
-//! A bounded ring of packets with one producer and one consumer: what a cable and its queue are to a NIC.
+//! A bounded ring of packets with one producer and one consumer. It has the role of a NIC's cable and queue.
 //!
 //! Slots have a fixed size and are filled once the ring is made. The producer stages packets and publishes them
 //! together with their time; the consumer copies them out. `head` and `tail` only grow.
@@ -56,8 +56,8 @@ impl Producer {
             return false;
         }
         slots[at % slots.len()].with_mut(|slot| {
-            // SAFETY: `at` lies beyond the published tail and less than a whole ring before the head, so this slot
-            // is the producer's; `&mut self` makes us its only user.
+            // SAFETY: `at` is beyond the published tail and less than a whole ring before the head, so this
+            // slot belongs to the producer; `&mut self` makes this its only user.
             let slot = unsafe { &mut *slot };
             slot.bytes[..packet.len()].copy_from_slice(packet);
             slot.len = packet.len();
@@ -82,7 +82,7 @@ impl Producer {
 }
 
 impl Consumer {
-    /// Whether nothing is to be had.
+    /// Whether no packet waits.
     pub fn is_empty(&self) -> bool {
         self.shared.tail.load(Ordering::Acquire) == self.consumed
     }
@@ -94,7 +94,8 @@ impl Consumer {
         }
         let slots = &self.shared.slots;
         let taken = slots[self.consumed % slots.len()].with(|slot| {
-            // SAFETY: the slot lies before the published tail and was not given back yet, so it is the consumer's.
+            // SAFETY: the slot is before the published tail and was not given back yet, so it belongs to the
+            // consumer.
             let slot = unsafe { &*slot };
             let len = slot.len.min(out.len());
             out[..len].copy_from_slice(&slot.bytes[..len]);

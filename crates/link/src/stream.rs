@@ -1,8 +1,9 @@
-//! Streams: the classes that a driver keeps apart from the wire on, and the filters by which it tells them apart.
+//! Streams: the classes that a driver separates from the wire on, and the filters by which it distinguishes
+//! them.
 //!
-//! A driver that can look at a packet before any buffer is spent on it (early demultiplexing, RIO 2.0.1) steers it
-//! into the ring of its stream and drops what nobody may use, counted by reason. A driver that cannot ignores
-//! filters; whoever receives checks every packet again in any case.
+//! A driver that can read a packet before any buffer is spent on it (early demultiplexing, RIO 2.0.1) steers
+//! it into the ring of its stream and drops packets without a valid use, counted by reason. A driver that
+//! cannot do this ignores filters. The receiver checks every packet again in any case.
 
 use derive_more::{Add, AddAssign};
 
@@ -25,18 +26,18 @@ impl Stream {
     pub const ALL: [Self; 4] = [Self::Signalling, Self::LowLatency, Self::Guaranteed, Self::BestEffort];
 }
 
-/// How long to go on looking for packets after one of each stream, in ns, before the thread sleeps until a descriptor is
-/// readable. A thread of a real-time class that never sleeps is throttled by the system: 0 unless asked for.
+/// How long to keep polling after a packet of each stream, in ns, before the thread sleeps until a descriptor
+/// is readable. The system throttles a thread of a real-time class that never sleeps: 0 by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spins([u64; Stream::ALL.len()]);
 
 impl Spins {
-    /// Asks `of` for the time of each stream, in ns.
+    /// Calls `of` for the time of each stream, in ns.
     pub fn new(of: impl FnMut(Stream) -> u64) -> Self {
         Self(Stream::ALL.map(of))
     }
 
-    /// Time to look for packets after a packet of this stream, in ns.
+    /// Time to poll after a packet of this stream, in ns.
     pub const fn after(&self, stream: Stream) -> u64 {
         self.0[stream as usize]
     }
@@ -47,25 +48,25 @@ impl Spins {
     }
 }
 
-/// A channel's name on the wire: source node, number there, life of the source.
+/// A channel's id on the wire: source node, number there, epoch of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathKey {
     /// Source node.
     pub node: u32,
     /// Channel number at the source.
     pub channel: u32,
-    /// Life of the source.
+    /// Epoch of the source.
     pub epoch: u64,
 }
 
-/// What the driver is told about a channel that comes in on its link.
+/// The filter for a channel that comes in on a driver's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// Path id of the channel.
     pub path: PathKey,
-    /// What each of its packets carries; another one is forged or of another life.
+    /// The cookie of each of its packets; a packet with another one is forged or of another epoch.
     pub cookie: u32,
-    /// Where its packets go; demoted ones go to [`Stream::BestEffort`].
+    /// The stream of its packets; demoted packets go to [`Stream::BestEffort`].
     pub stream: Stream,
     /// Longest packet, from our header on, in bytes.
     pub packet_bytes_max: u32,
@@ -73,15 +74,17 @@ pub struct Filter {
     pub burst_packets: u32,
     /// Token bucket: ns for each further packet, at least 1.
     pub interval_ns: u64,
-    /// Buffers reserved for it here: most of its packets between the wire and their release, at least 1. What comes
-    /// on top finds no buffer. Demoted packets never count.
+    /// Buffers reserved for it here: maximum number of its packets between the wire and their release, at
+    /// least 1. Further packets find no buffer. Demoted packets never count.
     pub buffers: u32,
-    /// A packet whose slack is below this is too late to be of use and is dropped; `None`: late ones are delivered.
+    /// A packet with less slack than this is too late to be useful and is dropped; `None`: late packets are
+    /// delivered.
     pub slack_ns_min: Option<i64>,
 }
 
-/// Keys the seals of what the neighbour signals in this life of its own: SipHash-2-4 of a packet's number and length. A
-/// driver that classifies tells by it what comes from the neighbour from what somebody sends under its address.
+/// Key of the seals that the neighbour puts on its signalling, for one life of the neighbour: SipHash-2-4 of
+/// a packet's number and length. By it a driver that classifies distinguishes packets of the neighbour from
+/// those that another host sends under its address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SealKey(pub [u8; 16]);
 
@@ -106,7 +109,7 @@ pub struct StreamDrops {
     pub no_buffer: u64,
     /// Too late to be of use.
     pub expired: u64,
-    /// Signalling of the neighbour that came before, or that is too old to tell.
+    /// Signalling of the neighbour that is a duplicate, or too old to check.
     pub replayed: u64,
     /// First fragments of segments of a flow or to a listener: without ports in every packet no flow is found.
     pub fragmented: u64,

@@ -1,9 +1,9 @@
-//! Where this crate's atomics and cells come from: `fuzz/models` compiles rings and pools over ones that try every
+//! The atomics and cells of this crate: `fuzz/models` compiles rings and pools with ones that try every
 //! order.
 
 pub(crate) use std::sync::{Arc, atomic};
 
-/// A cell whose accesses have a beginning and an end.
+/// A cell whose accesses are scoped by closures.
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 

@@ -12,7 +12,7 @@ fn own_address() -> IpAddr {
     Ipv4Addr::new(127, 64 | (high & 63), middle, low.clamp(1, 254)).into()
 }
 
-/// The options of two ends that find each other: one address, four ports of their own.
+/// The options of two ends that are connected: one address, four ports of their own.
 fn ends_at(address: IpAddr) -> (UdpOptions, UdpOptions) {
     static NEXT: AtomicU16 = AtomicU16::new(20_000);
     let base = NEXT.fetch_add(4, Ordering::Relaxed);
@@ -89,7 +89,7 @@ fn only_the_configured_peer_is_heard() {
     let (data_port, peer_port) = (b.data_port, a.data_port);
     let (mut a, mut b) = open_pair((a, b));
     let stranger = UdpSocket::bind((address, 0)).expect("a socket");
-    // Refused at once or dropped silently: either way nothing arrives.
+    // Refused at once or dropped silently: in both cases the packet does not arrive.
     let _ = stranger.send_to(b"forged", (address, data_port));
     assert_ne!(stranger.local_addr().expect("bound").port(), peer_port);
     a.transmit_buffer().expect("room")[..4].copy_from_slice(b"true");

@@ -12,9 +12,9 @@ impl WakeFlag {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// Makes the next [`WakeFlag::raise`] tell the owner again; call it before looking. It is an exchange and not
-    /// a store, so that of the two one comes first. If this one does, the other one tells; if the other one
-    /// does, this one has seen what it published.
+    /// Makes the next [`WakeFlag::raise`] notify the owner again; call it before checking. It is an exchange
+    /// and not a store, so that one of the two comes first. If this one does, the other one notifies. If the
+    /// other one does, this one has seen what it published.
     pub(crate) fn lower(&self) {
         self.0.swap(false, Ordering::AcqRel);
     }

@@ -1,5 +1,5 @@
-//! A process that is killed leaves nothing on its device: run as one test without a harness, so that the same program
-//! can be the child that is killed.
+//! A killed process leaves no program on its device: run as one test without a harness, so that the same
+//! program can be the killed child.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio, exit};
@@ -44,7 +44,7 @@ fn attach_and_wait() {
     });
     println!("attached");
     std::io::stdout().flush().expect("the parent reads");
-    // Until the parent closes our input, which it never does.
+    // Wait until the parent closes our input, which it never does.
     let _ = std::io::stdin().read(&mut [0]);
 }
 

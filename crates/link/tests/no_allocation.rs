@@ -1,4 +1,4 @@
-//! Packets on their way allocate nothing, whatever the driver.
+//! Passing packets causes no allocation, whatever the driver.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

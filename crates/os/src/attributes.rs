@@ -7,7 +7,8 @@ use punctual_analysis::Nanos;
 /// The calling thread.
 pub const SELF: u32 = 0;
 
-/// How a thread is scheduled; what it creates is scheduled as usual (`RESET_ON_FORK`) unless it is itself.
+/// How a thread is scheduled. Threads that it creates have default scheduling (`RESET_ON_FORK`) unless this
+/// is the default itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attributes {
     /// `SCHED_FIFO`, 1 to 99.
@@ -15,7 +16,8 @@ pub enum Attributes {
         /// The priority.
         priority: u8,
     },
-    /// `SCHED_DEADLINE`; what others do not need of the CPU's share may be used too (`RECLAIM`).
+    /// `SCHED_DEADLINE`; the thread may also use the part of the CPU's share that others do not need
+    /// (`RECLAIM`).
     Deadline {
         /// CPU time in each period.
         runtime: Nanos,
@@ -90,12 +92,13 @@ pub fn attributes(thread: u32) -> io::Result<Attributes> {
     // SAFETY: plain numbers, for which all zeroes is valid.
     let mut raw: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size = size_of::<libc::sched_attr>() as libc::c_uint;
-    // SAFETY: the structure is ours, and the kernel writes at most the size that it is told.
+    // SAFETY: the structure is ours, and the kernel writes at most the size that it receives.
     let done = unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut raw, size, 0) };
     if done == 0 { Ok(Attributes::of_raw(&raw)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Puts a thread back to what it was. Without `CAP_SYS_NICE` it keeps that what it creates is scheduled as usual.
+/// Restores a thread's former scheduling. Without `CAP_SYS_NICE` the threads that it creates keep default
+/// scheduling.
 ///
 /// # Errors
 /// See [`set_attributes`].
@@ -109,11 +112,11 @@ pub fn restore(thread: u32, before: Attributes) -> io::Result<()> {
     })
 }
 
-/// Schedules a thread like this from now on.
+/// Sets how a thread is scheduled from now on.
 ///
 /// # Errors
-/// What the kernel says: `EPERM` without the right, `EBUSY` where the CPUs have no such share left, `EINVAL` for what
-/// does not exist, `ESRCH` if there is no such thread.
+/// The kernel's error: `EPERM` without the right, `EBUSY` if the CPUs have no such share left, `EINVAL` for
+/// what does not exist, `ESRCH` if there is no such thread.
 pub fn set_attributes(thread: u32, wanted: Attributes) -> io::Result<()> {
     let raw = wanted.raw();
     // SAFETY: the structure is ours and only read.

@@ -15,7 +15,7 @@ const READINGS: usize = 3;
 /// A bracket this tight is taken at once.
 const BRACKET_NS: u64 = 1_000;
 
-/// How long a sleeper stays deaf to Ctrl-C.
+/// Maximum delay until a sleeper notices Ctrl-C.
 const SLEEP_MAX: Nanos = Nanos::from_millis(50);
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.
@@ -56,7 +56,7 @@ pub fn sleep_until(at: Instant) {
     while clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &request).is_err() && now() < at {}
 }
 
-/// Sleeps until `at` or until somebody interrupts the program.
+/// Sleeps until `at` or until the program is interrupted.
 ///
 /// # Errors
 /// [`Interrupted`] after Ctrl-C or a request to terminate.
@@ -103,8 +103,8 @@ impl ClockPair {
         best.1
     }
 
-    /// Moves a wall-clock stamp that was taken before this pair to the monotonic clock; `None` if it lies in
-    /// the future or more than [`STAMP_AGE_NS_MAX`] back, so cannot be true.
+    /// Converts a wall-clock stamp that was taken before this pair to the monotonic clock; `None` if it is in
+    /// the future or more than [`STAMP_AGE_NS_MAX`] back, and thus impossible.
     pub fn to_monotonic(self, wall_ns: u64) -> Option<u64> {
         let age_ns = self.wall_ns.checked_sub(wall_ns)?;
         if age_ns > STAMP_AGE_NS_MAX { None } else { Some(self.monotonic_ns.saturating_sub(age_ns)) }

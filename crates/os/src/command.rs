@@ -1,4 +1,4 @@
-//! Runs `ip`, `tc` and friends, with errors that say what failed and what to do.
+//! Runs `ip`, `tc` and similar programs. Errors name the failed command and the fix.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ pub enum ToolError {
     Failed {
         /// Command line that was run.
         command: String,
-        /// What the program said last.
+        /// The last line of the program's error output.
         why: String,
     },
     /// The program could not be run or fed.
@@ -34,7 +34,7 @@ pub enum ToolError {
     },
 }
 
-/// Runs a command line, words separated by blanks, and returns what it printed.
+/// Runs a command line, words separated by blanks, and returns its output.
 ///
 /// # Errors
 /// If it is missing, fails or cannot be run.
@@ -61,7 +61,7 @@ pub fn feed(line: &str, input: &str) -> Result<String, ToolError> {
             _ => io(error),
         })?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A tool that fails early closes the pipe; its exit status tells more than this error.
+        // A tool that fails early closes the pipe; its exit status is more informative than this error.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(io)?;

@@ -1,5 +1,5 @@
-//! Ctrl-C: the first one ends the run in order, so that every namespace and daemon is cleaned up; a second one
-//! ends the program at once (what it leaves behind is removed by the next run).
+//! Ctrl-C: the first one ends the run in order, so that every namespace and daemon is cleaned up; a second
+//! one ends the program at once (the next run then cleans up).
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// The run was asked to end.
+/// The program was requested to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("interrupted: everything that the run had set up is removed")]
 pub struct Interrupted;
 
-/// What a program that ended on SIGINT is expected to exit with.
+/// The conventional exit status of a program that ended on SIGINT.
 const EXIT_STATUS: i32 = 130;
 
 fn requested() -> &'static Arc<AtomicBool> {
@@ -37,7 +37,7 @@ pub fn install() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the run should go on.
+/// Checks whether the run should continue.
 ///
 /// # Errors
 /// [`Interrupted`] once a signal has come.

@@ -1,5 +1,5 @@
-//! What a host asks of Linux: clocks, the class of a thread, waiting, memory, filters of system calls; and what tools around a
-//! host ask of it: network namespaces, commands, Ctrl-C.
+//! The parts of Linux that a host uses: clocks, scheduling classes, waiting, memory, filters of system calls.
+//! Also those that the tools around a host use: network namespaces, commands, Ctrl-C.
 
 pub mod attributes;
 pub mod calls;
@@ -18,7 +18,7 @@ use std::io::{self, Read};
 
 pub use clock::now;
 
-/// 64 bits that nobody can guess.
+/// 64 unpredictable random bits.
 ///
 /// # Errors
 /// If the system has no random source.

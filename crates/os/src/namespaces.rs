@@ -1,7 +1,7 @@
-//! Named network namespaces: made, entered, removed, and swept up after a run that was killed.
+//! Named network namespaces: made, entered, removed, and removed later if a run was killed.
 //!
-//! A name is `punctual-PID-NUMBER-HOST`: the process that made it and which of its networks, so runs side by
-//! side do not meet and leftovers are told from the living.
+//! A name is `punctual-PID-NUMBER-HOST`: the process that made it and which of its networks. So concurrent
+//! runs do not collide, and namespaces of ended processes can be distinguished from those in use.
 
 use std::fs::File;
 use std::io;
@@ -102,14 +102,14 @@ impl Drop for Namespace {
     }
 }
 
-/// Names of all namespaces of ours, dead or alive, with the process that made each.
+/// Names of all our namespaces, in use or stale, with the process that made each.
 pub fn list() -> Vec<(String, u32)> {
     let Ok(entries) = std::fs::read_dir(DIRECTORY) else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter_map(|name| owner(&name).map(|pid| (name, pid))).collect()
 }
 
-/// Names of the namespaces whose process is gone, in order.
+/// Names of the namespaces whose process has ended, in order.
 pub fn stale() -> Vec<String> {
     let mut names: Vec<String> =
         list().into_iter().filter(|(_, pid)| !alive(*pid)).map(|(name, _)| name).collect();
@@ -117,8 +117,8 @@ pub fn stale() -> Vec<String> {
     names
 }
 
-/// Removes the namespaces of processes that are gone, and what still runs in them; returns how many. Others may do the
-/// same at the same time.
+/// Removes the namespaces of processes that have ended, and kills the processes in them; returns how many.
+/// Other processes may do the same concurrently.
 ///
 /// # Errors
 /// If `ip` refuses.
@@ -136,7 +136,7 @@ pub fn remove_stale() -> Result<usize, ToolError> {
 
 fn remove(name: &str) -> Result<(), ToolError> {
     for pid in run(&format!("ip netns pids {name}"))?.split_whitespace().filter_map(parse_pid) {
-        // It may have ended by itself meanwhile.
+        // It may have ended meanwhile.
         let _ = kill_process(pid, Signal::KILL);
     }
     run(&format!("ip netns delete {name}")).map(drop)
@@ -170,7 +170,7 @@ mod tests {
     fn we_are_alive() {
         assert!(alive(std::process::id()));
         assert!(!alive(0));
-        // Above the largest pid that Linux gives out.
+        // Above the largest pid that Linux assigns.
         assert!(!alive(1 << 23));
     }
 }

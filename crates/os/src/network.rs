@@ -4,8 +4,8 @@ use std::io;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Puts the calling thread, and what it starts from now on, into a new and empty network namespace. It goes when the
-/// last socket and thread in it are gone, however they end.
+/// Moves the calling thread, and those that it starts from now on, into a new and empty network namespace.
+/// The kernel removes it when its last socket and thread are gone, however they end.
 ///
 /// # Errors
 /// If the process does not have `CAP_SYS_ADMIN`.

@@ -1,5 +1,5 @@
-//! The scheduling class of the processor thread, its CPU and its memory. All of it fails closed: what was asked
-//! for and not obtained is an error with the fix in it.
+//! The scheduling class of the processor thread, its CPU and its memory. All of it fails closed: a setting
+//! that was requested and not obtained is an error that includes the fix.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use super::attributes::{Attributes, SELF, set_attributes};
 /// a second.
 const SPIN_BOUNDED: Nanos = Nanos::from_millis(100);
 
-/// Part of the admitted utilisation that costs which nobody has measured may take in addition to it.
+/// Fraction of the admitted utilisation that is added for costs that were not measured.
 const RUNTIME_MARGIN: Ppm = Ppm(50_000);
 /// An idle node's share: HELLOs, requests, wake-ups; one slice of work in a period of a millisecond is half of it.
 const RUNTIME_MIN: Ppm = Ppm(100_000);
@@ -23,7 +23,7 @@ pub const RUNTIME_MAX: Ppm = Ppm(950_000);
 /// The periods that the kernel takes (`sched_deadline_period_{min,max}_us`).
 pub const PERIODS: [Nanos; 2] = [Nanos::from_micros(100), Nanos::from_millis(4_194)];
 
-/// Runtime in each `period` of a processor whose admission has given `utilisation` away, interference included.
+/// Runtime in each `period` of a processor whose admission has granted `utilisation`, interference included.
 pub fn runtime(utilisation: Ppm, period: Nanos) -> Nanos {
     let share = utilisation.0.saturating_add(RUNTIME_MARGIN.0).clamp(RUNTIME_MIN.0, RUNTIME_MAX.0);
     Nanos((u128::from(period.0) * u128::from(share) / 1_000_000) as u64)
@@ -56,15 +56,15 @@ fn deadline_fix(error: &io::Error) -> &'static str {
     }
 }
 
-/// The nice value of a thread whose answers applications wait for, whatever hogs there are.
+/// The nice value of a thread whose answers applications wait for, even beside hogs.
 const NICE_FIRST: i32 = -20;
 
-/// The calling thread, an ordinary one, goes before other ordinary ones where the processor has a real-time `class`. A
-/// process that may have that class and no better nice value (`RLIMIT_RTPRIO` alone) leaves it as it is: nothing that is
-/// promised depends on it.
+/// Raises the calling thread, an ordinary one, above other ordinary threads if the processor has a real-time
+/// `class`. If the process may have that class and no better nice value (`RLIMIT_RTPRIO` alone), the thread
+/// stays as it is: no guarantee depends on it.
 ///
 /// # Errors
-/// What the kernel says, but for a missing right.
+/// The kernel's error, unless only a right is missing.
 pub fn go_before_ordinary_threads(class: SchedulingClass) -> io::Result<()> {
     if class == SchedulingClass::BestEffortHost {
         return Ok(());
@@ -77,12 +77,13 @@ pub fn go_before_ordinary_threads(class: SchedulingClass) -> io::Result<()> {
     })
 }
 
-/// The calling thread goes before all ordinary ones and behind every other one of a real-time class, where the processor has
-/// such a `class`: the processor may wait for it. A nice value is not enough: with `sched_autogroup_enabled` it counts within a
-/// session only, and hogs in sessions of their own kept such a thread, and the processor, waiting for 641 ms.
+/// Raises the calling thread above all ordinary threads, but below all other real-time threads, if the
+/// processor has a real-time `class`, because the processor may wait for it. A nice value is not enough: with
+/// `sched_autogroup_enabled` it counts within a session only, and hogs in sessions of their own kept such a
+/// thread, and the processor, waiting for 641 ms.
 ///
 /// # Errors
-/// What the kernel says, but for a missing right.
+/// The kernel's error, unless only a right is missing.
 pub fn go_behind_the_processor(class: SchedulingClass) -> io::Result<()> {
     if class == SchedulingClass::BestEffortHost {
         return Ok(());
@@ -109,11 +110,11 @@ pub enum SchedulingClass {
         /// Period of the runtime, and its deadline.
         period: Nanos,
     },
-    /// An ordinary thread: nothing is guaranteed, and whoever runs so says so.
+    /// An ordinary thread: the host guarantees nothing, and reports that.
     BestEffortHost,
 }
 
-/// What the processor thread needs of the host.
+/// The system settings that the processor thread requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealTime {
     /// Scheduling class of the thread.
@@ -130,13 +131,13 @@ impl RealTime {
         Self { class: SchedulingClass::BestEffortHost, cpu: None, lock_memory: false };
 }
 
-/// What the host refused, with the fix.
+/// A setting that the host refused, with the fix.
 #[derive(Debug, Error)]
 pub enum RealTimeError {
     /// The priority does not exist.
     #[error("SCHED_FIFO priority {priority} is out of range: use {min} to {max}")]
     Priority {
-        /// The one that was asked for.
+        /// The requested priority.
         priority: u8,
         /// Smallest.
         min: i32,
@@ -149,7 +150,7 @@ pub enum RealTimeError {
          or start with --best-effort-host"
     )]
     Class {
-        /// The priority that was asked for.
+        /// The requested priority.
         priority: u8,
         /// The system's answer.
         error: io::Error,
@@ -172,10 +173,10 @@ pub enum RealTimeError {
          daemon in an exclusive cpuset, or use class = \"fifo\""
     )]
     PinnedDeadline {
-        /// The CPU that was asked for.
+        /// The requested CPU.
         cpu: u32,
     },
-    /// The thread would never sleep, and use up its runtime for nothing.
+    /// The thread would never sleep, and waste its runtime.
     #[error(
         "a processor that never sleeps uses its SCHED_DEADLINE runtime up for nothing: give a shorter spin, or class = \
          \"fifo\""
@@ -202,18 +203,18 @@ pub enum RealTimeError {
         "the processor cannot be pinned to CPU {cpu} ({error}): choose one of /sys/fs/cgroup/cpuset.cpus.effective or leave \"cpu\" out"
     )]
     Cpu {
-        /// The one that was asked for.
+        /// The requested CPU.
         cpu: u32,
         /// The system's answer.
         error: io::Error,
     },
 }
 
-/// Gives the calling thread what `wanted` says; on an error some of it may hold already. Threads that it starts in a
-/// real-time class are ordinary ones.
+/// Applies `wanted` to the calling thread; on an error some of it may be in effect already. Threads that it
+/// starts while in a real-time class are ordinary ones.
 ///
 /// # Errors
-/// The first thing that the host refused.
+/// The first setting that the host refused.
 pub fn apply(wanted: &RealTime) -> Result<(), RealTimeError> {
     if let Some(cpu) = wanted.cpu {
         if matches!(wanted.class, SchedulingClass::Deadline { .. }) {
@@ -227,7 +228,7 @@ pub fn apply(wanted: &RealTime) -> Result<(), RealTimeError> {
     }
     match wanted.class {
         SchedulingClass::Fifo { priority } => set_fifo(priority),
-        // Admission has given nothing away yet; the processor follows it from here.
+        // Admission has granted nothing yet; the processor follows it from here on.
         SchedulingClass::Deadline { period } => set_runtime(runtime(Ppm(0), period), period),
         SchedulingClass::BestEffortHost => {
             TimerSlack::LEAST.set();
@@ -236,9 +237,9 @@ pub fn apply(wanted: &RealTime) -> Result<(), RealTimeError> {
     }
 }
 
-/// Whether a processor of the class may look at its rings for `spin` before it sleeps. One that never sleeps in a
-/// real-time class loses 50 ms of every second to RT throttling (`sched_rt_runtime_us`), unless that is off or no
-/// ordinary thread ever runs on its CPU.
+/// Whether a processor of the class may poll its rings for `spin` before it sleeps. A thread that never
+/// sleeps in a real-time class loses 50 ms of every second to RT throttling (`sched_rt_runtime_us`), unless
+/// that is off or no ordinary thread ever runs on its CPU.
 ///
 /// # Errors
 /// If it would be throttled.
@@ -301,7 +302,7 @@ impl TimerSlack {
 
     /// Reads the slack of the calling thread.
     pub fn read() -> Self {
-        // SAFETY: PR_GET_TIMERSLACK takes nothing and touches no memory. It cannot fail.
+        // SAFETY: PR_GET_TIMERSLACK has no arguments and does not access memory. It cannot fail.
         let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
         Self(libc::c_ulong::from(slack.unsigned_abs()))
     }
@@ -321,7 +322,7 @@ pub fn enter_fifo(priority: u8, cpu: Option<u32>) -> Result<(), RealTimeError> {
     apply(&RealTime { class: SchedulingClass::Fifo { priority }, cpu, lock_memory: false })
 }
 
-/// Whether this process may enter real-time classes at all; tried on a thread of its own.
+/// Whether this process may enter real-time classes; tried on a thread of its own.
 pub fn available() -> bool {
     std::thread::spawn(|| enter_fifo(1, None).is_ok()).join().unwrap_or(false)
 }
@@ -374,8 +375,8 @@ mod tests {
         assert_eq!(apply_aside(RealTime::BEST_EFFORT_HOST), Ok(()));
     }
 
-    /// If the privilege is missing, the class is refused, and the text says what to do. Only the thread gives
-    /// up its capabilities; the limit, which holds for the process, matters to nobody else here.
+    /// If the privilege is missing, the class is refused, and the error includes the fix. Only the thread
+    /// gives up its capabilities; the limit applies to the process, but no other test here depends on it.
     #[test]
     fn without_privilege_fifo_is_refused_with_the_fix() {
         let refusal = std::thread::spawn(|| {

@@ -5,20 +5,22 @@ use std::io;
 use punctual_analysis::Nanos;
 use rustix::time::{ClockId, clock_gettime};
 
-/// What the calling thread has used since it began.
+/// The resources that the calling thread has used since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadUsage {
-    /// CPU time: without what a more urgent thread took, nor a hypervisor where it tells the kernel what it steals.
+    /// CPU time: without the time that a more urgent thread took, and without stolen time if the hypervisor
+    /// reports it to the kernel.
     pub cpu: Nanos,
     /// Times at which it gave the CPU away itself: it slept, or waited for something.
     pub waits: u64,
 }
 
 impl ThreadUsage {
-    /// Reads what the calling thread has used until now. This takes two system calls, about 0.5 us.
+    /// Reads the resources that the calling thread has used until now. This takes two system calls, about 0.5
+    /// us.
     ///
     /// # Errors
-    /// Linux names no error for these arguments.
+    /// Linux documents no error for these arguments.
     pub fn of_this_thread() -> io::Result<Self> {
         // SAFETY: plain numbers, for which all zeroes is valid.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -31,7 +33,8 @@ impl ThreadUsage {
         Ok(Self { cpu, waits: usage.ru_nvcsw as u64 })
     }
 
-    /// What the thread took for itself of the `passed` that lie between `before` and this: all of it where it waited.
+    /// The part of `passed`, the time between `before` and this, that the thread itself took: all of it if
+    /// the thread waited.
     pub fn own_since(&self, before: &Self, passed: Nanos) -> Nanos {
         if self.waits == before.waits { passed.min(self.cpu - before.cpu) } else { passed }
     }
@@ -56,7 +59,7 @@ mod tests {
         while used.cpu == begun.cpu {
             used = ThreadUsage::of_this_thread().expect("usage");
         }
-        // Sleep for a millisecond, which nobody else can end.
+        // Sleep for a millisecond, which no other thread can cut short.
         let span = rustix::time::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
         let _ = rustix::thread::clock_nanosleep_relative(rustix::thread::ClockId::Monotonic, &span);
         let slept = ThreadUsage::of_this_thread().expect("usage");

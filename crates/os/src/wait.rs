@@ -1,7 +1,8 @@
 //! Sleeping until a descriptor or a time, with a resolution of nanoseconds.
 //!
-//! Every descriptor is watched edge-triggered and never read: one system call a wake-up, and whoever rings it (an
-//! application) can neither make us block on it nor keep us awake by leaving it readable.
+//! Every descriptor is watched edge-triggered and never read: that is one system call per wake-up, and the
+//! process that rings it (an application) can neither make this thread block on it nor keep it awake by
+//! leaving it readable.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,12 +13,12 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// Descriptors told by one wake-up.
+/// Descriptors reported by one wake-up.
 const READY_MAX: usize = 64;
 /// The token of our own timer.
 const TIMER: u64 = u64::MAX;
 
-/// An eventfd that wakes somebody.
+/// An eventfd that wakes a thread.
 #[derive(Debug)]
 pub struct Doorbell(OwnedFd);
 
@@ -29,7 +30,7 @@ impl Doorbell {
     pub fn new() -> io::Result<Self> {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
-    /// Wakes whoever watches it.
+    /// Wakes the thread that watches it.
     pub fn ring(&self) {
         // EAGAIN means that the counter is at its limit: it was rung.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
@@ -57,7 +58,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter that watches nothing yet.
+    /// A waiter without watched descriptors.
     ///
     /// # Errors
     /// If the process has too many descriptors.
@@ -79,7 +80,8 @@ impl Waiter {
         Ok(())
     }
 
-    /// Tells `token` (anything but `u64::MAX`) whenever `descriptor` becomes readable, and once if it is.
+    /// Reports `token` (anything but `u64::MAX`) whenever `descriptor` becomes readable, and once if it is
+    /// readable now.
     ///
     /// # Errors
     /// If the descriptor cannot be watched.
@@ -88,8 +90,8 @@ impl Waiter {
         Ok(epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(token), flags)?)
     }
 
-    /// Stops watching, until it is watched again, which tells at once what was ready meanwhile. To be called before the
-    /// descriptor is closed: others may hold copies of it.
+    /// Stops watching. When the descriptor is watched again, it is reported at once if it was ready
+    /// meanwhile. Call this before the descriptor is closed: other processes may hold copies of it.
     pub fn unwatch(&self, descriptor: BorrowedFd<'_>) {
         // ENOENT means that it was not watched.
         let _ = epoll::delete(&self.epoll, descriptor);
@@ -119,8 +121,8 @@ impl Waiter {
             tv_nsec: (span.0 % 1_000_000_000) as libc::c_long,
         });
         let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: `ready` is ours and `READY_MAX` long; the timeout is null or lives until the call returns; a null
-        // signal mask is allowed.
+        // SAFETY: `ready` is ours and `READY_MAX` long; the timeout is null or valid until the call returns;
+        // a null signal mask is permitted.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,

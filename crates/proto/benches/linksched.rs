@@ -21,7 +21,7 @@ const STEP_NS: u64 = 100;
 const QUEUED: usize = 1_000;
 const WIRE_BYTES: u32 = 900;
 
-/// What arrives at a channel, precomputed so that the generator costs one sequential read.
+/// An arrival at a channel, precomputed so that the generator costs one sequential read.
 struct Arrival {
     flow: FlowIndex,
     early_ns: u64,

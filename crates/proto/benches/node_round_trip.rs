@@ -4,16 +4,14 @@
 //! what is left is protocol processing, and the test world that carries the packets. For instructions:
 //! `valgrind --tool=callgrind target/release/deps/node_round_trip-* --bench --test` (one round trip after set-up).
 
-#[path = "../tests/common/mod.rs"]
-mod common;
 mod cpu_time;
 
 use std::hint::black_box;
 
-use common::{Open, World};
 use cpu_time::CpuTime;
 use criterion::{Criterion, criterion_group, criterion_main};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{Open, World};
 
 const BYTES: usize = 64;
 /// For one way; beyond the test world's propagation.
@@ -39,7 +37,7 @@ impl Pair {
         Self { world, there, back }
     }
 
-    /// Whether the answer came.
+    /// Whether the reply came.
     fn round_trip(&mut self) -> bool {
         let Self { world, there, back } = self;
         for (node, way) in [(0, there), (1, back)] {

@@ -25,11 +25,12 @@ pub struct NodeConfig {
     pub id: NodeId,
     /// Name of this node in the directory.
     pub name: Name,
-    /// This life.
+    /// Epoch of this node, which identifies the time since its last restart.
     pub epoch: Epoch,
     /// Payload of a packet of channels that start here, in bytes.
     pub fragment_bytes: u32,
-    /// Likewise of low-latency channels; `None`: the same. Smaller ones block others less, and cost more headers.
+    /// The same for low-latency channels; `None`: the same value. Smaller ones block others less, and cost
+    /// more headers.
     pub fragment_low_latency_bytes: Option<u32>,
     /// Tolerance of this host's clock; rho is twice the domain's.
     pub clock_tolerance: Ppm,
@@ -45,7 +46,7 @@ pub struct NodeConfig {
     pub signalling: SignallingConfig,
     /// Most bytes of buffers that channels may reserve here.
     pub buffer_bytes_max: u64,
-    /// How much before l + D an `at-deadline` message is handed over: the wake-up of the receiver.
+    /// How long before l + D an `at-deadline` message is delivered: time for the wake-up of the receiver.
     pub wakeup_margin: Nanos,
 }
 
@@ -59,14 +60,14 @@ impl NodeConfig {
     }
 }
 
-/// Nodes to pass on the way, without this one, the destination last.
+/// The nodes of a route, without this one, the destination last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteConfig {
     /// The next nodes in order; the last is the destination.
     pub via: Vec<NodeId>,
 }
 
-/// What else goes out by the link's device.
+/// Other traffic that leaves by the link's device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KernelTraffic {
@@ -74,16 +75,16 @@ pub enum KernelTraffic {
     #[default]
     Bounded,
     /// Bounded as in [`Self::Bounded`], and the kernel's packets are sent behind all of Punctual's. Best
-    /// effort leaves them half of what is not given away.
+    /// effort leaves them half of what is not reserved.
     Behind,
-    /// Nobody bounds the other traffic: what is promised across the link is no guarantee.
+    /// The other traffic is not bounded: what is promised across the link is no guarantee.
     Unbounded,
 }
 
 /// A point-to-point link to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// For people: the interface or what the driver calls it.
+    /// Display name: the interface or the driver's name for it.
     pub name: String,
     /// The node at the other end.
     pub neighbour: NodeId,
@@ -91,20 +92,21 @@ pub struct LinkConfig {
     pub rate: BitRate,
     /// Error of the rate. Admission and pacing use the rate less this error.
     pub rate_error: Ppm,
-    /// Nobody knows the rate yet: [`Self::rate`] is the most that a measurement tries. It is measured once the neighbour is
-    /// there, and until then nothing is admitted across the link.
+    /// The rate is not known yet: [`Self::rate`] is the largest that a measurement tries. It is measured once
+    /// the neighbour is up, and until then nothing is admitted across the link.
     pub rate_auto: bool,
-    /// The most that a measurement tries, if that is more than [`Self::rate`].
+    /// The largest rate that a measurement tries, if it is larger than [`Self::rate`].
     pub rate_ceiling: Option<BitRate>,
     /// Largest packet, from our header on, in bytes.
     pub packet_bytes_max: u32,
-    /// Largest best-effort packet likewise; `None`: the same. Signalling's are no longer either.
+    /// Largest best-effort packet, from our header on; `None`: the same as `packet_bytes_max`. Signalling
+    /// packets are not larger either.
     pub packet_best_effort_bytes_max: Option<u32>,
     /// Bytes on the wire that each packet adds: UDP, IP, Ethernet, preamble, gap.
     pub overhead_bytes: u32,
     /// Largest packets' worth of bytes that may be handed over and not yet sent.
     pub pipeline_depth: u32,
-    /// What drives the pipeline: completions or the clock.
+    /// Event that drives the pipeline: completions or the clock.
     pub pace: Pacing,
     /// delta: reaction time to a completion or to the clock.
     pub reaction: Nanos,
@@ -112,17 +114,17 @@ pub struct LinkConfig {
     pub propagation_min: Nanos,
     /// Longest propagation to the neighbour's driver.
     pub propagation_max: Nanos,
-    /// How far the receive time there may lie after what slack predicts: kernel and driver jitter.
+    /// How much later than predicted by slack the receive time there may be: kernel and driver jitter.
     pub prediction_error: Nanos,
     /// Kernel traffic beside us.
     pub interference: Interference,
-    /// What is known of it.
+    /// What is known of the kernel traffic.
     pub kernel_traffic: KernelTraffic,
-    /// The most that kernel traffic is given while what is admitted allows it: the host's shaper follows
-    /// ([`crate::node::Node::poll_shaper`]). Admission keeps what `interference` says. No more than its rho: the kernel has
-    /// that.
+    /// The largest share for kernel traffic while the admitted channels allow it: the host's shaper follows
+    /// ([`crate::node::Node::poll_shaper`]). Admission assumes `interference`. If this is no larger than rho
+    /// of `interference`, the kernel always has rho.
     pub kernel_share_max: Ppm,
-    /// Share of the link that cannot be given away.
+    /// Share of the link that cannot be reserved.
     pub best_effort_share_min: Ppm,
     /// Most of the link's rate that one best-effort flow may take; `Ppm::ONE` is no cap.
     pub best_effort_flow_cap: Ppm,
@@ -130,18 +132,19 @@ pub struct LinkConfig {
     pub best_effort_cap: Ppm,
     /// Bytes that each best-effort flow may queue here.
     pub best_effort_flow_bytes_max: u32,
-    /// Frames that the driver receives into: packets passing through keep theirs until they are sent.
+    /// Frames that the driver receives into. Packets that pass through keep theirs until they are sent.
     pub frames: u32,
-    /// Admission of this link.
+    /// Admission policy of this link.
     pub admission: Admission,
 }
 
-/// Costs of protocol processing on this host (ADR 0013): what a profile measures.
+/// Costs of protocol processing on this host (ADR 0013), which a profile measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuCosts {
-    /// Taking a message from an application and the first packet's extra.
+    /// Taking a message from an application, and the extra cost of its first packet.
     pub send_message: Nanos,
-    /// The first packet of a run at the source: whatever ran before may have displaced its code and data.
+    /// The first packet of a run at the source: earlier work may have displaced its code and data from the
+    /// caches.
     pub send_packet: Nanos,
     /// Each later packet of a run at the source.
     pub send_packet_later: Nanos,
@@ -153,15 +156,16 @@ pub struct CpuCosts {
     pub deliver_message: Nanos,
     /// Each 1,024 payload bytes that are copied.
     pub copy_kib: Nanos,
-    /// What a busy period takes beyond its units, since it begins with cold caches: charged once, as interference.
+    /// The time that a busy period takes beyond its units, because it begins with cold caches: charged once,
+    /// as interference.
     pub cold_start: Nanos,
 }
 
-/// Where the costs of the processor come from.
+/// Origin of the costs of the processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostSource {
-    /// Somebody wrote the costs down, or they are the defaults.
+    /// The costs are configured, or the defaults.
     #[default]
     Configured,
     /// A profile of this machine.
@@ -171,7 +175,8 @@ pub enum CostSource {
         /// Measured in about a second as the host started, not by `punctual profile`.
         short: bool,
     },
-    /// The profile of another machine or version, used since that was asked for: nothing is guaranteed by it.
+    /// The profile of another machine or version, used because the configuration requires it: it guarantees
+    /// nothing.
     Foreign {
         /// Margin that was added to the measured costs.
         margin: Ppm,
@@ -183,15 +188,15 @@ pub enum CostSource {
 pub struct CpuConfig {
     /// Costs that admission charges.
     pub costs: CpuCosts,
-    /// Where the costs come from.
+    /// Origin of the costs.
     pub costs_from: CostSource,
     /// The host runs without a real-time class: bounds that include it are no guarantees.
     pub best_effort_host: bool,
-    /// r: longest time from an arrival to the processor's looking at it.
+    /// r: longest time from an arrival until the processor handles it.
     pub release_latency: Nanos,
     /// Most of the CPU that all real-time work may take.
     pub utilisation_max: Ppm,
-    /// Share of the CPU that cannot be given away.
+    /// Share of the CPU that cannot be reserved.
     pub best_effort_share_min: Ppm,
     /// Driver work, timers, signalling: not ordered by us.
     pub interference: Interference,
@@ -217,14 +222,14 @@ pub enum Degraded {
     NoRealTime,
     /// The processor's costs were measured on another machine or by another version.
     ForeignCosts,
-    /// Nobody bounds what else goes out by the link's device.
+    /// Other traffic of the link's device is not bounded.
     KernelTraffic,
-    /// The stage breaks its promise now; a channel across it is none of these once it has healed.
+    /// The stage breaks its promise now; the channels across it are guaranteed again once it has healed.
     Broken,
 }
 
 impl Degraded {
-    /// A word for programs.
+    /// The name in machine-readable output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoRealTime => "no-real-time",
@@ -247,7 +252,7 @@ impl fmt::Display for Degraded {
 }
 
 impl CpuConfig {
-    /// Why what is promised here is no guarantee, if it is none.
+    /// Why the costs are no guarantee; `None` if they are one.
     pub const fn degraded(&self) -> Option<Degraded> {
         match self.costs_from {
             _ if self.best_effort_host => Some(Degraded::NoRealTime),
@@ -270,22 +275,23 @@ pub struct SignallingConfig {
     pub retransmit: Nanos,
     /// Retransmissions before a peer is given up.
     pub retransmits_max: u32,
-    /// How long the receiving application may think about an incoming channel.
+    /// Longest time of the receiving application to consent to an incoming channel.
     pub consent_timeout: Nanos,
-    /// How long a closing channel may drain at least, and all of a host that stops at most. A channel that is closed
-    /// otherwise may take what the last message of its ring needs: its place in it times I, and D.
+    /// Shortest time that a closing channel may take to drain, and longest time for all channels of a host
+    /// that stops. A channel that is closed otherwise may take the time that the last message of its ring
+    /// needs: its position in the ring times I, and D.
     pub grace: Nanos,
     /// Rate of the implicit signalling channel of each link, in packets a second.
     pub packets_per_second: u32,
-    /// What is asked for across a stage of this host that breaks its promise.
+    /// Handling of requests across a stage of this host that breaks its promise.
     pub while_broken: WhileBroken,
 }
 
-/// What happens to a request for a channel across a stage that breaks its promise.
+/// Handling of a request for a channel across a stage that breaks its promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhileBroken {
-    /// The channel is granted as degraded: nothing is guaranteed, and both ends are told which stage.
+    /// The channel is granted as degraded: nothing is guaranteed, and both ends get the name of the stage.
     #[default]
     Degrade,
     /// The channel is refused with the breach as the reason.
@@ -322,7 +328,7 @@ impl SignallingConfig {
 pub enum WorkKind {
     /// Source: fragment.
     Send,
-    /// Forwarder: pass on.
+    /// Forwarder: forward.
     Forward,
     /// Sink: reassemble, deliver.
     Receive,
@@ -335,8 +341,8 @@ pub enum WorkKind {
 }
 
 impl CpuCosts {
-    /// What admission assumes for one unit of work of `packets` packets and `bytes` payload; `edge`: a message
-    /// begins or ends in it.
+    /// The cost that admission assumes for one unit of work of `packets` packets and `bytes` payload; `edge`:
+    /// a message begins or ends in it.
     pub fn of_unit(&self, kind: WorkKind, packets: u32, bytes: u32, edge: bool) -> Nanos {
         let copy = Nanos((u128::from(self.copy_kib.0) * u128::from(bytes) / 1_024) as u64);
         let (packet, message) = match kind {
@@ -357,7 +363,7 @@ impl CpuCosts {
         packet * u64::from(packets) + copy + if edge { message } else { Nanos::ZERO }
     }
 
-    /// The node's own part of a call of a program's handler: as much as handing a message to a program.
+    /// The node's own part of a call of a program's handler: as much as delivering a message to a program.
     pub const fn dispatch(&self) -> Nanos {
         self.deliver_message
     }
@@ -380,9 +386,9 @@ impl Default for CpuCosts {
 }
 
 impl CpuConfig {
-    /// Most that a busy period may take beside its units' costs, its share of interference apart: what is not ordered by
-    /// us, and cold caches. What is looked at begins when the processor has nothing to do, so it has one cold start,
-    /// however many messages are in it.
+    /// The most that a busy period may take beside its units' costs, without its share of interference: sigma
+    /// of the interference, and cold caches. A busy period begins when the processor is idle, so it has one
+    /// cold start, however many messages are in it.
     pub fn burst(&self) -> Nanos {
         self.interference.sigma + self.costs.cold_start
     }
@@ -415,9 +421,9 @@ pub fn payload_bytes_max(fragment_bytes: u32, links: &[LinkConfig]) -> u32 {
 }
 
 impl LinkConfig {
-    /// The rate that our packets are paced and charged at: the measured one less its error and, where the clock
-    /// paces, less what kernel traffic may take of it. With completions the adapter holds us back by itself;
-    /// a clock that gave away the kernel's share as well would pile up packets in the adapter without end.
+    /// The rate that our packets are paced and charged at: the measured one less its error and, where the
+    /// clock paces, less what kernel traffic may take of it. With completions the adapter limits us by
+    /// itself. A clock that also used the kernel's share would fill the adapter's queue without limit.
     pub fn paced_rate(&self) -> BitRate {
         let drained = self.rate.less(self.rate_error);
         match self.pace {
@@ -426,14 +432,14 @@ impl LinkConfig {
         }
     }
 
-    /// Whether the kernel's share follows admission. Only our clock can make room for it, and only sums of densities hold
-    /// while it changes: the order must be that of deadlines.
+    /// Whether the kernel's share follows admission. Only our clock can make room for it, and only sums of
+    /// densities hold while it changes, so the run order must be EDF.
     pub fn follows(&self) -> bool {
         let by_deadline = self.admission.bears_changing_share;
         self.kernel_share_max > self.interference.rho && self.pace == Pacing::Clock && by_deadline
     }
 
-    /// What our packets are paced at while kernel traffic has `share` of the link.
+    /// The rate that our packets are paced at while kernel traffic has `share` of the link.
     pub fn paced_beside(&self, share: Ppm) -> BitRate {
         self.rate.less(self.rate_error).less(share)
     }
@@ -446,7 +452,7 @@ impl LinkConfig {
         Nanos(u64::try_from(delay).unwrap_or(u64::MAX))
     }
 
-    /// Why what is promised across it is no guarantee, if it is none.
+    /// Why the link's bounds are no guarantee; `None` if they are one.
     pub fn degraded(&self) -> Option<Degraded> {
         (self.kernel_traffic == KernelTraffic::Unbounded).then_some(Degraded::KernelTraffic)
     }
@@ -456,12 +462,12 @@ impl LinkConfig {
         self.packet_best_effort_bytes_max.unwrap_or(self.packet_bytes_max)
     }
 
-    /// Largest signalling packet: no class blocks longer than best effort for its sake.
+    /// Largest signalling packet: signalling blocks other classes no longer than best effort does.
     pub fn signal_bytes_max(&self) -> u32 {
         self.best_effort_bytes_max().min(limits::SIGNAL_BYTES_MAX as u32)
     }
 
-    /// A link with the defaults for everything but its neighbour and rate.
+    /// A link with the defaults for all values but its neighbour and rate.
     pub fn new(name: &str, neighbour: NodeId, rate: BitRate) -> Self {
         Self {
             name: name.into(),

@@ -1,4 +1,4 @@
-//! Who is who: nodes, channels, paths, links. One type each, so that they cannot be mixed up.
+//! Identifiers of nodes, channels, paths and links. Each has its own type, so that they cannot be confused.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,8 +20,8 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// One life of a node: a boot count, or 64 random bits if no count can be kept. It distinguishes a restart
-/// from a delay.
+/// Identifies one run of a node between two restarts: a boot count, or 64 random bits if no count can be
+/// kept. It distinguishes a restart from a delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
@@ -32,11 +32,12 @@ pub struct Epoch(pub u64);
 pub struct ChannelNumber(pub u32);
 
 impl ChannelNumber {
-    /// How many numbers each half has.
+    /// Size of each half.
     const COUNT: u32 = 1 << 31;
 
-    /// The guaranteed channel's after this one that is not taken: at most a question for each that is. From the last on
-    /// they come again from the first, which is 1, so a user who opens and closes for ever gets nobody else's.
+    /// The next guaranteed channel number after this one that is not taken: calls `is_taken` once for each
+    /// number that is. After the last number they begin again at the first, which is 1, so a user who opens
+    /// and closes repeatedly gets no number of another user's channel.
     pub fn next_free(self, is_taken: impl Fn(Self) -> bool) -> Self {
         let mut number = self;
         loop {
@@ -47,8 +48,8 @@ impl ChannelNumber {
         }
     }
 
-    /// Whether the number of a flow may be that of another flow, because so many handles were given away that
-    /// they repeat.
+    /// Whether a flow may have the same number as another flow, because handles were given more than 2^31
+    /// times.
     pub const fn comes_again(flow: ChannelId) -> bool {
         flow.0 >= Self::COUNT as u64
     }
@@ -66,7 +67,7 @@ pub struct PathId {
     pub node: NodeId,
     /// The channel's number there.
     pub channel: ChannelNumber,
-    /// The source's life.
+    /// Epoch of the source.
     pub epoch: Epoch,
 }
 
@@ -76,7 +77,7 @@ impl fmt::Display for PathId {
     }
 }
 
-/// 32 random bits of a channel, chosen by the source, known to its hops: every data packet carries them.
+/// 32 random bits of a channel that the source chooses and the hops store: every data packet carries them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cookie(pub u32);
@@ -86,12 +87,13 @@ pub struct Cookie(pub u32);
 #[serde(transparent)]
 pub struct LinkId(pub u16);
 
-/// A local handle of a channel's or best-effort flow's end at this node; never reused within a node's life.
+/// A local handle of a channel's or best-effort flow's end at this node; never reused before the node
+/// restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ChannelId(pub u64);
 
-/// A local handle of a listener; never reused within a node's life.
+/// A local handle of a listener; never reused before the node restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ListenerId(pub u64);
@@ -101,11 +103,11 @@ pub struct ListenerId(pub u64);
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
 
-/// The text is no name.
+/// The text is no valid name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is no name: use 1 to 63 letters, digits, '-', '_' or '.'")]
 pub struct NameError {
-    /// The beginning of what was given.
+    /// The beginning of the text.
     pub text: String,
 }
 
@@ -127,7 +129,7 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-    /// The one of `names` that this probably is a slip of: one letter in three, two at most, are different.
+    /// The one of `names` of which this is probably a misspelling: one letter in three, two at most, differ.
     pub fn slip_of<'a>(&self, names: impl Iterator<Item = &'a Self>) -> Option<&'a Self> {
         let slips_max = (self.0.len() / 3).min(2);
         let near = names.map(|name| (slips(&self.0, &name.0), name)).min_by_key(|(slips, _)| *slips);
@@ -139,7 +141,7 @@ impl Name {
     }
 }
 
-/// Letters to change, add or leave out (Levenshtein).
+/// Edit distance: letters to change, add or leave out (Levenshtein).
 fn slips(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.bytes().enumerate() {
@@ -192,7 +194,7 @@ impl core::str::FromStr for Address {
     }
 }
 
-/// What a channel's end is.
+/// Role of a node for a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -204,7 +206,7 @@ pub enum Role {
     Sink,
 }
 
-/// One life of one end of a link. A node that gives up a neighbour starts a new session with it.
+/// One life of one end of a link: a node that gives up a neighbour starts a new session with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Life {
     /// Epoch of the host.

@@ -1,15 +1,16 @@
-//! Values that many channels have in common, kept once: a node's channels have few contracts and ways.
+//! Values that many channels have in common, stored once: a node's channels have few different contracts and
+//! routes.
 
 use alloc::sync::Arc;
 use core::hash::Hash;
 
 use hashbrown::HashSet;
 
-/// Values that were forgotten are removed when there are this many more than after the last removal.
+/// Constant part of the number of values that may be stored before unused ones are removed.
 const FORGOTTEN_MAX: usize = 16;
 
-/// The values that are in use. Each lives as long as somebody beside this has it; what nobody has any more is less than
-/// half of it and [`FORGOTTEN_MAX`].
+/// The values that are in use. At most twice as many as were in use at the last removal, plus
+/// [`FORGOTTEN_MAX`], are stored; unused ones stay until the next removal.
 #[derive(Debug)]
 pub(crate) struct Interned<T> {
     known: HashSet<Arc<T>>,
@@ -27,7 +28,7 @@ impl<T: Eq + Hash> Interned<T> {
         Self { known: HashSet::new(), sweep_at: FORGOTTEN_MAX }
     }
 
-    /// The one that is equal to `value`, from now on this one if there is none.
+    /// The stored value that is equal to `value`; stores this one if there is none.
     pub(crate) fn get(&mut self, value: T) -> Arc<T> {
         if let Some(known) = self.known.get(&value) {
             return known.clone();
@@ -61,7 +62,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&many[7]), 4);
     }
 
-    /// What the module promises of its size: twice what was in use when it looked last, and a constant.
+    /// The bound on the size: twice the number of values in use at the last check, plus a constant.
     #[test]
     fn never_more_is_kept_than_twice_what_is_used_and_a_few() {
         for used in [0, 1, 7, 40] {

@@ -1,5 +1,5 @@
-//! Latencies of messages as a histogram of fixed size: buckets of an eighth of a power of two, so that what it says of a
-//! quantile is wrong by at most 6 %.
+//! Latencies of messages as a histogram of fixed size: buckets of an eighth of a power of two, so that a
+//! quantile has an error of at most 6 %.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ const POWERS: usize = 24;
 /// Buckets of [`Latencies`].
 pub const BUCKETS: usize = 1 + POWERS * PER_POWER as usize + 1;
 
-/// What was observed of one channel's messages, from their logical arrival to their delivery.
+/// Observed latencies of one channel's messages, from their logical arrival to their delivery.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     buckets: [u32; BUCKETS],
@@ -23,29 +23,29 @@ pub struct Latencies {
     max: Observation,
 }
 
-/// A latency and what it may be wrong by.
+/// A latency and its error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
-    /// Time from the logical arrival to the delivery; zero if the clocks say that the delivery was earlier.
+    /// Time from the logical arrival to the delivery; zero if the delivery was earlier by the clocks.
     pub latency: Nanos,
-    /// Most that this may be wrong by, either way.
+    /// Largest error of the latency, in either direction.
     pub error: Nanos,
 }
 
-/// Summary of the observed latencies for people and programs.
+/// Summary of the observed latencies for users and programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
     /// Messages whose latency is known.
     pub messages: u64,
-    /// The last one's.
+    /// Latency of the last message.
     pub last: Observation,
-    /// The largest.
+    /// The largest latency.
     pub max: Observation,
-    /// Half of them took no longer.
+    /// Latency that half of the messages did not exceed.
     pub p50: Nanos,
-    /// 99 of 100.
+    /// Latency that 99 of 100 messages did not exceed.
     pub p99: Nanos,
-    /// 999 of 1,000.
+    /// Latency that 999 of 1,000 messages did not exceed.
     pub p999: Nanos,
     /// Buckets that are not empty, the smallest latencies first.
     pub histogram: Vec<Bucket>,
@@ -87,7 +87,7 @@ impl Latencies {
         Self { buckets, count, last, max }
     }
 
-    /// Messages by latency, the smallest first.
+    /// Number of messages by latency, the smallest first.
     pub const fn buckets(&self) -> &[u32; BUCKETS] {
         &self.buckets
     }
@@ -97,18 +97,18 @@ impl Latencies {
         self.count
     }
 
-    /// The last message's.
+    /// Latency of the last message.
     pub const fn last(&self) -> Observation {
         self.last
     }
 
-    /// The largest.
+    /// The largest latency.
     pub const fn max(&self) -> Observation {
         self.max
     }
 
-    /// The latency that `per_mille` of the messages did not exceed, wrong by at most 6 % (below 1 us by that much);
-    /// zero before there are any.
+    /// The latency that `per_mille` of the messages did not exceed, with an error of at most 6 % (below 1 us
+    /// up to the whole bucket); zero before there are any.
     pub fn quantile(&self, per_mille: u64) -> Nanos {
         let counted = self.buckets.iter().map(|count| u64::from(*count)).sum::<u64>();
         let wanted = (counted * per_mille).div_ceil(1_000).max(1);
@@ -122,7 +122,7 @@ impl Latencies {
         Nanos::ZERO
     }
 
-    /// All of it.
+    /// The whole summary.
     pub fn observed(&self) -> Observed {
         let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         Observed {
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(observed.histogram.iter().map(|bucket| bucket.messages).sum::<u64>(), 3);
     }
 
-    /// Whatever is observed, a quantile is near what is at its place in order.
+    /// Whatever is observed, a quantile is near the value at its place in sorted order.
     #[test]
     fn quantiles_are_those_of_what_was_observed() {
         let mut random = crate::signalling::SplitMix64::new(3);
@@ -234,7 +234,8 @@ mod tests {
         }
     }
 
-    /// The middle of a bucket lies within it, also of the first and of the last, which has no end.
+    /// The middle of a bucket is within it, also for the first and for the last bucket, which has no upper
+    /// end.
     #[test]
     fn the_middle_of_a_bucket_lies_within_it() {
         for index in 0..BUCKETS {

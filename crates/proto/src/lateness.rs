@@ -1,15 +1,15 @@
-//! How late a message was, as far as clocks tell (ADR 0025).
+//! Lateness of a message, as far as the clocks show (ADR 0025).
 
 use punctual_analysis::{Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-/// Most that clocks part by in `span`, as the path of messages reckons it: without a division of 128 bits. Spans of hours are
-/// cut to five.
+/// The most that clocks drift apart in `span`, in the computation on the path of messages: without a division
+/// of 128 bits. Spans of hours are cut to five.
 pub const fn drifted(drift: Ppm, span: Nanos) -> Nanos {
     Nanos(span.0.saturating_mul(drift.0 as u64) / 1_000_000 + 1)
 }
 
-/// What is known of how late a message was.
+/// What is known of the timeliness of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timeliness {
@@ -17,14 +17,15 @@ pub enum Timeliness {
     InTime,
     /// The message was delivered within the clocks' error of its deadline.
     PerhapsLate,
-    /// Later than its deadline, whatever the clocks.
+    /// The message was delivered later than its deadline, whatever the clocks' errors are.
     Late,
-    /// The lateness is unknown, because nobody knows the clocks.
+    /// The lateness is unknown, because the clock offsets are unknown.
     #[default]
     Unmeasured,
 }
 
-/// What `latency` says beside a deadline, where it may be wrong by `error` either way.
+/// The timeliness that follows from `latency` and `deadline`, if the latency has an error of at most `error`
+/// in either direction.
 pub fn timeliness(latency: Nanos, error: Option<Nanos>, deadline: Nanos) -> Timeliness {
     match error {
         None => Timeliness::Unmeasured,

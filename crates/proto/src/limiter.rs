@@ -1,13 +1,13 @@
-//! Keeps what repeats itself from being said over and over: so often in a while, then only counted.
+//! Limits repeated reports: a number of them in an interval, then they are only counted.
 
 use punctual_analysis::{Instant, Nanos};
 
-/// Limits how often one thing is reported: at most `times` within `every`.
+/// Limits how often one event is reported: at most `times` within `every`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limiter {
     times: u32,
     every: Nanos,
-    /// When the first of the present while was said.
+    /// Time of the first report in the present interval.
     begun: Option<Instant>,
     said: u32,
     left_out: u64,
@@ -19,12 +19,13 @@ impl Limiter {
         Self { times, every, begun: None, said: 0, left_out: 0 }
     }
 
-    /// No while goes on at `now`: what comes next is said.
+    /// Whether no interval is in progress at `now`: the next event is reported.
     pub fn is_over(&self, now: Instant) -> bool {
         self.begun.is_none_or(|begun| now.since(begun) >= self.every)
     }
 
-    /// Whether to say it at `now`, and if so, how often it was left out since it was reported last.
+    /// Whether to report the event at `now`; if so, the number of events that were left out since the last
+    /// report.
     pub fn pass(&mut self, now: Instant) -> Option<u64> {
         if self.is_over(now) {
             self.begun = Some(now);

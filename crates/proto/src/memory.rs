@@ -1,4 +1,4 @@
-//! Where bytes live, as the core sees it: frames of the driver, rings of the application.
+//! Interfaces of the core to memory: frames of the driver, rings of the application.
 //!
 //! The core never owns payload: it refers to a message in the application's outgoing ring and copies a
 //! fragment into a frame only when the link scheduler picks that packet (HARTS 5.1); received fragments are
@@ -12,8 +12,8 @@ pub use crate::lateness::Timeliness;
 
 /// The family of buffers that a host uses.
 pub trait Memory {
-    /// A received frame; dropping it gives the buffer back to the driver. Starts at our header. One that passes
-    /// through is rewritten in place.
+    /// A received frame; dropping it gives the buffer back to the driver. Starts at our header. A frame that
+    /// passes through is rewritten in place.
     type Frame: AsRef<[u8]> + AsMut<[u8]>;
     /// An application's outgoing ring.
     type Outbox: Outbox;
@@ -21,7 +21,7 @@ pub trait Memory {
     type Inbox: Inbox;
 }
 
-/// A message that an application has put into its ring. Dropping it frees the ring slot and tells the
+/// A message that an application has put into its ring. Dropping it frees the ring slot and shows the
 /// application that the link has sent it.
 pub trait MessageRead {
     /// Length of the message in bytes. It never changes, whatever the application does to the ring.
@@ -34,58 +34,62 @@ pub trait MessageRead {
     fn copy_to(&self, offset: u32, out: &mut [u8]);
 }
 
-/// An application's outgoing ring. The other side is not trusted: everything is checked here.
+/// An application's outgoing ring. The other side is not trusted: the implementation checks everything that
+/// it reads.
 pub trait Outbox {
     /// A message in it.
     type Message: MessageRead;
-    /// The next message with the time at which the application says it sent it (this host's clock): not after `now`,
-    /// which is read before the check. An argument, since a reading costs as much as the rest of the check.
+    /// The next message, with the time at which the application reports to have sent it (this host's clock):
+    /// not after `now`, which is read before the check. The time is an argument, because reading the clock
+    /// costs as much as the rest of the check.
     fn take(&mut self, now: Instant) -> Option<(Self::Message, Instant)>;
     /// Whether a message waits.
     fn is_ready(&self) -> bool;
-    /// Whether slots of messages that are gone are still to be handed to the application, which each `take` does some of.
+    /// Whether slots of finished messages must still be returned to the application; each `take` returns some
+    /// of them.
     fn is_behind(&self) -> bool {
         false
     }
-    /// What is counted of its channel changes from here on. `true`: the application reads that without asking, and
-    /// [`Outbox::show`] is due when the turn ends; once until then.
+    /// Notes that the channel's counters are about to change. `true`: the application reads the counters from
+    /// shared memory, and [`Outbox::show`] is due when the turn ends; `true` only once until then.
     fn touch(&mut self) -> bool {
         false
     }
-    /// Shows the application what is counted now. This is constant work.
+    /// Publishes the counters to the application. This is constant work.
     fn show(&mut self, _counters: &ChannelCounters) {}
-    /// What is reported of its channel beside what is counted has changed: who wants to know must ask.
+    /// Notes that the channel's status beside its counters has changed. An application must request the new
+    /// status.
     fn outdate(&mut self) {}
 }
 
-/// A slot of the receiver's ring that a message is being put together in. Dropping it unpublished frees it.
+/// A slot of the receiver's ring in which a message is reassembled. Dropping it unpublished frees it.
 pub trait MessageWrite {
     /// Copies `bytes` to `offset`; bytes beyond the slot's size are cut off.
     fn copy_from(&mut self, offset: u32, bytes: &[u8]);
 }
 
-/// What the receiver is told with a message.
+/// Information that the receiver gets with a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageInfo {
     /// Number of the message in its channel. A gap in the numbers is a lost message.
     pub number: u64,
     /// Length of the message in bytes.
     pub len: u32,
-    /// l: the logical arrival at the source, on *this* host's clock; of best effort on the source's.
+    /// l: the logical arrival at the source, on *this* host's clock; for best effort on the source's.
     pub logical_arrival: Instant,
-    /// The most that the time since then may be wrong by, either way; `None` if nobody knows the clocks of all hosts on
-    /// the way, and for best effort.
+    /// Largest error of the time since then, in either direction; `None` if the clock offset of a host on the
+    /// route is unknown, and for best effort.
     pub clock_error: Option<Nanos>,
-    /// l + D: the latest time at which it had to be delivered, on *this* host's clock.
+    /// l + D: the latest time of its delivery, on *this* host's clock.
     pub deadline: Instant,
-    /// When it was delivered, on this host's clock.
+    /// Time of the delivery, on this host's clock.
     pub delivered: Instant,
-    /// The message travelled as best effort from some stage on: it came there too late, too early or too much
-    /// for its contract.
+    /// The message travelled as best effort from some stage on: it arrived there too late, too early, or
+    /// beyond its contract.
     pub demoted: bool,
-    /// The source found that the message breaks the contract: no promise held for it.
+    /// The source found that the message breaks the contract: it never had a guarantee.
     pub unpromised: bool,
-    /// Whether it was delivered by its deadline, as far as the clocks tell.
+    /// Whether it was delivered by its deadline, as far as the clocks show.
     pub timeliness: Timeliness,
 }
 
@@ -97,18 +101,17 @@ pub trait Inbox {
     fn reserve(&mut self) -> Option<Self::Slot>;
     /// Makes a filled slot visible to the application and wakes it if it sleeps.
     fn publish(&mut self, slot: Self::Slot, info: MessageInfo);
-    /// What was observed of the messages that were published; `None` if this ring does not keep it.
+    /// Latencies of the published messages; `None` if this ring does not record them.
     fn observed(&self) -> Option<&Latencies> {
         None
     }
-    /// The application has taken a message and says so: one that waited for that is made visible. Only rings that hold
-    /// messages back have anything to do.
-    /// The work is done in bounded steps: `true` if there is more to do, so that it must be called again
-    /// soon.
+    /// Called when the application has taken a message and has signalled it: makes one waiting message
+    /// visible. Only rings that hold messages back need it. The work is done in bounded steps: `true` if
+    /// there is more to do, so that it must be called again soon.
     fn resume(&mut self) -> bool {
         false
     }
-    /// The channel has ended: makes one message visible that waited for its turn; `false` if none waits any more.
+    /// Called when the channel has ended: makes one waiting message visible; `false` if none waits any more.
     fn show_one(&mut self) -> bool {
         false
     }
@@ -117,9 +120,9 @@ pub trait Inbox {
     fn touch(&mut self) -> bool {
         false
     }
-    /// What is counted now, and what was observed. Constant work.
+    /// Publishes the counters and the observed latencies. Takes constant time.
     fn show(&mut self, _counters: &ChannelCounters) {}
-    /// Marks what the application knows about the channel as out of date, as [`Outbox::outdate`] does.
+    /// Marks the channel's status that the application has as out of date, as [`Outbox::outdate`] does.
     fn outdate(&mut self) {}
 }
 

@@ -1,4 +1,5 @@
-//! What a measurement of a link has counted: the receiving host makes it, signalling carries it, the sending host judges it.
+//! The counts of one measurement of a link: the receiving host makes them, signalling carries them, the
+//! sending host evaluates them.
 
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{BitRate, Nanos, Ppm};
@@ -22,7 +23,8 @@ pub struct RateSample {
 }
 
 impl RateSample {
-    /// The rate at which packets of `wire_bytes` came through, and others with them: in the same proportion.
+    /// The rate at which packets of `wire_bytes` came through, and other packets with them in the same
+    /// proportion.
     pub fn rate(&self, wire_bytes: u32) -> BitRate {
         let others = u128::from(self.others) * u128::from(self.packets.min(self.offered))
             / u128::from(self.offered.max(1));
@@ -35,7 +37,7 @@ impl RateSample {
         rate_of(bytes, self.offered_span)
     }
 
-    /// The most that the rate may be wrong by since of others' packets more or fewer were lost than of ours.
+    /// The largest error of the rate if other packets were lost at another ratio than ours.
     fn of_others(&self, wire_bytes: u32) -> Ppm {
         let million = u128::from(Ppm::ONE.0);
         let lost = u128::from(self.offered.saturating_sub(self.packets));
@@ -45,7 +47,7 @@ impl RateSample {
         Ppm(u32::try_from(share).unwrap_or(u32::MAX).min(Ppm::ONE.0))
     }
 
-    /// What the rate of packets of `wire_bytes` may be wrong by, clocks apart.
+    /// The error of the rate of packets of `wire_bytes`, without the clocks' error.
     pub fn error(&self, wire_bytes: u32) -> Ppm {
         let sum = self.unevenness().0.saturating_add(self.of_others(wire_bytes).0);
         Ppm(sum.min(Ppm::ONE.0))
@@ -86,7 +88,8 @@ mod tests {
         others: 7_777,
     };
 
-    /// 7,777 B of others were sent among 1,100 packets; of 1,000 packets 7,070 B came with them.
+    /// 7,777 B of other packets were sent among 1,100 packets; with 1,000 received packets, 7,070 B of them
+    /// count.
     #[test]
     fn others_count_in_proportion_and_never_more_than_they_were() {
         assert_eq!(SAMPLE.rate(1_000), BitRate((1_000_000 + 7_070) * 8));
@@ -96,7 +99,8 @@ mod tests {
         assert_eq!(RateSample { offered: 0, ..SAMPLE }.rate(1_000), BitRate(8_000_000));
     }
 
-    /// What may be wrong is rounded up: two ends of the window, a packet more or less, and others' bytes that were lost.
+    /// The error is rounded up: two ends of the window, a packet more or less, and others' bytes that were
+    /// lost.
     #[test]
     fn an_error_is_never_said_to_be_smaller_than_it_is() {
         for (jitter, ends) in [(0, 0), (333, 1), (500, 1), (501, 2), (1_000, 2)] {
@@ -104,7 +108,7 @@ mod tests {
             assert_eq!(sample.unevenness(), Ppm(ends + 1_000), "{jitter}");
         }
         assert_eq!(RateSample { packets: 999, ..SAMPLE }.unevenness(), Ppm(1 + 1_002));
-        // Of 7,777 B 707 may have been lost: of 1,000,000 B, and of 999,000.
+        // Of 7,777 B, 707 may have been lost: relative to 1,000,000 B, and to 999,000.
         assert_eq!(SAMPLE.error(1_000), Ppm(1_001 + 707));
         assert_eq!(SAMPLE.error(999), Ppm(1_001 + 708));
         assert_eq!(RateSample { packets: 1_200, ..SAMPLE }.error(1_000), Ppm(1 + 834), "nothing was lost");

@@ -1,11 +1,11 @@
-//! What a driver can check of a signalling packet before it costs a buffer: a seal over its number and its length.
+//! A check of signalling packets by drivers, before they cost a buffer: a seal over number and length.
 //!
-//! Signalling is authenticated by keyed BLAKE3 over all of a packet, which is too much work for a program in a driver.
-//! Therefore the sender also puts SipHash-2-4 of 16 bytes in front, with a key for this one life of this one
-//! end of the link ([`SealKey`]). A driver that knows the key can distinguish the neighbour's packets from
-//! those of somebody who forges its addresses, and by the number it can distinguish a packet from a
-//! recording. The seal says nothing about the rest of the packet: whoever takes a packet in still checks the
-//! tag.
+//! Signalling is authenticated by keyed BLAKE3 over all of a packet, which is too much work for a program in
+//! a driver. Therefore the sender also puts SipHash-2-4 of 16 bytes in front, with a key for this one life of
+//! this one end of the link ([`SealKey`]). A driver that has the key can distinguish the neighbour's packets
+//! from those of a sender that forges its addresses, and by the number it can distinguish a packet from a
+//! recording. The seal does not protect the rest of the packet: a node that receives a packet still checks
+//! the tag.
 
 use siphasher::sip::SipHasher24;
 
@@ -18,7 +18,7 @@ pub const NUMBER_OFFSET: usize = 13;
 /// Offset of the seal, in bytes.
 pub const SEAL_OFFSET: usize = 21;
 
-/// Keys the seals of one life of one end of a link: another life, another key.
+/// Key of the seals of one life of one end of a link: each life has another key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SealKey(pub [u8; 16]);
 
@@ -29,7 +29,7 @@ impl core::fmt::Debug for SealKey {
 }
 
 impl SealKey {
-    /// The key of what `from` sends to `to` in its life `life`.
+    /// The key of the packets that `from` sends to `to` in its life `life`.
     pub(crate) fn new(domain_key: &[u8; 32], from: NodeId, to: NodeId, life: Life) -> Self {
         let mut material = [0; 52];
         material[..32].copy_from_slice(domain_key);
@@ -51,7 +51,7 @@ impl SealKey {
         SipHasher24::new_with_key(&self.0).hash(&sealed)
     }
 
-    /// The number of `packet` where its seal fits, as a driver sees it.
+    /// The number of `packet` if its seal is valid, as a driver checks it.
     pub fn number_of(&self, packet: &[u8]) -> Option<u64> {
         let word = |offset: usize| {
             let bytes = packet.get(offset..offset + 8)?;

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 const NONE: u32 = u32::MAX;
 
-/// A place in a slab, or none: where an item stands, or what is behind it in its queue. The latter is kept by the
-/// item, which may have room for it.
+/// A place in a slab, or none: the position of an item, or of the next item in its queue. The item stores the
+/// latter, because it may have room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Next(u32);
 
@@ -22,43 +22,44 @@ pub(crate) trait Linked {
     fn next(&self) -> Next;
 }
 
-/// Never across more cache lines than needed.
+/// Aligned so that it is never on more cache lines than needed.
 #[derive(Debug)]
 #[repr(align(32))]
 struct Slot<T>(Option<T>);
 
-/// Slots of the shortest run. More room is more runs: nothing moves, and what is no longer needed is given back in runs. So
-/// long that allocators give a run pages of its own; with 256 a channel took 60 B more in a network of 100 nodes.
+/// Slots of the shortest run. More room is added as further runs: nothing moves, and memory that is no longer
+/// needed is freed in runs. The length lets allocators give a run pages of its own; with 256 slots a channel
+/// took 60 B more in a network of 100 nodes.
 const RUN_SLOTS_MIN: usize = 1_024;
-/// Slots of the longest run, for great bursts. Each run costs two calls of the allocator, and 64 runs for one
+/// Slots of the longest run, for large bursts. Each run costs two calls of the allocator, and 64 runs for one
 /// channel made turns of 0.3 ms. It is no longer than this, so that a run fits into the pieces of memory that
 /// allocators have. Places are numbered as if all runs were this long.
 const RUN_SLOTS_MAX: usize = 8 * RUN_SLOTS_MIN;
-/// Slots beyond those that are needed, where they are in a run of their own: a channel that comes and goes allocates nothing.
+/// Spare slots, if they are in a run of their own: opening and closing a channel allocates nothing.
 const SLOTS_SPARE: usize = RUN_SLOTS_MIN;
-/// Slots that were used, and are empty, which one call frees: it looks at each.
+/// Slots, used before and empty now, that one call frees: it visits each.
 const FREED_SLOTS: usize = 256;
 const RUNS_PER_WORD: usize = u64::BITS as usize;
 
 /// The slots, in runs. Items go to the first run that has a free slot, so that the last ones become empty.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    /// Runs by place. An empty run stands where one was given back.
+    /// Runs by place. An empty run marks a place whose run was freed.
     runs: Vec<Run<T>>,
     /// A bit for each run that has a free slot.
     vacant: Vec<u64>,
-    /// A bit for each that was given back: its place is the next one's.
+    /// A bit for each run that was freed: a new run takes its place.
     absent: Vec<u64>,
     /// Slots of all runs, used or not.
     present: usize,
     used: usize,
     /// Items for which [`Slab::add_room`] has reserved.
     room: usize,
-    /// Runs that are needed no more and have many slots that were used: to free them looks at each.
+    /// Runs that are not needed any more and have many slots that were used: freeing them visits each slot.
     leaving: Vec<Run<T>>,
 }
 
-/// Slots, and those free, the last used on top: it is still in the cache.
+/// Slots, and the free ones, the last used on top because it is still in the cache.
 #[derive(Debug)]
 struct Run<T> {
     slots: Vec<Slot<T>>,
@@ -76,7 +77,7 @@ impl<T> Run<T> {
         self.slots.capacity() > 0
     }
 
-    /// Whether it can go where `present` slots are there and `needed` are needed.
+    /// Whether the run can be freed when `present` slots exist and `needed` are needed.
     const fn can_go(&self, present: usize, needed: usize) -> bool {
         let slots = self.slots.capacity();
         let spare = if slots <= SLOTS_SPARE { SLOTS_SPARE } else { 0 };
@@ -142,13 +143,13 @@ impl<T: Linked> Slab<T> {
         }
     }
 
-    /// Room for `items` more.
+    /// Adds room for `items` more.
     pub(crate) fn add_room(&mut self, items: u32) {
         self.room += items as usize;
         self.reserve(self.room);
     }
 
-    /// Gives back room for `items`. Runs that are not needed any more and hold nothing are freed. A run that
+    /// Releases room for `items`. Runs that are not needed any more and hold nothing are freed. A run that
     /// still holds something is freed by a later call.
     pub(crate) fn remove_room(&mut self, items: u32) {
         self.room -= items as usize;
@@ -167,7 +168,7 @@ impl<T: Linked> Slab<T> {
                 set(&mut self.absent, place, true);
             }
         }
-        // Nobody looks at places behind the last run.
+        // Places behind the last run are never accessed.
         while self.runs.last().is_some_and(|run| !run.is_present()) {
             self.runs.pop();
             set(&mut self.absent, self.runs.len(), false);
@@ -179,7 +180,7 @@ impl<T: Linked> Slab<T> {
         !self.leaving.is_empty()
     }
 
-    /// Frees some of what is needed no more: bounded work.
+    /// Frees some memory that is not needed any more, in bounded time.
     pub(crate) fn free_some(&mut self) {
         let Some(run) = self.leaving.last_mut() else { return };
         run.slots.truncate(run.slots.len().saturating_sub(FREED_SLOTS));
@@ -188,7 +189,7 @@ impl<T: Linked> Slab<T> {
         }
     }
 
-    /// The first run that has a free slot. Looks at a word for each 64 runs.
+    /// The first run that has a free slot. Reads one word for each 64 runs.
     fn first_vacant(&self) -> Option<usize> {
         first(&self.vacant)
     }
@@ -203,7 +204,7 @@ impl<T: Linked> Slab<T> {
         self.runs.iter().flat_map(|run| &run.slots).filter_map(|slot| slot.0.as_ref())
     }
 
-    /// Puts an item at the end of a queue; says where it stands.
+    /// Puts an item at the end of a queue; returns its place.
     pub(crate) fn push(&mut self, fifo: &mut Fifo, item: T) -> Next {
         let index = self.take_slot(item);
         match self.at_mut(Next(fifo.tail)) {
@@ -224,7 +225,7 @@ impl<T: Linked> Slab<T> {
         self.slot_mut(place.0)?.0.as_mut()
     }
 
-    /// Where the item stands that has `before` others before it in its queue. Takes a step for each of them.
+    /// The place of the item with `before` others before it in its queue. Takes a step for each of these.
     pub(crate) fn place(&self, fifo: &Fifo, before: u64) -> Option<Next> {
         let behind = |place: &Next| self.at(*place).map(Linked::next).filter(|next| *next != Next::NONE);
         core::iter::successors(Some(Next(fifo.head)), behind).nth(usize::try_from(before).ok()?)
@@ -305,8 +306,8 @@ fn first(bits: &[u64]) -> Option<usize> {
     Some(word * RUNS_PER_WORD + bits[word].trailing_zeros() as usize)
 }
 
-/// Room for `capacity` items altogether, and, where that grows, for half as many more: fewer moves and holes. Moves what is there and
-/// nothing else: memory that was never used is not touched.
+/// Room for `capacity` items altogether, and, where that grows, for half as many more: fewer moves and holes.
+/// Moves only existing items: memory that was never used is not touched.
 pub(crate) fn reserve<T>(items: &mut Vec<T>, capacity: usize) {
     if capacity > items.capacity() {
         let ahead = if items.capacity() > 0 { capacity / 2 } else { 0 };
@@ -331,7 +332,8 @@ mod tests {
         }
     }
 
-    /// Slots that are not there cannot go, however many others are: what is there is never counted down for them.
+    /// Absent slots cannot be freed, however many others there are: the count of present slots never includes
+    /// them.
     #[test]
     fn only_a_run_that_is_there_and_unused_can_go() {
         let run = |slots| Run::<Item>::new(slots);
@@ -401,7 +403,7 @@ mod tests {
         assert_eq!((slab.present, slab.used()), (12 * RUN_SLOTS_MIN, 2), "those that hold something");
         assert_eq!(numbers(&slab, &stays), [9_000, 19_999]);
 
-        // What is given back can be had again, in its old place or another.
+        // Released room can be reserved again, in its old place or another.
         slab.add_room(15_000);
         assert_eq!((slab.present, slab.runs.len()), (15 * RUN_SLOTS_MIN, 3));
         for number in 0..14_000 {
@@ -435,7 +437,7 @@ mod tests {
             assert!((1..=FREED_SLOTS).contains(&(before - slots(&slab))));
         }
         assert_eq!(slots(&slab), 0);
-        // What was hardly used is freed at once.
+        // A run with few used slots is freed at once.
         slab.add_room(20_000);
         slab.remove_room(20_000);
         assert!(!slab.has_leftovers());

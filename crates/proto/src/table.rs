@@ -1,5 +1,5 @@
-//! Tables of what a node keeps of its channels. What is kept names its channel itself, so a table holds pointers only:
-//! 9 bytes a place, where a map of names to pointers takes 17, and a map of paths to names 25.
+//! Tables of a node's objects by channel. Each object contains its channel's id, so a table holds pointers
+//! only: 9 bytes per place, where a map of names to pointers takes 17, and a map of paths to names 25.
 
 use alloc::boxed::Box;
 use core::hash::BuildHasher;
@@ -8,12 +8,12 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::ids::{ChannelId, PathId};
 
-/// What is kept of a channel.
+/// An object of a channel.
 pub(crate) trait OfChannel {
     fn channel(&self) -> ChannelId;
 }
 
-/// Entries by their channel, one each. The order of iteration depends on nothing but what was done to the table.
+/// Entries by their channel, one each. The order of iteration depends only on the operations on the table.
 #[derive(Debug)]
 pub(crate) struct Table<T>(HashTable<Box<T>>);
 
@@ -23,7 +23,8 @@ impl<T> Default for Table<T> {
     }
 }
 
-/// Handles are counted up by their node: a multiplication spreads them, and nobody else can choose them.
+/// Handles are consecutive numbers of their node: a multiplication spreads them, and other hosts cannot
+/// choose them.
 const fn hash(channel: ChannelId) -> u64 {
     channel.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -37,7 +38,7 @@ impl<T: OfChannel> Table<T> {
         self.0.find_mut(hash(channel), |entry| entry.channel() == channel).map(Box::as_mut)
     }
 
-    /// Takes an entry in, whose channel has none.
+    /// Inserts an entry whose channel has none.
     pub(crate) fn insert(&mut self, entry: Box<T>) {
         debug_assert!(self.get(entry.channel()).is_none(), "one entry a channel");
         self.0.insert_unique(hash(entry.channel()), entry, |entry| hash(entry.channel()));
@@ -61,8 +62,8 @@ impl<T: OfChannel> Table<T> {
     }
 }
 
-/// Channels by their path, which is looked up where they are kept. Paths come from other nodes: they are hashed with a
-/// secret.
+/// Channels by their path. The paths themselves are in the entries. Paths come from other nodes: they are
+/// hashed with a secret.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     channels: HashTable<ChannelId>,
@@ -70,12 +71,12 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// The channel of `path`; `is` tells whether a channel has it.
+    /// The channel of `path`; `is` returns whether a channel has it.
     pub(crate) fn find(&self, path: &PathId, is: impl Fn(ChannelId) -> bool) -> Option<ChannelId> {
         self.channels.find(self.hasher.hash_one(path), |channel| is(*channel)).copied()
     }
 
-    /// Names a channel by `path`; `path_of` tells the path of each that is named, this one included.
+    /// Inserts a channel by `path`; `path_of` returns the path of each inserted channel, this one included.
     pub(crate) fn insert(
         &mut self,
         path: &PathId,
@@ -87,7 +88,7 @@ impl Paths {
         self.channels.insert_unique(hash(path), channel, again);
     }
 
-    /// Channels that are named.
+    /// Number of inserted channels.
     pub(crate) fn len(&self) -> usize {
         self.channels.len()
     }
@@ -128,7 +129,11 @@ mod tests {
             assert!(table.remove(ChannelId(number)).is_some_and(|entry| entry.0.0 == number));
             paths.remove(&path(number), ChannelId(number));
         }
+        // What was removed is removed once, and of another's path nothing goes.
+        paths.remove(&path(0), ChannelId(0));
+        paths.remove(&path(1), ChannelId(2));
         assert_eq!((table.len(), table.iter().count(), table.is_empty()), (666, 666, false));
+        assert_eq!(paths.len(), 666);
         for number in 0..1_000 {
             let found = paths.find(&path(number), |id| table.get(id).is_some_and(|e| e.1 == path(number)));
             assert_eq!(found, (number % 3 != 0).then_some(ChannelId(number)));

@@ -1,8 +1,9 @@
-//! Text that came from elsewhere: another host, another program, another user.
+//! Text from an untrusted source: another host, another program, another user.
 //!
-//! It is shown on terminals and written into logs, where some characters are orders rather than text: escape sequences,
-//! line ends that begin a line of somebody else's, marks that turn the order of what follows. Each of those is replaced by
-//! one that is text, where the bytes become a [`Foreign`]: whoever holds one may print it.
+//! It is shown on terminals and written into logs, where some characters are commands rather than text:
+//! escape sequences, line ends that forge another line, marks that change the direction of the following
+//! text. Each of those is replaced by a harmless character when the bytes become a [`Foreign`], which can be
+//! printed safely.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -11,10 +12,10 @@ use core::fmt;
 use punctual_trial::{Defence, holds};
 use serde::{Deserialize, Serialize};
 
-/// Stands for what may not be shown.
+/// Replaces a character that must not be shown.
 const SHOWN_INSTEAD: char = '\u{fffd}';
 
-/// Control characters (C0, DEL, C1), ends of lines and paragraphs, marks of direction, what is not seen.
+/// Control characters (C0, DEL, C1), ends of lines and paragraphs, marks of direction, invisible characters.
 const fn is_order(c: char) -> bool {
     matches!(
         c,
@@ -32,12 +33,13 @@ const fn is_order(c: char) -> bool {
     )
 }
 
-/// The text with nothing in it but text: one line, in the order in which it stands. As many characters as before.
+/// The text without control characters: one line, in its original direction. The number of characters stays
+/// the same.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     replaced(text, is_order)
 }
 
-/// Does what [`harmless`] does for text of several lines: line feeds and tabs stay.
+/// Does the same as [`harmless`] for text of several lines: line feeds and tabs stay.
 pub fn harmless_lines(text: &str) -> Cow<'_, str> {
     replaced(text, |c| is_order(c) && !matches!(c, '\n' | '\t'))
 }
@@ -50,7 +52,7 @@ fn replaced(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
 }
 
-/// Text that came from elsewhere, made harmless.
+/// Text from an untrusted source, made harmless.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String")]
 pub struct Foreign(String);
@@ -102,7 +104,7 @@ mod tests {
         assert_eq!(harmless_lines("a\tb\nc\x1b\r"), "a\tb\nc��");
     }
 
-    /// What is read from bytes of a packet is as harmless as what is made here.
+    /// Text that is decoded from a packet is made harmless in the same way.
     #[test]
     fn what_is_decoded_is_harmless() {
         let bytes = postcard::to_allocvec("a\x1bb").expect("encoded");

@@ -1,5 +1,5 @@
-//! Whether a stage keeps its promise: what was late in the last second, and since when that is no accident
-//! (ADR 0026).
+//! Whether a stage keeps its promise: late events in the last second, and the time since which they are too
+//! many for accidents (ADR 0026).
 //!
 //! A single late event is counted and reported at once. It proves nothing about the next minute, because an
 //! interrupt or a hypervisor may have caused it. A stage is *broken* once it was late in [`WATCH_SLOTS_LATE`]
@@ -11,23 +11,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{WATCH_LONG_SLOT, WATCH_LONG_SLOTS, WATCH_SLOT, WATCH_SLOTS, WATCH_SLOTS_LATE};
 
-/// What came late to, or left late, one stage.
+/// Late events of one stage.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     slots: [Slot; WATCH_SLOTS],
-    /// Slots of the last minute, for people, who look less often.
+    /// Slots of the last minute, for reports to users, which are less frequent.
     long: [Slot; WATCH_LONG_SLOTS],
     /// Lateness since the node started.
     total: Lateness,
     broken: Option<Broken>,
 }
 
-/// How often something was late, and how much.
+/// Number of late events, and the largest lateness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// How often something was late.
+    /// Number of late events.
     pub times: u64,
-    /// By how much it was late at most.
+    /// The largest lateness.
     pub by_max: Nanos,
 }
 
@@ -49,7 +49,7 @@ struct Slot {
     late: Lateness,
 }
 
-/// Puts down that something was late by `by` in the slot of `now`.
+/// Records a late event by `by` in the slot of `now`.
 fn note(slots: &mut [Slot], span: Nanos, by: Nanos, now: Instant) {
     let number = now.0 / span.0;
     let index = (number % slots.len() as u64) as usize;
@@ -60,7 +60,7 @@ fn note(slots: &mut [Slot], span: Nanos, by: Nanos, now: Instant) {
     slot.late.add(by);
 }
 
-/// Slots in which something was late and which are not too old for `slots`.
+/// Slots with late events that are not too old for `slots`.
 fn recent(slots: &[Slot], span: Nanos, now: Instant) -> impl Iterator<Item = &Slot> {
     let newest = now.0 / span.0;
     let is_recent = move |slot: &&Slot| newest.saturating_sub(slot.number) < slots.len() as u64;
@@ -70,12 +70,12 @@ fn recent(slots: &[Slot], span: Nanos, now: Instant) -> impl Iterator<Item = &Sl
 #[derive(Clone, Copy, Debug)]
 struct Broken {
     since: Instant,
-    /// Time at which it was late last.
+    /// Time of the last late event.
     last: Instant,
 }
 
 impl Watch {
-    /// Notes that something was late by `by`. Returns whether the stage is broken by that and was not before.
+    /// Records a late event by `by`. Returns whether this breaks a stage that was not broken.
     pub fn late(&mut self, by: Nanos, now: Instant) -> bool {
         note(&mut self.slots, WATCH_SLOT, by, now);
         note(&mut self.long, WATCH_LONG_SLOT, by, now);
@@ -91,12 +91,12 @@ impl Watch {
         breaks
     }
 
-    /// Takes back what was late in the last second, as far as nothing was decided by it.
+    /// Removes the late events of the last second that have had no consequence yet.
     pub fn forget_recent(&mut self) {
         self.slots = Default::default();
     }
 
-    /// Says whether a broken stage has kept its promise for `lease` and is none any more.
+    /// Whether a broken stage has kept its promise for `lease`; it then counts as healed.
     pub fn heals(&mut self, lease: Nanos, now: Instant) -> bool {
         let heals = self.heals_at(lease).is_some_and(|at| at <= now);
         if heals {
@@ -105,7 +105,7 @@ impl Watch {
         heals
     }
 
-    /// When a broken stage heals, unless it is late again.
+    /// Time at which a broken stage heals, unless it is late again.
     pub fn heals_at(&self, lease: Nanos) -> Option<Instant> {
         self.broken.map(|broken| broken.last + lease)
     }
@@ -115,7 +115,7 @@ impl Watch {
         self.broken.map(|broken| broken.since)
     }
 
-    /// Whether something was late in the last second, or the stage is broken.
+    /// Whether there was a late event in the last second, or the stage is broken.
     pub fn is_stirred(&self, now: Instant) -> bool {
         self.broken.is_some() || self.slots_late(now) > 0
     }
@@ -126,7 +126,7 @@ impl Watch {
         slots.fold(Lateness::default(), |sum, slot| sum.and(slot.late))
     }
 
-    /// What was late in the last minute, the slot at hand included.
+    /// Late events in the last minute, the present slot included.
     pub fn last_minute(&self, now: Instant) -> Lateness {
         let slots = recent(&self.long, WATCH_LONG_SLOT, now);
         slots.fold(Lateness::default(), |sum, slot| sum.and(slot.late))
@@ -158,7 +158,7 @@ mod tests {
     fn accidents_are_counted_and_break_nothing() {
         let mut watch = Watch::default();
         for second in 0..60 {
-            // Twice a second, and a crowd at a time.
+            // Twice a second, and many at a time.
             for millis in [0, 1, 2, 50, 500] {
                 assert!(!watch.late(Nanos(millis + 1), at(second * 1_000 + millis)));
             }
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(minute(last(WATCH_LONG_SLOTS, WATCH_LONG_SLOT)), 0);
     }
 
-    /// Stirred is what was late in the last second, and what is broken for as long as it is.
+    /// A watch is stirred for a second after a late event, and while the stage is broken.
     #[test]
     fn a_watch_is_stirred_for_a_second_or_while_it_is_broken() {
         let mut watch = Watch::default();

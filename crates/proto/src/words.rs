@@ -1,4 +1,4 @@
-//! Words for people.
+//! Text for users.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,7 +14,7 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> Strin
     format!("{count} {noun}{ending}")
 }
 
-/// A rate in bits a second for people.
+/// A rate in bits a second as text for users.
 pub fn rate_text(bps: u64) -> String {
     match bps {
         0..1_000_000 => format!("{} kbit/s", bps.div_ceil(1_000)),

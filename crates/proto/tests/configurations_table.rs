@@ -1,8 +1,6 @@
-//! What configurations may say, in a table: every key with numbers about all its edges, and what is said of those that it does not
-//! take (docs/adr/0049).
+//! A table of valid configurations: every key with numbers at all its limits, and the error for invalid ones
+//! (docs/adr/0049).
 
-#[path = "common/line.rs"]
-mod line;
 #[path = "common/written.rs"]
 mod written;
 
@@ -11,7 +9,8 @@ use std::fmt::{Debug, Write};
 use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::NodeId;
 use punctual_proto::{BitRate, Nanos, Ppm};
-use written::{is_as_written, trimmed};
+use punctual_rig::{line_config, name, trimmed};
+use written::is_as_written;
 
 #[derive(Default)]
 struct Table(String);
@@ -51,7 +50,7 @@ const KEYS: &[(&str, Change)] = &[
     ("neighbour", |c, n| c.links[0].neighbour = NodeId(n as u32)),
     ("id", |c, n| c.id = NodeId(n as u32)),
     ("directory", |c, n| c.directory[2].1 = NodeId(n as u32)),
-    ("name in the directory", |c, n| c.directory[2].0 = line::name(["h1", "h2", "h3", "x"][n as usize % 4])),
+    ("name in the directory", |c, n| c.directory[2].0 = name(["h1", "h2", "h3", "x"][n as usize % 4])),
     ("lease", |c, n| c.signalling.lease = Nanos(n)),
     ("hello", |c, n| c.signalling.hello_interval = Nanos(n)),
     ("retransmit", |c, n| c.signalling.retransmit = Nanos(n)),
@@ -123,10 +122,10 @@ fn what_configurations_may_say() {
     ];
     for (key, change) in KEYS {
         for number in numbers {
-            let mut config = line::line_config(1, 3, BitRate(40_000_000));
+            let mut config = line_config(1, 3, BitRate(40_000_000));
             change(&mut config, number);
             let answer = config.check().map_err(|error| error.to_string());
-            // What is fine is most of it.
+            // Valid values are left out, because most are valid.
             if let Err(error) = &answer {
                 table.row(&format!("{key} = {number}"), error);
             }

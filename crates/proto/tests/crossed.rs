@@ -1,5 +1,6 @@
-//! Every constant of `limits` beside the run that goes up to it and beyond. A constant without one fails here, as does a run
-//! that is gone or does not speak of it any more, and a constant that was changed: whoever changes one looks at its run.
+//! Every constant of `limits` with a test that reaches and exceeds it. This test fails for a constant without
+//! one, for a test that does not exist or does not use the constant any more, and for a changed constant,
+//! whose test must then be reviewed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,15 +36,16 @@ values! {
 /// A constant, and where it is crossed.
 struct Crossed {
     name: &'static str,
-    /// As it is, and as it was when its run was looked at.
+    /// Present value, and value when its test was reviewed.
     value: [u64; 2],
     /// The file and the function of the run.
     run: (&'static str, &'static str),
-    /// What the run says of it: its name, or a number that follows from it.
+    /// Text in the test that refers to it: its name, or a number derived from it.
     says: &'static str,
 }
 
-/// `NAME = value: "file", function` where the run names it, `, says "word"` where it has a number instead.
+/// `NAME = value: "file", function` if the test names the constant, `, says "word"` if it has a number in its
+/// place.
 macro_rules! crossed {
     ($($name:ident = $value:expr => $file:literal $function:ident $(says $word:literal)?;)*) => {
         const CROSSED: &[fn() -> Crossed] = &[$(|| Crossed {
@@ -161,6 +163,8 @@ crossed! {
     LISTENERS_FOR_ROOT = 128 => "../host/src/service/quota.rs" listeners_are_kept_for_root_whoever_else_has_all_others;
     RTU_HANDLERS_MAX = 4_096 => "tests/node_rtu.rs" handlers_are_bounded_and_each_that_goes_makes_room;
     RTU_UNITS_MAX = 1_024 => "tests/node_rtu.rs" numbers_go_to_their_limits_and_not_beyond;
+    RTU_PACKETS_MAX = 4_096 => "tests/node_rtu_sending.rs" packets_of_a_budget_go_to_their_limit_and_not_beyond;
+    UPCALL_REPORTS_MAX = 8 => "tests/node_rtu_remote.rs" few_reports_are_read_at_once;
     RTU_PRIORITIES = 64 => "tests/node_rtu.rs" numbers_go_to_their_limits_and_not_beyond;
     RTU_STRIKES_MAX = 8 => "tests/node_rtu.rs" one_that_overruns_is_counted_then_demoted_and_harms_nobody_after;
     RTU_SPELL = 10 * S => "tests/node_rtu.rs" misconduct_is_forgotten_after_two_spells;
@@ -175,14 +179,14 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Words of code: no comment is one.
+/// Identifiers of code, without comments.
 fn words(code: &str) -> BTreeSet<&str> {
     let code = code.lines().map(|line| line.split("//").next().unwrap_or_default());
     code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).collect()
 }
 
-/// The lines of an item that begins with `begins` in `source`, up to where its indentation ends it, and what stands on the
-/// lines right above it.
+/// The lines of an item that begins with `begins` in `source`, up to the end by indentation, and the lines
+/// directly above it.
 fn item<'a>(source: &'a str, begins: &str) -> Option<(String, &'a str)> {
     let lines: Vec<&str> = source.lines().collect();
     let is_it = |line: &&str| line.trim_start().trim_start_matches("pub ").starts_with(begins);
@@ -195,7 +199,7 @@ fn item<'a>(source: &'a str, begins: &str) -> Option<(String, &'a str)> {
     Some((lines[first..=last].join("\n"), above.map_or("", |line| line.trim())))
 }
 
-/// What a run consists of: the function, and the functions and constants of its file that it uses, and what those do.
+/// The code of a test: the function, and the functions and constants of its file that it uses, transitively.
 fn code_of(source: &str, function: &str) -> String {
     let (mut code, mut seen) = (String::new(), BTreeSet::new());
     let mut next = vec![format!("fn {function}(")];
@@ -213,7 +217,7 @@ fn code_of(source: &str, function: &str) -> String {
     code
 }
 
-/// What is wrong with the run of a constant.
+/// The violation in the test of a constant.
 fn wrong(crossed: &Crossed) -> Option<String> {
     let Crossed { name, value: [is, was], run: (file, function), says } = crossed;
     let source = read(&here().join(file));

@@ -1,4 +1,5 @@
-//! Fragmentation and reassembly: nothing changed, nothing twice, nothing lost but what the network lost.
+//! Fragmentation and reassembly: no message is altered or duplicated, and only those are lost that the
+//! network lost.
 
 use std::collections::HashSet;
 
@@ -23,7 +24,7 @@ impl MessageWrite for Slot {
     }
 }
 
-/// A slot of old bytes, so that what nobody wrote shows.
+/// A slot of old bytes, so that unwritten bytes are detected.
 fn slot() -> Option<Slot> {
     Some(Slot(vec![0xee; LONGEST as usize]))
 }
@@ -407,8 +408,8 @@ proptest! {
         prop_assert_eq!(completed, expected);
     }
 
-    /// When the messages behind the window count as the live ones again: four with consecutive numbers, nothing that is not
-    /// behind between them; one that comes again or is demoted changes nothing.
+    /// Condition for a restart of the window: four messages behind it with consecutive numbers, without one
+    /// between them that is not behind it; one that is repeated or demoted changes nothing.
     #[test]
     fn four_in_a_row_behind_the_window_restart_it(
         steps in prop::collection::vec(prop_oneof![
@@ -439,7 +440,7 @@ proptest! {
             };
             last = number;
             let is_taken = is_complete(&feed(&mut reassembly, number as u64, 50, 0));
-            // What was taken as demoted is taken once.
+            // A demoted fragment that was taken is taken once.
             prop_assert!(is_taken == (run == 4) || !is_taken && run == 4);
             if run == 4 {
                 prop_assert_eq!(reassembly.seen_until().max(number as u64 + 1), reassembly.seen_until());
@@ -448,7 +449,7 @@ proptest! {
         }
     }
 
-    /// One more than the newest number that anything was taken in of, whatever came of it.
+    /// One more than the newest number of which a fragment was taken, whatever its result.
     #[test]
     fn what_was_seen_last_is_known(
         lengths in prop::collection::vec(0..=LONGEST, 1..60),

@@ -1,4 +1,5 @@
-//! Messages of very many packets: what is there of each is remembered in whole words, apart from those beside it.
+//! Messages of very many packets: the received fragments of each are stored in whole words, separate from
+//! those of others.
 
 use punctual_proto::Instant;
 use punctual_proto::fragment::{Fragmentation, Outcome, Reassembly};
@@ -68,7 +69,7 @@ fn messages_in_progress_do_not_see_each_others_packets() {
             assert_eq!(whole, Outcome::Complete { slot, demoted: false }, "{fragments}: {message}");
             assert_eq!(feed(&mut reassembly, message, len, 0), Outcome::Stale, "{fragments}: {message}");
         }
-        // A place that was used has nothing of the message before.
+        // A reused row has no bits of the previous message.
         assert_eq!(feed(&mut reassembly, 3, len, fragments - 1), Outcome::Stored, "{fragments}");
         assert_eq!((reassembly.in_progress(), reassembly.incomplete()), (1, 0));
     }

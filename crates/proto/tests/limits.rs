@@ -1,9 +1,6 @@
-//! Limits of a node, each crossed: as many as it says are taken, the next is refused or dropped and counted, and what came
-//! before goes on.
+//! Limits of a node, each exceeded: the documented number is accepted, the next one is refused or dropped and
+//! counted, and the previous ones continue.
 
-mod common;
-
-use common::{TestInbox, TestMemory, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::api::{OpenRequest, Port, RequestError, UserId};
 use punctual_proto::config::{LinkConfig, NodeConfig, Pacing, RouteConfig};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
@@ -12,6 +9,7 @@ use punctual_proto::linksched::{BestEffortKey, Guaranteed, LinkParameters, LinkS
 use punctual_proto::node::Node;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{TestInbox, TestMemory, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LEFT: LinkId = LinkId(0);
@@ -94,8 +92,8 @@ fn signalling_that_waits_for_the_processor_is_bounded() {
     assert!(world.nodes[1].status(world.now).links[0].alive, "the neighbour is heard all the same");
 }
 
-/// More senders, and more messages of each, than a port puts together at once: the oldest make room, and every slot comes
-/// back.
+/// More senders, and more messages of each, than a port reassembles at once: the oldest are dropped, and
+/// every slot is freed.
 #[test]
 fn a_port_puts_a_bounded_number_of_messages_together() {
     let mut world = World::line(2, RATE);
@@ -110,9 +108,9 @@ fn a_port_puts_a_bounded_number_of_messages_together() {
         }
         world.run_for(Nanos::from_millis(1));
     }
-    let begun = slots - inbox.0.borrow().free.len();
+    let begun = slots - inbox.free();
     assert_eq!(begun, BEST_EFFORT_SENDERS_MAX * BEST_EFFORT_MESSAGES_MAX as usize);
-    // The newest of the last sender is still there; the first sender's are gone.
+    // The newest of the last sender is still present; the first sender's are not.
     let last = u64::from(BEST_EFFORT_MESSAGES_MAX) + 2;
     for sender in [senders, 1] {
         arrive(&mut world, 1, Port::Data, &packet(sender, NodeId(2), port, (1, 2), last));
@@ -134,10 +132,10 @@ fn a_flow_of_best_effort_keeps_a_bounded_number_of_messages() {
         world.nodes[0].handle_outbox(flow, world.now);
     }
     assert_eq!(counted(&world, 0, "messages on their way out"), u64::from(BEST_EFFORT_OUTGOING_MAX));
-    assert_eq!(outbox.0.borrow().waiting(), most, "the rest stays in the ring");
+    assert_eq!(outbox.waiting(), most, "the rest stays in the ring");
     world.run_for(Nanos::from_secs(5));
     assert_eq!(counted(&world, 0, "messages on their way out"), 0);
-    assert_eq!(outbox.0.borrow().waiting(), 0);
+    assert_eq!(outbox.waiting(), 0);
 }
 
 fn scheduler(depth: u32, mtu: u32) -> LinkScheduler<u32> {
@@ -179,7 +177,7 @@ fn flows_and_packets_of_best_effort_are_bounded_and_what_is_idle_makes_room() {
     };
     assert!((0..BEST_EFFORT_FLOWS_MAX).all(|flow| put(&mut link, flow)));
     assert!(!put(&mut link, BEST_EFFORT_FLOWS_MAX), "all have something queued");
-    // A flow may have as many queued as are free: the last one is nobody's.
+    // A flow may have as many queued as are free: the last place stays free.
     let more =
         (0..BEST_EFFORT_PACKETS_MAX).filter(|number| put(&mut link, number % BEST_EFFORT_FLOWS_MAX)).count();
     let queued = BEST_EFFORT_FLOWS_MAX + more as u32;
@@ -193,7 +191,8 @@ fn flows_and_packets_of_best_effort_are_bounded_and_what_is_idle_makes_room() {
     assert!(put(&mut link, BEST_EFFORT_FLOWS_MAX), "they are idle now");
 }
 
-/// More channels than one call moves become current at once: none goes before all are there, then by deadline.
+/// More channels than one call moves become current at once: none is served before all are moved, then they
+/// are served by deadline.
 #[test]
 fn a_crowd_that_becomes_current_goes_by_deadline() {
     let mut link = scheduler(2, 1_000);
@@ -290,7 +289,8 @@ fn listeners_are_bounded_and_each_that_closes_makes_room() {
     assert!(node.listen(port(LISTENERS_MAX)).is_ok() && node.listen(port(LISTENERS_MAX + 1)).is_err());
 }
 
-/// More flows than a link's queue knows at once, each with a message: those that find no place wait for one, and all go.
+/// More flows than a link's queue has places, each with a message: those without a place wait for one, and
+/// all are sent.
 #[test]
 fn flows_beyond_the_limit_wait_for_a_place_and_go() {
     let mut world = World::line(2, BitRate(20_000_000));
@@ -310,7 +310,7 @@ fn flows_beyond_the_limit_wait_for_a_place_and_go() {
             assert!(outbox.send(&[7; 100], world.now));
             world.nodes[0].handle_outbox(*flow, world.now);
         }
-        // All that the first ones have is in the queue, of which little leaves at once.
+        // All messages of the first ones are in the queue, of which little leaves at once.
         world.settle();
     }
     let mut received = 0;
@@ -322,7 +322,8 @@ fn flows_beyond_the_limit_wait_for_a_place_and_go() {
     holds_its_books(&world);
 }
 
-/// A sender that comes back with packets of another size begins anew, as one sender: what it had begun is given up.
+/// A sender that continues with packets of another size begins anew, as one sender: its messages in progress
+/// are given up.
 #[test]
 fn a_sender_that_cuts_in_another_size_is_still_one() {
     let mut world = World::line(2, RATE);
@@ -348,12 +349,12 @@ fn a_sender_that_cuts_in_another_size_is_still_one() {
         world.run_for(Nanos::from_millis(1));
         assert!(inbox.recv(|bytes, _| assert_eq!(bytes.len(), 2 * size as usize)), "message {message}");
         assert!(!inbox.recv(|_, _| ()));
-        assert!(inbox.0.borrow().free.len() >= 39, "at most one is in progress");
+        assert!(inbox.free() >= 39, "at most one is in progress");
     }
     holds_its_books(&world);
 }
 
-/// Of a link's frames best effort may hold one part, so that others' packets find some.
+/// Best effort may hold one part of a link's frames, so that other packets find free ones.
 #[test]
 fn best_effort_holds_its_part_of_a_links_frames_and_no_more() {
     let configs = (0..3).map(|index| {
@@ -372,7 +373,7 @@ fn best_effort_holds_its_part_of_a_links_frames_and_no_more() {
     holds_its_books(&world);
 }
 
-/// Questions of admission that are answered elsewhere are taken a few at a time.
+/// Questions of admission that another thread answers are taken a few at a time.
 #[test]
 fn few_questions_are_decided_together() {
     let mut world = World::line(2, RATE);

@@ -517,7 +517,8 @@ fn the_latest_departure_is_that_of_the_design() {
     }
 }
 
-/// Who changes a clock's pace is told when all has left that was stamped by the old one: no sooner and no later.
+/// The caller that changes a clock's pace gets the exact time at which all packets stamped by the old pace
+/// have left.
 #[test]
 fn what_was_handed_over_has_left_by_its_stamps_whatever_the_pace_is_then() {
     let interference = Interference { sigma: Nanos::from_micros(100), rho: Ppm(200_000) };
@@ -533,7 +534,8 @@ fn what_was_handed_over_has_left_by_its_stamps_whatever_the_pace_is_then() {
         let last = stamped(&mut link, us(50)).expect("two fit the window");
         let delay = Nanos::from_micros(delay_us);
         assert_eq!(link.set_pace(BitRate(rate), delay, us(100)), last, "{rate}");
-        // 1,151 bytes are under way, one of them in part; a third packet goes when a unit of them is left, at the new pace.
+        // 1,151 bytes are under way, one of them in part; a third packet is sent when one unit of them is
+        // left, at the new pace.
         let of_bytes = |bytes: u64| Nanos(bytes * 8_000_000_000 / rate);
         let (all_left, opens) = (us(100) + of_bytes(1_151), us(100) + of_bytes(151));
         assert_eq!(stamped(&mut link, opens - Nanos(1)), None, "{rate}");

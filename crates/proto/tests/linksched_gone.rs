@@ -1,4 +1,5 @@
-//! Channels and flows that are not there, or no more, change nothing; and a link that is given another rate keeps its caps.
+//! Operations on channels and flows that do not exist (any more) change nothing; and a link with a new rate
+//! keeps its caps.
 
 use punctual_proto::config::LinkConfig;
 use punctual_proto::ids::NodeId;
@@ -65,7 +66,8 @@ fn a_flows_cap_follows_the_rate() {
     link.set_parameters(&capped(80_000_000));
     let faster = sent(&mut link, 2_000_000_000, 1_000);
     assert!((1_000_000..1_010_000).contains(&faster), "{faster}");
-    // What is emptied while its cap holds it back is forgotten once that is over, and comes again.
+    // A flow that is emptied while its cap holds it back is removed once that is over, and can be added
+    // again.
     let mut drained = 0;
     link.remove_best_effort(BestEffortKey(1), |_| drained += 1);
     assert!(drained > 0);
@@ -75,7 +77,7 @@ fn a_flows_cap_follows_the_rate() {
     assert_eq!(link.poll(later).map(|scheduled| scheduled.packet), Some(7));
 }
 
-/// A flow that goes gives its packets back in slices. After a slice that is exactly what was left, nothing is.
+/// A removed flow returns its packets in slices. After a slice of exactly the rest, nothing is left.
 #[test]
 fn a_flow_that_goes_leaves_nothing_behind_its_last_slice() {
     for (packets, slices) in [(1, 1), (LEFTOVERS_MAX - 1, 1), (LEFTOVERS_MAX, 1), (LEFTOVERS_MAX + 1, 2)] {

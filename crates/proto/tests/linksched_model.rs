@@ -105,7 +105,7 @@ impl Channel {
     }
 }
 
-/// What has passed, in packets and bytes: guaranteed, best effort, and the refused of each.
+/// Passed packets and bytes: guaranteed, best effort, and the refused of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Passed {
     guaranteed: [u64; 2],
@@ -248,7 +248,7 @@ impl Model {
         waiting.map(|channel| channel.released).filter(|at| *at > self.now).min()
     }
 
-    /// What was polled last goes nowhere, and nobody counts it.
+    /// The packet that was polled last is not sent and not counted.
     fn retract(&mut self) {
         self.passed = self.passed_before;
         if let Some((Some(index), _)) = self.in_flight.pop_back()
@@ -258,7 +258,7 @@ impl Model {
         }
     }
 
-    /// All that is queued.
+    /// All queued packets.
     fn queued(&self) -> Vec<u32> {
         let channels = self.channels.iter().flat_map(|channel| &channel.queued);
         let mut queued: Vec<_> =
@@ -413,7 +413,7 @@ fn apply(model: &mut Model, link: &mut LinkScheduler<u32>, packet: u32, step: &S
     }
 }
 
-/// Does what `steps` say, to both.
+/// Applies `steps` to both.
 fn compare(steps: &[Step]) {
     let (mut model, mut link) = (Model::default(), link());
     add(&mut model, &mut link, 3, 0, false);

@@ -3,19 +3,17 @@
 
 #![allow(unsafe_code)]
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use common::{TestInbox, TestMemory, TestOutbox, World, name, pattern};
 use punctual_proto::api::Port;
 use punctual_proto::ids::{ChannelNumber, Cookie, LinkId, NodeId, PathId};
 use punctual_proto::limits::{BEST_EFFORT_SENDERS_MAX, HEADER_BYTES};
 use punctual_proto::node::Node;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Delivery, Instant, Nanos, Rate};
+use punctual_rig::{TestInbox, TestMemory, TestOutbox, World, name, pattern};
 
 struct Counting;
 
@@ -46,7 +44,7 @@ static ALLOCATOR: Counting = Counting;
 /// Sends `messages` and counts the allocations of all three nodes meanwhile.
 fn allocations(
     world: &mut World,
-    open: &common::Open,
+    open: &punctual_rig::Open,
     contract: Contract,
     messages: u64,
     send: &[u8],
@@ -72,10 +70,10 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 const IDLE_CHANNEL_BYTES_MAX: i64 = 1_536;
 
 /// What the applications' rings of one channel take, which the test makes and not the nodes.
-fn ring_bytes(open: &common::Open, contract: Contract) -> i64 {
+fn ring_bytes(open: &punctual_rig::Open, contract: Contract) -> i64 {
     let bytes = contract.message_bytes_max as usize;
     let before = IN_USE_BYTES.load(Ordering::Relaxed);
-    let messages = open.inbox.0.borrow().free.len();
+    let messages = open.inbox.free();
     let rings =
         (TestInbox::new(messages, bytes), TestOutbox::new(open.grant.outbox_messages as usize, bytes));
     let taken = IN_USE_BYTES.load(Ordering::Relaxed) - before;
@@ -114,7 +112,8 @@ fn a_message_on_its_way_allocates_nothing() {
     assert_eq!(quietest, 0);
 }
 
-/// What one more channel takes at all hosts, and what the nodes say that they have for it, the applications' rings apart.
+/// Memory that one more channel takes at all hosts, and memory that the nodes report for it, without the
+/// applications' rings.
 fn taken_and_told(world: &mut World, contract: Contract) -> (i64, i64) {
     let before = IN_USE_BYTES.load(Ordering::Relaxed);
     let open = world.open(0, 2, contract).expect("admitted");
@@ -127,7 +126,8 @@ fn taken_and_told(world: &mut World, contract: Contract) -> (i64, i64) {
     (taken, (told.into_iter().sum::<u64>() + relayed) as i64)
 }
 
-/// Whoever counts memory by users counts no less than there is. Room comes in runs of 1,024 places, which channels share.
+/// The reported memory is no less than the real one. Room comes in runs of 1,024 places, which channels
+/// share.
 #[test]
 fn what_a_node_says_it_has_for_a_channel_is_what_the_channel_takes() {
     /// Runs of four slabs, and what every channel has.
@@ -175,8 +175,8 @@ fn best_effort(flow: u32, message_bytes: u32, payload_bytes: u32) -> Vec<u8> {
     bytes
 }
 
-/// A stranger on the link invents flows, whose messages have one byte, or very many fragments, or are too long. Sixteen senders
-/// of 30 KB each were kept for a port of 60,000 B, on the processor and in nobody's quota.
+/// A forger on the link invents flows, whose messages have one byte, or very many fragments, or are too long.
+/// Sixteen senders of 30 KB each were kept for a port of 60,000 B, on the processor and in no user's quota.
 #[test]
 fn whoever_sends_to_a_port_it_takes_no_more_than_its_node_says() {
     const BYTES: u32 = 60_000;

@@ -1,11 +1,10 @@
-//! Whom a host blames for what is late or too dear: its processor, its link, or nobody who was promised anything.
+//! The stage that a host reports for lateness or excessive costs: its processor, its link, or no channel with
+//! a promise.
 
-mod common;
-
-use common::{TestOutbox, World};
 use punctual_proto::api::{Event, WorkKind};
 use punctual_proto::ids::LinkId;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestOutbox, World};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LINK: LinkId = LinkId(0);
@@ -16,8 +15,9 @@ fn contract() -> Contract {
     Contract::new(1_000, rate, 1, MS(50)).expect("in range")
 }
 
-/// A message waits at its source for longer than its deadline; the link's driver has said that it was full, or not. Which
-/// stages the host calls late, by where they lead, and how often its processor was.
+/// A message waits at its source for longer than its deadline; the link's driver has reported that it was
+/// full, or not. Returns the stages that the host reports as late, by the neighbour of the link, and how
+/// often its processor was late.
 fn late_stages(is_full: bool) -> (Vec<Option<String>>, u64) {
     let mut world = World::line(2, RATE);
     let open = world.open(0, 1, contract()).expect("it fits");
@@ -43,7 +43,8 @@ fn a_source_that_waited_for_its_driver_does_not_blame_its_processor() {
     assert!(stages == [Some("h2".into())] && times == 0, "the link: {stages:?}, {times}");
 }
 
-/// Units of best effort that take too long are told of the host, and of no channel: none has lost anything.
+/// Units of best effort that take too long are reported for the host, and for no channel: no guarantee is
+/// affected.
 #[test]
 fn best_effort_that_is_too_dear_puts_no_channel_at_risk() {
     let mut world = World::line(2, RATE);

@@ -1,14 +1,11 @@
-//! Who may say that a stage is broken: signalling and this host's own clock; never packets of data, which whoever sees the wire
-//! can forge. In a line h1 - h2 - h3 a stranger on the wire repeats the data of a channel, with its right cookie, 30 ms late; or
-//! everything is late, HELLOs too.
-
-mod common;
+//! Evidence of a broken stage: signalling and this host's own clock; never data packets, which any attacker
+//! on the wire can forge. In a line h1 - h2 - h3 an attacker on the wire repeats the data of a channel, with
+//! its right cookie, 30 ms late; or all packets are late, HELLOs too.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use common::{Open, World, line_config, pattern};
 use punctual_proto::api::{Event, LateStage, Notice, Port, RefuseCause, SeenIn, StageKind};
 use punctual_proto::config::WhileBroken;
 use punctual_proto::ids::LinkId;
@@ -16,6 +13,7 @@ use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::memory::Timeliness;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Open, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LATE: Nanos = Nanos::from_millis(30);
@@ -43,14 +41,14 @@ fn told_of_stages(world: &World) -> usize {
     world.events.iter().flatten().filter(|event| matches!(event, Event::Stage { .. })).count()
 }
 
-/// What a host is told of stages once for itself: which, how many channels pass it, whether it has healed.
+/// Reports to a host for itself: stage, number of channels that pass it, whether it has healed.
 fn for_the_host(world: &World, node: usize) -> Vec<(String, Option<u32>, bool)> {
     let told = world.events[node].iter().filter_map(|event| match event {
         Event::Stage { channel: None, stage, healed } => Some((stage.name(), stage.channels, *healed)),
         _ => None,
     });
     let mut told: Vec<_> = told.collect();
-    // Another cause is told again.
+    // Another cause is reported again.
     told.dedup();
     told
 }
@@ -107,7 +105,8 @@ fn open_at_forwarder(world: &World) -> punctual_proto::ids::ChannelId {
     world.nodes[1].channels()[0].channel
 }
 
-/// From now on whatever h1 sends comes [`LATE`] later: the stream goes on for `span` like that. What is under way in the end.
+/// From now on all packets of h1 arrive [`LATE`] later: the stream continues for `span` like that. Returns
+/// what is under way at the end.
 fn stream_delayed(world: &mut World, open: &Open, span: Nanos) -> Delayed {
     let queue = Sent::default();
     let delayed = queue.clone();
@@ -151,7 +150,7 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
     let places: Vec<_> = told.degraded.iter().map(|it| it.place.as_str()).collect();
     assert_eq!(places, ["link h1-h2"], "{:?}", told.degraded);
     assert_eq!(told.degraded[0].cause_kind, told.broken[0].cause.name());
-    // Each host says it once in its log: also who only forwards, with how many channels it concerns.
+    // Each host reports it once for its log, a forwarder too, with the number of channels concerned.
     for node in 0..3 {
         assert_eq!(for_the_host(&world, node), [("link h1-h2".to_owned(), Some(1), false)], "h{}", node + 1);
     }
@@ -204,7 +203,7 @@ fn a_host_that_is_gone_leaves_no_broken_stage_behind() {
     stream(&mut world, &open, Nanos::from_secs(2), |_| {});
     stream_delayed(&mut world, &open, Nanos::from_secs(3));
     assert!(!world.nodes[2].status(world.now).broken.is_empty());
-    // Nobody takes back what h1 said: nothing of it comes any more.
+    // The report of h1 is not withdrawn: no further packet of it arrives.
     world.tap = Some(Box::new(|node, _, _| node != 0));
     world.run_for(Nanos::from_secs(45));
     for node in [1, 2] {
@@ -213,7 +212,7 @@ fn a_host_that_is_gone_leaves_no_broken_stage_behind() {
     }
 }
 
-/// What a host was told of a channel at its end, besides stages.
+/// Notices to an end of a channel, besides stages.
 fn notices(world: &World, node: usize) -> Vec<Notice> {
     let told = world.events[node].iter().filter_map(|event| match event {
         Event::Notice { notice, .. } => Some(*notice),
@@ -243,7 +242,8 @@ fn who_is_late_and_whose_ring_is_full_is_told_once_and_nobody_else() {
     assert_eq!((notices(&world, 0), notices(&world, 2)), (Vec::new(), vec![Notice::Overrun]));
 }
 
-/// The host had no time for the ring, or the link took nothing: stages serve the message from later on, and it is late.
+/// The host did not serve the ring, or the link took no packets: stages serve the message from a later time
+/// on, and it is late.
 #[test]
 fn lateness_counts_from_when_the_application_sent() {
     let mut world = World::line(3, RATE);
@@ -263,7 +263,7 @@ fn lateness_counts_from_when_the_application_sent() {
     assert_eq!(info.timeliness, Timeliness::Late);
 }
 
-/// The processor of h1 looks `late` after a timer was due, each `every` for a second, while h1 sends.
+/// The processor of h1 runs `late` after a timer was due, each `every` for a second, while h1 sends.
 fn stand_still(world: &mut World, open: &Open, late: Nanos, every: Nanos) {
     let mut due = world.now + every;
     stream(world, open, Nanos::from_secs(1), |world| {
@@ -295,7 +295,7 @@ fn a_source_whose_processor_stands_still_again_and_again_is_named_by_its_own_tim
     stand_still(&mut world, &open, bound, Nanos::from_millis(50));
     assert_eq!((status(&world).late_service.times, told_of_stages(&world)), (0, 0));
     assert!(status(&world).wakes.late >= 19);
-    // Twice in a second is an accident, three times are none.
+    // Twice in a second counts as an accident, three times do not.
     let beyond = Nanos::from_millis(6);
     stand_still(&mut world, &open, bound + beyond, Nanos::from_millis(490));
     let late = status(&world).late_service;
@@ -314,7 +314,7 @@ fn a_source_whose_processor_stands_still_again_and_again_is_named_by_its_own_tim
     assert!(status(&world).broken.is_empty());
 }
 
-/// Somebody who claims to have sent long ago hurts his own channel alone.
+/// A sender that reports old send times affects only its own channel.
 #[test]
 fn what_an_application_says_of_when_it_sent_names_no_processor() {
     let mut world = World::line(2, RATE);
@@ -383,7 +383,8 @@ fn one_standstill_is_told_at_once_and_breaks_nothing() {
     assert!(told_late(&world, 0).is_empty() && told_late(&world, 2).is_empty());
 }
 
-/// A standstill a second is no breach (two slots of ten): it is told at once and then each minute, with how often.
+/// One standstill per second is no breach (two slots of ten): it is reported at once and then each minute,
+/// with its number.
 #[test]
 fn what_is_late_each_second_is_told_each_minute() {
     let mut world = World::line(2, RATE);
@@ -396,7 +397,7 @@ fn what_is_late_each_second_is_told_each_minute() {
     assert!(told[0].late.times == 1 && told[2].late.times > 50, "{told:?}");
 }
 
-/// Wherever a processor stands still, the host itself counts how late it has served, and nobody else does.
+/// Each host counts the late service of its own processor, and no other host does.
 #[test]
 fn each_host_counts_its_own_late_service() {
     for host in 0..3 {
@@ -415,7 +416,8 @@ fn each_host_counts_its_own_late_service() {
     }
 }
 
-/// Who opens a channel across a stage that is broken hears so at both ends, and as long as it is broken everybody knows it.
+/// If a channel is opened across a broken stage, both ends are notified, and while the stage is broken all
+/// hosts keep its report.
 #[test]
 fn a_channel_across_a_broken_link_is_told_so_and_nobody_forgets_it() {
     let mut world = World::line(3, RATE);
@@ -439,7 +441,7 @@ fn a_channel_across_a_broken_link_is_told_so_and_nobody_forgets_it() {
         world.events[node].iter().filter(|event| is(event)).count()
     };
     assert_eq!(is_told(0, second.source), 1);
-    // Late for a lease and more: who does not break the promise himself would have forgotten it by then.
+    // Late for a lease and more: hosts that do not own the stage would have dropped the report by then.
     for _ in 0..4 {
         let waiting = stream_delayed(&mut world, &open, Nanos::from_secs(10));
         for node in 0..3 {
@@ -452,7 +454,7 @@ fn a_channel_across_a_broken_link_is_told_so_and_nobody_forgets_it() {
     }
 }
 
-/// Whose channel does not cross the link is told nothing of it, also at the host that hears of it.
+/// A channel that does not cross the link gets no notice of it, also at the host that gets the report.
 #[test]
 fn channels_elsewhere_hear_nothing_of_a_broken_link() {
     let mut world = World::line(3, RATE);
@@ -471,8 +473,8 @@ fn channels_elsewhere_hear_nothing_of_a_broken_link() {
     assert!(world.nodes[2].status(world.now).broken.is_empty(), "h3 has nothing to do with it");
 }
 
-/// Who is beyond a link that delays everything hears of it from the host at its end: its owner's word comes over the same link, as
-/// late as the rest.
+/// Hosts beyond a link that delays all packets are notified by the host at its end: its owner's report comes
+/// over the same link, as late as the rest.
 #[test]
 fn who_is_beyond_a_slow_link_does_not_wait_for_its_owners_word() {
     const LATER: Nanos = Nanos::from_millis(400);

@@ -1,12 +1,11 @@
-//! What each host on the way reserves for a channel, and tells its driver of it, is what GUARANTEES says: computed here from the bounds that were granted,
-//! for contracts of every kind over ways of every length.
+//! Reservations of each host of the route for a channel, and the filter of its driver, are those of
+//! GUARANTEES: computed here from the granted bounds, for contracts of every kind over routes of every
+//! length.
 
-mod common;
-
-use common::{Open, World, line_config};
 use punctual_proto::api::{FilterChange, PathFilter, StageGrant};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Delivery, Horizon, Late, Nanos, Ppm, Rate};
+use punctual_rig::{Open, World, line_config};
 
 const RATE: BitRate = BitRate(200_000_000);
 /// Payload of a packet; what each has in front of it, and what the link adds to each.
@@ -28,7 +27,8 @@ fn world(hosts: usize, random: &mut SplitMix64) -> (World, Vec<u64>) {
             link.propagation_min = Nanos(random.below(40_000));
             link.propagation_max = Nanos(50_000 + random.below(400_000));
         }
-        // What the link to the right adds to J: its error, a window that may be empty, and how far propagation varies.
+        // The contribution of the link to the right to J: its error, a window that may be empty, and the
+        // variation of propagation.
         if let Some(link) = config.links.last() {
             let window = u64::from(link.pipeline_depth) * (FRAGMENT + HEADER + OVERHEAD);
             let window_ns = (window * 8_000_000_000).div_ceil(RATE.0);
@@ -56,13 +56,13 @@ fn contract(random: &mut SplitMix64) -> Contract {
     }
 }
 
-/// Of one host, from the stages of the whole way.
+/// A host's place, with the stages of the whole route.
 struct Place<'a> {
     contract: &'a Contract,
     stages: &'a [StageGrant],
     /// Its own ones.
     own: std::ops::Range<usize>,
-    /// What the links before add to J.
+    /// The contribution of the previous links to J.
     fixed: u64,
 }
 
@@ -79,7 +79,8 @@ impl Place<'_> {
     fn early(&self) -> u64 {
         if self.contract.horizon == Horizon::Cumulative { self.allowance() } else { 0 }
     }
-    /// All that stages before the own one `index` may take: D less what is known of the rest of the way.
+    /// The largest sum of the stages before the own one `index`: D less the known part of the rest of the
+    /// route.
     fn upstream(&self, index: usize) -> u64 {
         if self.own.start == 0 {
             return self.stages[..index].iter().map(|stage| stage.bound.0).sum();
@@ -120,7 +121,7 @@ impl Place<'_> {
         let ring = if contract.delivery == Delivery::AtDeadline { held } else { self.messages(0) };
         self.messages(0) * with_headers + ring * message
     }
-    /// What the receiver's ring must hold: that, and the message that its application reads.
+    /// Size of the receiver's ring: that, and the message that its application reads.
     fn inbox(&self) -> Option<u64> {
         let (period, error) = (self.period(), self.arrival_error());
         let span = match (self.contract.delivery, self.contract.horizon) {
@@ -128,12 +129,12 @@ impl Place<'_> {
             (Delivery::Asap, Horizon::Cumulative) => {
                 self.early() + self.upstream(0) + self.stages[self.own.start].bound.0
             }
-            // By the bound of the stage before as it was offered, which nobody is told afterwards.
+            // Depends on the offered bound of the previous stage, which is not reported afterwards.
             (Delivery::Asap, Horizon::Regulated) => return None,
         };
         Some(span.div_ceil(period) + error.div_ceil(period) + 1)
     }
-    /// What the driver that packets come in by is told: at most what an honest path may deliver.
+    /// The filter of the driver of the incoming link: at most the packets that an honest path may deliver.
     fn filter(&self, told: &PathFilter) -> PathFilter {
         let (packets, period) =
             (u64::from(self.contract.message_bytes_max).div_ceil(FRAGMENT), self.period());
@@ -156,7 +157,7 @@ impl Place<'_> {
             ..*told
         }
     }
-    /// What the sender's ring must hold: what waits until this host has sent it.
+    /// Size of the sender's ring: the messages that wait until this host has sent them.
     fn outbox(&self) -> u64 {
         let here: u64 = self.stages[self.own.clone()].iter().map(|stage| stage.bound.0).sum();
         let waiting = (self.allowance() + here).div_ceil(self.period());
@@ -174,7 +175,7 @@ fn channel_at(open: &Open, node: usize, world: &World) -> Vec<StageGrant> {
     world.nodes[node].channel(id).expect("it is open").stages
 }
 
-/// What a host's drivers were told of channels.
+/// The filters that a host sent to its drivers.
 fn told(world: &mut World, node: usize) -> Vec<PathFilter> {
     let told = std::iter::from_fn(|| world.nodes[node].poll_filter());
     let filter = |(_, change)| if let FilterChange::Set(filter) = change { Some(filter) } else { None };
@@ -195,7 +196,7 @@ fn every_host_reserves_what_the_formulas_say() {
         let Ok(open) = world.open(0, hosts - 1, contract) else { continue };
         opened += 1;
         hops += hosts - 1;
-        let free = open.inbox.0.borrow().free.len() as u64;
+        let free = open.inbox.free() as u64;
         world.run_for(Nanos::from_millis(20));
         let (mut begin, mut before) = (0, 0);
         for node in 0..hosts {
@@ -224,7 +225,7 @@ fn every_host_reserves_what_the_formulas_say() {
             begin = own.end;
             before += fixed.get(node).copied().unwrap_or(0);
         }
-        // All of D is given away, but for what roundings take.
+        // All of D is used, except for roundings.
         let of = |stage: &StageGrant| stage.bound.0 + stage.propagation_max.0;
         let given: u64 = open.grant.stages.iter().map(of).sum();
         let bounds: u64 = open.grant.stages.iter().map(|stage| stage.bound.0).sum();

@@ -1,20 +1,19 @@
 //! A channel over real Nodes: establishment, messages, deadlines, evidence, teardown, hostile packets.
 
-mod common;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::api::{Event, Port, StageKind};
 use punctual_proto::config::plan::PlannedFlow;
 use punctual_proto::config::{Admission, NodeConfig, RunPolicy};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
+use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::Header;
 use punctual_proto::{
     Activation, BitRate, Contract, Delivery, FlowName, Horizon, Instant, Late, Nanos, Policing, Ppm, Rate,
 };
+use punctual_rig::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 
@@ -84,6 +83,42 @@ fn regulated_hops_and_delivery_at_the_deadline() {
     exchange(&mut World::line(4, RATE), regulated, 20, 0, 3);
     let at_deadline = Contract { delivery: Delivery::AtDeadline, ..contract(8_000, 50, 2, 60) };
     exchange(&mut World::line(3, RATE), at_deadline, 20, 0, 2);
+}
+
+/// After a processor had no time for long, many messages that wait are due at once, and so are some that it has not taken in yet.
+#[test]
+fn messages_that_wait_for_their_deadline_are_delivered_in_order_however_late_the_processor_is() {
+    for seed in 0..20 {
+        let mut random = SplitMix64::new(seed);
+        let config = |index| {
+            let mut config = line_config(index, 2, RATE);
+            if seed / 2 % 2 == 1 {
+                (config.cpu.run, config.cpu.admission) =
+                    (RunPolicy::FixedPriority, Admission::FIXED_PRIORITY);
+            }
+            config
+        };
+        let mut world = World::of((0..2).map(config).collect());
+        world.short_turns = seed % 2 == 1;
+        let contract = Contract { delivery: Delivery::AtDeadline, ..contract(300, 500, 2, 100) };
+        let open = world.open(0, 1, contract).unwrap();
+        // What comes while the processor has no time may be lost.
+        let (mut next, mut late) = (0, 0);
+        for sent in 0..1_000 {
+            assert!(open.outbox.send(&pattern(1, sent, 300), world.now));
+            world.nodes[0].handle_outbox(open.source, world.now);
+            if random.below(100) == 0 && world.still.is_none() {
+                world.still = Some((1, world.now + Nanos(random.below(250_000_000))));
+            }
+            world.run_for(contract.interval());
+            while open.inbox.recv(|_, info| {
+                assert!(info.number >= next, "seed {seed}: {} after {next}", info.number);
+                next = info.number + 1;
+                late += u64::from(info.delivered > info.deadline);
+            }) {}
+        }
+        assert!(next > 500 && late > 0, "seed {seed}: {next} {late}");
+    }
 }
 
 #[test]
@@ -159,7 +194,7 @@ fn hostile_packets_are_dropped_and_counted_by_reason() {
     // Two of another version: one data packet, one signalling packet.
     let counted = (drops.malformed, drops.version, drops.unknown_path, drops.wrong_cookie);
     assert_eq!(counted, (1, 2, 1, 1), "{drops:?}");
-    // A repeated packet is not delivered again, and the channel goes on.
+    // A repeated packet is not delivered again, and the channel continues.
     world.inject(1, link, Port::Data, &packet);
     world.run_for(Nanos::from_millis(200));
     assert!(open.outbox.send(&pattern(3, 1, 500), world.now));
@@ -193,7 +228,8 @@ fn a_lost_fragment_costs_its_message_and_nothing_else() {
     assert_eq!(numbers, [0, 2, 3, 4, 5]);
 }
 
-/// A link may lengthen short frames. What is behind a packet goes no further than to the next host, and the packet arrives whole.
+/// A link may lengthen short frames. Bytes behind a packet are not sent beyond the next host, and the packet
+/// arrives whole.
 #[test]
 fn what_is_behind_a_packet_in_its_frame_does_not_go_on() {
     let mut world = World::line(3, RATE);
@@ -254,7 +290,7 @@ fn guaranteed_messages_keep_their_bound_beside_a_flood() {
         }) {}
     }
     assert!(received >= 98, "{received}");
-    // 40 Mbit/s less 8 for the channel and headers: what is left goes to the flood.
+    // 40 Mbit/s less 8 for the channel and headers: the rest is for the flood.
     let bulk_bit_rate = bulk_bytes * 8 / 2;
     assert!(bulk_bit_rate > 26_000_000, "best effort got {bulk_bit_rate} bit/s");
 }
@@ -302,7 +338,7 @@ fn cold_units_are_no_risk_and_frequent_overruns_are_one_that_is_told_once() {
 #[test]
 fn a_ring_stuffed_beyond_the_contract_is_drained_in_the_background() {
     use punctual_proto::api::WorkKind;
-    // The ring that the node asked for is smaller; a hostile application's may hold anything.
+    // The ring that the node requested is smaller; a hostile application's may hold any message.
     let mut world = World::line(2, RATE);
     let contract = Contract { policing: Policing::Drop, ..contract(100, 10, 2, 50) };
     let open = world.open(0, 1, contract).unwrap();
@@ -374,7 +410,7 @@ fn a_channel_takes_its_planned_flow_over_and_stays_within_it() {
     let mut full = world(vec![planned]);
     assert!(full.open(0, 1, flow).is_ok());
     assert!(refusal_of(&mut full, flow).contains("another channel has it"));
-    // The processor of the sender answers within the wait for the flow's timer and its deadline, no sooner.
+    // The sender's processor guarantees the wait for the flow's timer and its deadline, no less.
     let mut urgent = None;
     for deadline_ms in [5, 9, 20, 40, 80] {
         let tight = Contract { deadline: Nanos::from_millis(deadline_ms), ..flow };
@@ -464,14 +500,14 @@ fn best_effort_keeps_to_its_packet_size_on_every_link() {
     }));
     assert_eq!(bulk(&mut world, 2, 30), 30);
     assert_eq!(largest.get(), 500);
-    // A link on the way that takes less: nothing comes through, and the forwarder says why.
+    // A link of the route with smaller packets: no packet passes, and the forwarder reports the reason.
     let mut world = one_outstanding(3, |config| {
         let bytes = if config.id.0 == 2 { 500 } else { 1_000 };
         config.links.iter_mut().for_each(|link| link.packet_best_effort_bytes_max = Some(bytes));
     });
     assert_eq!(bulk(&mut world, 2, 30), 0);
     assert!(world.nodes[1].status(world.now).drops.too_large >= 30);
-    // What would be demoted could not leave.
+    // Packets that may be demoted could not leave.
     let demoting = Contract { policing: Policing::Demote, ..contract(5_000, 10, 1, 100) };
     let Err(Event::Refused { refusal, .. }) = world.open(0, 2, demoting) else { panic!("not refused") };
     assert!(refusal.to_string().contains("choose another policing or smaller fragments"), "{refusal}");
@@ -556,7 +592,7 @@ fn a_soft_channel_drops_what_comes_too_late_where_it_comes_in() {
     }
 }
 
-/// A link answers for nothing that it could not send behind a full window and all that is in it already.
+/// A link grants no bound below the time of a full window and the message.
 #[test]
 fn a_link_is_granted_no_less_than_its_window_and_the_message_take() {
     for (depth, packet, overhead) in [(2, 1_464, 66), (4, 1_464, 66), (3, 3_000, 700)] {
@@ -574,8 +610,9 @@ fn a_link_is_granted_no_less_than_its_window_and_the_message_take() {
     }
 }
 
-/// Whatever stages admit by: with the default a message that nothing hinders passes an idle way at once, since each stage may
-/// serve it as early as all before it were quick; hop-regulated it takes about its deadline.
+/// Under any admission policy: by default, without other load, a message passes an idle route at once,
+/// because each stage may serve it as early as the previous ones were quick; hop-regulated it takes about its
+/// deadline.
 #[test]
 fn an_idle_way_is_quick_under_every_policy_and_slow_where_each_hop_holds() {
     let policies = [

@@ -1,10 +1,9 @@
-//! What is queued or under way when an end closes still arrives; who stops is bounded by its grace.
+//! Messages that are queued or under way when an end closes still arrive; a stopping host is limited by its
+//! grace.
 
-mod common;
-
-use common::{Open, World, pattern};
 use punctual_proto::api::{CloseReason, Event, Port, Receipt};
 use punctual_proto::{BitRate, Contract, Delivery, Nanos, Policing, Rate};
+use punctual_rig::{Open, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const BYTES: u32 = 1_000;
@@ -38,7 +37,7 @@ fn read(world: &mut World, open: &Open, span: Nanos) -> u64 {
     received
 }
 
-/// Messages that were delivered, were surely late, were lost; `None` without the sink's word.
+/// Numbers of delivered, certainly late and lost messages; `None` without the sink's report.
 type Told = Option<(u64, u64, u64)>;
 
 /// A receipt of messages that were neither surely late nor lost.
@@ -46,7 +45,7 @@ fn all_in_time(delivered: u64) -> Told {
     Some((delivered, 0, 0))
 }
 
-/// How the source was told that it ended, and what it was told of its messages: delivered, late, lost.
+/// The reason of the end at the source, and the sink's report: delivered, late, lost.
 fn ended(world: &World, open: &Open) -> Option<(CloseReason, Told)> {
     let told = |receipt: Receipt| (receipt.delivered, receipt.late, receipt.lost);
     world.events[0].iter().find_map(|event| match event {
@@ -122,8 +121,8 @@ fn demoted_messages_and_a_full_ring_are_sent_after_their_sender_has_closed() {
     assert_eq!(ended(&world, &open), Some((CloseReason::Local, receipt)));
 }
 
-/// The receiver's host stands still while all of a channel comes in, its end included: what waits there as best effort is served
-/// after what is guaranteed, and before the channel is forgotten.
+/// The receiver's host is stopped while all packets of a channel arrive, its end included: packets that wait
+/// there as best effort are served after guaranteed ones, and before the channel is removed.
 #[test]
 fn demoted_messages_that_wait_behind_the_end_at_their_receiver_are_delivered() {
     for short_turns in [false, true] {
@@ -161,7 +160,7 @@ fn an_end_that_is_drained_is_told_once() {
     assert!(world.nodes.iter().all(|node| node.is_quiet()));
 }
 
-/// A source waits for its sink's word after it has given back all that it held.
+/// A source waits for its sink's report after it has released its whole reservation.
 #[test]
 fn no_channel_is_shown_without_what_it_has_done() {
     let mut world = World::line(2, RATE);
@@ -190,7 +189,7 @@ fn the_source_is_told_where_messages_were_lost() {
         world.tap = Some(Box::new(move |node, port, _| {
             let is_data = node == from && port == Port::Data;
             packets += u32::from(is_data);
-            // The last one, too: nothing that came after it shows that it is missing.
+            // The last one, too: no later packet shows that it is missing.
             !(is_data && [3, 9, 10, 20].contains(&packets))
         }));
         send(&mut world, &open, 20);

@@ -1,8 +1,5 @@
 //! A configuration that contradicts itself makes no node: the error is one line that names what is wrong.
 
-mod common;
-
-use common::{TestMemory, line_config, name};
 use punctual_proto::api::RequestError;
 use punctual_proto::config::plan::PlannedFlow;
 use punctual_proto::config::{
@@ -11,10 +8,11 @@ use punctual_proto::config::{
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, FlowName, Instant, Nanos, Ppm};
+use punctual_rig::{TestMemory, line_config, name};
 
 const RATE: BitRate = BitRate(40_000_000);
 
-/// What the middle of three hosts is told about its configuration.
+/// The error in the configuration of the middle of three hosts.
 fn complaint(change: impl FnOnce(&mut NodeConfig)) -> Option<String> {
     let mut config = line_config(1, 3, RATE);
     change(&mut config);
@@ -152,7 +150,7 @@ fn a_slip_of_a_name_is_another_host_and_never_the_one_that_asks() {
     assert_eq!(like("h1x"), None, "two letters from h2, one from h1, which asks");
 }
 
-/// What is just within its range is no contradiction.
+/// A value just within its range is no contradiction.
 #[test]
 fn the_ends_of_ranges_are_taken() {
     let within: [(&str, Change); 12] = [
@@ -174,7 +172,7 @@ fn the_ends_of_ranges_are_taken() {
     }
 }
 
-/// What a unit is declared to cost: its first packet, those behind it, its bytes, and a message's begin or end.
+/// The declared cost of a unit: its first packet, those behind it, its bytes, and a message's begin or end.
 #[test]
 fn a_unit_costs_its_parts() {
     use punctual_proto::api::WorkKind::{BestEffort, Forward, Receive, Send, Signalling};
@@ -209,7 +207,7 @@ fn a_unit_costs_its_parts() {
     );
 }
 
-/// What stands in the commented example configuration as default.
+/// The defaults in the commented example configuration.
 #[test]
 fn defaults_are_those_of_the_documents() {
     const US: fn(u64) -> Nanos = Nanos::from_micros;

@@ -1,4 +1,4 @@
-//! What a configuration may say at most and at least: the edge is accepted, and one beyond it is not.
+//! Limits of configuration values: the limit is accepted, and one beyond it is not.
 
 use punctual_proto::api::WorkKind;
 use punctual_proto::config::{
@@ -114,7 +114,7 @@ fn signalling_and_routes_are_accepted_up_to_their_edges() {
     assert!(!accepts(vec![3, 4, 3]) && !accepts(vec![3, OWN.0]));
 }
 
-/// What nobody configured is what the documents and the commented example say.
+/// Defaults are those of the documents and of the commented example.
 #[test]
 fn what_is_not_configured_is_as_documented() {
     let link = link();
@@ -218,7 +218,7 @@ fn the_largest_payload_is_that_of_what_is_made_or_passed_on() {
     assert_eq!(of(&[HEADER - 1], 0), 0);
 }
 
-/// Why bounds are no guarantees is said by who knows it, the worst first.
+/// The type that has the evidence reports why bounds are no guarantees, the worst reason first.
 #[test]
 fn what_degrades_a_host_is_named() {
     let margin = Ppm(1);

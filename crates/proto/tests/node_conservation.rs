@@ -1,26 +1,25 @@
-//! Nothing is gained and nothing is lost without a count: what hosts say of a channel, of their links and of what they threw away
-//! is what an observer of the wire and of both applications counts. A line h1 - h2 - h3 whose links lose, repeat, hold up and
-//! reorder; applications that send too much, too much at once or too long messages, and that do not read for a while.
-
-mod common;
+//! Conservation of packets: the counters of hosts for a channel, their links and their drops agree with those
+//! of an observer of the wire and of both applications. A line h1 - h2 - h3 whose links lose, repeat, delay
+//! and reorder; applications that send too much, too much at once or too long messages, and that do not read
+//! for a while.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use common::{Open, World, line_config, pattern};
 use punctual_proto::api::{ChannelCounters, DropCounters, NodeStatus, Port};
 use punctual_proto::ids::LinkId;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Delivery, Instant, Nanos, Policing, Rate};
+use punctual_rig::{Open, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 /// The link that packets come in by.
 const LEFT: LinkId = LinkId(0);
 
-/// What an observer of one host's wire to the right has counted.
+/// Counts of an observer of one host's wire to the right.
 #[derive(Debug, Default)]
 struct Wire {
     sent: u64,
@@ -28,12 +27,12 @@ struct Wire {
     /// Messages of which the last packet left and was not demoted, and their bytes.
     messages: u64,
     message_bytes: u64,
-    /// Of all ports, and with what each adds on the wire.
+    /// Bytes of all ports, with the overhead of each packet on the wire.
     data_packets: u64,
     data_wire_bytes: u64,
     /// To both sides.
     signals: u64,
-    /// What went on to the neighbour; only of h1 with its signalling, all of which goes there.
+    /// Packets that were sent on to the neighbour; for h1 with its signalling, all of which is sent there.
     arrived: u64,
     arrived_wire_bytes: u64,
     /// Held up, by how much.
@@ -42,7 +41,8 @@ struct Wire {
 
 type Wires = Rc<RefCell<[Wire; 2]>>;
 
-/// Counts what h1 and h2 send to the right and spoils it: of ten data packets one is lost, one comes twice, one much later.
+/// Counts what h1 and h2 send to the right and disturbs it: of ten data packets one is lost, one is
+/// duplicated, one is much later.
 fn watch(world: &mut World, overhead: u64, seed: u64) -> Wires {
     let wires = Wires::default();
     let (counts, mut random) = (wires.clone(), SplitMix64::new(seed));
@@ -95,7 +95,7 @@ fn bring(world: &mut World, wires: &Wires, overhead: u64, waiting: &mut [VecDequ
     world.settle();
 }
 
-/// What the receiver's application was given.
+/// Messages that the receiver's application has got.
 #[derive(Debug, Default)]
 struct Given {
     messages: u64,
@@ -128,7 +128,7 @@ fn counters(world: &World, node: usize) -> ChannelCounters {
     world.nodes[node].channels()[0].counters
 }
 
-/// All packets that a host threw away for want of room.
+/// All packets that a host dropped for lack of room.
 fn no_room(drops: &DropCounters) -> u64 {
     drops.no_buffer + drops.no_slot + drops.over_cap
 }
@@ -144,7 +144,7 @@ struct Run {
     overhead: u64,
 }
 
-/// Two seconds of that, and one in which all that is under way comes to its end.
+/// Two seconds of that, and one in which all packets under way arrive.
 fn run(contract: &Contract, seed: u64) -> Run {
     let config = |index| {
         let mut config = line_config(index, 3, RATE);
@@ -198,7 +198,7 @@ fn check_source(run: &Run, contract: &Contract) -> ChannelCounters {
             source.dropped
         }
         Policing::Drop => source.dropped,
-        // What was demoted and found no room is counted as both.
+        // A demoted message that found no room is counted as both.
         Policing::Demote => source.demoted + run.too_long,
     };
     assert_eq!(source.messages_in, source.messages_out + dropped, "{source:?}");
@@ -231,7 +231,7 @@ fn check_sink(run: &Run, contract: &Contract) -> ChannelCounters {
     here
 }
 
-/// Nothing is anywhere any more, and each link has sent and received what was seen on it.
+/// No packet is left, and each link's counters agree with what was observed on it.
 fn check_hosts(run: &Run) {
     let Run { world, wires, overhead, .. } = run;
     assert_eq!(world.pool.free(), 4_096, "every frame is back");
@@ -261,7 +261,7 @@ fn check_hosts(run: &Run) {
     }
 }
 
-/// When the channel has gone hosts still know what it has counted, and nothing else is left of it.
+/// After the channel's end hosts still have its counters, and no other state of it.
 fn check_end(run: &mut Run) {
     let counted: Vec<_> = (0..3).map(|node| counters(&run.world, node)).collect();
     run.world.tap = None;
@@ -300,4 +300,28 @@ fn what_is_counted_is_what_was_seen() {
     println!("{all:?}");
     let seen = [all.dropped, all.demoted, all.demoted_dropped, all.overruns, all.misses, all.lost];
     assert!(seen.iter().all(|count| *count > 0), "nothing holds only because nothing happened: {all:?}");
+}
+
+/// What a source refuses to send takes no number. A receiver that gets everything that was sent counts nothing as lost.
+#[test]
+fn what_a_source_drops_is_not_lost_on_the_way() {
+    let contract = Contract::new(200, Rate::per_second(100).expect("a rate"), 2, MS(20)).expect("in range");
+    let contract = Contract { policing: Policing::Drop, ..contract };
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract).expect("it fits");
+    let mut random = SplitMix64::new(3);
+    let (mut offered, mut numbers) = (0, Vec::new());
+    for _ in 0..60 {
+        let copies = 1 + random.below(8);
+        open.outbox.stuff(&pattern(1, 0, 200), copies as usize, world.now);
+        open.outbox.stuff(&pattern(1, 0, 201), 1, world.now);
+        offered += copies + 1;
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.run_for(MS(40));
+        while open.inbox.recv(|_, info| numbers.push(info.number)) {}
+    }
+    let (source, sink) = (counters(&world, 0), counters(&world, 2));
+    assert_eq!(numbers, (0..offered - source.dropped).collect::<Vec<_>>());
+    assert_eq!((sink.lost, sink.incomplete, source.messages_in), (0, 0, offered));
+    assert!(source.dropped > 60, "more than what was too long: {source:?}");
 }

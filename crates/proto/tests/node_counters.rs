@@ -1,17 +1,15 @@
-//! What applications read of their channels without asking is what they would be told: counters at the end of each turn, and
-//! a number that changes whenever what else is said of the channel does. A line h1 - h2 - h3 whose links lose, repeat, hold
-//! up and reorder, and applications that send too much or do not read.
-
-mod common;
+//! The state of channels in shared memory equals the status on request: counters at the end of each turn, and
+//! a number that changes whenever the rest of the channel's status does. A line h1 - h2 - h3 whose links
+//! lose, repeat, delay and reorder, and applications that send too much or do not read.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use common::{Open, Shown, World, pattern};
 use punctual_proto::api::{ChannelCounters, ChannelStatus, Port};
 use punctual_proto::ids::LinkId;
 use punctual_proto::{BitRate, Contract, Delivery, Instant, Late, Nanos, Policing, Ppm, Rate};
+use punctual_rig::{Open, Shown, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -27,14 +25,14 @@ struct End {
     outdated: u64,
 }
 
-/// Both ends of a channel, and how often something else was said of one.
+/// Both ends of a channel, and the number of changes to the status of one.
 struct Reader {
     ends: [End; 2],
     changes: u64,
     counted: ChannelCounters,
 }
 
-/// Without what is counted, and what depends on other channels: how much of a stage is given away.
+/// The status without counters and without values that depend on other channels: reserved utilisations.
 fn said(world: &World, open: &Open, node: usize) -> (ChannelStatus, ChannelCounters) {
     let channel = if node == 0 { open.source } else { open.sink };
     let mut status = world.nodes[node].channel(channel).expect("it lives");
@@ -44,7 +42,7 @@ fn said(world: &World, open: &Open, node: usize) -> (ChannelStatus, ChannelCount
 }
 
 fn shown(open: &Open, node: usize) -> Shown {
-    if node == 0 { open.outbox.0.borrow().shown.clone() } else { open.inbox.0.borrow().shown.clone() }
+    if node == 0 { open.outbox.shown() } else { open.inbox.shown() }
 }
 
 impl Reader {
@@ -87,7 +85,8 @@ impl Dice {
 /// Packets, and something about each.
 type Queue<T> = Rc<RefCell<VecDeque<(T, Vec<u8>)>>>;
 
-/// Of what `host` sends one data packet in ten is lost, one in ten comes twice, one in ten some milliseconds later.
+/// Of the data packets of `host` one in ten is lost, one in ten is duplicated, one in ten is some
+/// milliseconds late.
 fn spoil(world: &mut World, host: usize, seed: u64) -> Queue<u64> {
     let again: Queue<u64> = Rc::default();
     let (copies, mut dice) = (again.clone(), Dice(seed));
@@ -104,7 +103,7 @@ fn spoil(world: &mut World, host: usize, seed: u64) -> Queue<u64> {
     again
 }
 
-/// Sends for `rounds` of 5 ms, now and then too much, and reads now and then; looks each millisecond.
+/// Sends for `rounds` of 5 ms, sometimes too much, and reads sometimes; compares each millisecond.
 fn run(world: &mut World, open: &Open, contract: &Contract, rounds: u64, seed: u64) -> Reader {
     let mut reader = Reader::new(world, open);
     let mut dice = Dice(seed ^ 0x5ca1_ab1e);
@@ -164,7 +163,7 @@ fn what_is_shown_at_the_end_of_a_turn_is_what_a_request_is_told() {
         add(&mut at_source, &shown(&open, 0).counters);
     }
     println!("{all:?}\n{at_source:?}");
-    // Nothing of that is shown only because nothing happened.
+    // The test is meaningful: all of these have happened.
     let seen = [all.lost, all.incomplete, all.overruns, all.misses, all.latency_max.0, all.late_arrivals];
     assert!(seen.iter().all(|count| *count > 0), "{all:?}");
     let ours = [at_source.delayed, at_source.dropped, at_source.demoted, at_source.messages_out];
@@ -184,8 +183,8 @@ fn add(sum: &mut ChannelCounters, more: &ChannelCounters) {
     sum.latency_max = sum.latency_max.max(more.latency_max);
 }
 
-/// Whatever h1 sends comes 30 ms later for three seconds, HELLOs too: the link breaks its promise, and keeps it again. Other
-/// channels come and go meanwhile and change nothing that is said of this one.
+/// All packets of h1 arrive 30 ms later for three seconds, HELLOs too: the link breaks its promise, and keeps
+/// it again. Other channels are opened and closed meanwhile and do not change this one's status.
 #[test]
 fn whatever_changes_what_is_said_is_told() {
     const LATE: Nanos = Nanos::from_millis(30);

@@ -1,18 +1,16 @@
-//! What a closed channel keeps on its way: as little, and as short, as what may still come needs; and never longer than its
-//! source counts it to its user.
+//! The resources that a closed channel holds on its route: no more, and for no longer, than its remaining
+//! packets need; and never longer than its source counts it to its user.
 
-mod common;
-
-use common::{Open, World, line_config, pattern};
 use punctual_proto::api::{CloseReason, Event, Port, Receipt};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Delivery, Horizon, Nanos, Policing, Rate};
+use punctual_rig::{Open, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const HOUR: Nanos = Nanos::from_secs(3_600);
-/// What the end needs when nothing is under way any more: some turns of signalling on each link.
+/// Time of the end once no packet is under way any more: some turns of signalling on each link.
 const END: Nanos = Nanos::from_millis(400);
 
 /// How the channel ended at its source.
@@ -51,9 +49,9 @@ fn send(world: &mut World, open: &Open, contract: &Contract, count: u64) {
     world.nodes[0].handle_outbox(open.source, world.now);
 }
 
-/// One user opens and closes channels of D = 1 h without end, with a program of its own at either end that closes, or dies, as
-/// is worst. Whatever it does, no host on the way holds a channel that its source does not count to it; and with what it may
-/// have of them at once it leaves room for others.
+/// One user opens and closes channels of D = 1 h without end, with a program of its own at either end that
+/// closes, or terminates, at the worst time. Whatever it does, no host of the route holds a channel that its
+/// source does not count to it; and with its allowed number it leaves room for others.
 #[test]
 fn who_opens_and_closes_without_end_holds_no_more_than_its_quota() {
     const QUOTA: usize = 6;
@@ -103,8 +101,8 @@ fn who_opens_and_closes_without_end_holds_no_more_than_its_quota() {
     assert!(cycles > 15 && most > 0, "{cycles} cycles, at most {most} at once");
 }
 
-/// A channel that has sent nothing, or of which all has come, is forgotten everywhere as soon as the hosts are told, whatever
-/// its D.
+/// A channel that has sent nothing, or whose packets have all arrived, is removed everywhere as soon as the
+/// hosts are notified, whatever its D.
 #[test]
 fn nothing_is_kept_for_what_will_not_come() {
     let rate = Rate::every(Nanos::from_secs(600)).expect("a rate");
@@ -134,8 +132,8 @@ fn any_contract(random: &mut SplitMix64) -> Contract {
     Contract { horizon, delivery, policing, ..contract }
 }
 
-/// What was accepted before a close is delivered in time, however much of it is still under way, and the end is told soon after
-/// the last of it.
+/// Messages that were accepted before a close are delivered in time, however many are still under way, and
+/// the end is reported soon after the last of them.
 #[test]
 fn what_was_accepted_before_a_close_arrives_in_time() {
     let mut under_way = 0;
@@ -180,8 +178,8 @@ fn what_was_accepted_before_a_close_arrives_in_time() {
     assert!(under_way > 60, "{under_way} had something under way");
 }
 
-/// A packet that is lost, or comes twice, on any link: D is the limit at the hosts behind it, and whatever else there is of the
-/// channel arrives.
+/// A packet that is lost, or duplicated, on any link: D is the limit at the hosts behind it, and all other
+/// packets of the channel arrive.
 #[test]
 fn where_a_packet_is_lost_or_comes_twice_the_time_is_the_limit() {
     for seed in 0..60 {

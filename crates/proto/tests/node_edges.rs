@@ -1,16 +1,16 @@
-//! What a host says where there is no way, where it leaves, and when it wants to be asked.
+//! A host's replies without a route, its choice of the link, and its timeouts.
 
 mod common;
 
 use common::rate::{TRIED, is_right, measured};
 use std::collections::HashSet;
 
-use common::{Slow, TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::api::{CloseReason, Event, Notice, OpenRequest, Port, RequestError, UserId, WorkKind};
 use punctual_proto::config::KernelTraffic;
 use punctual_proto::ids::{Address, ChannelId, LinkId, NodeId};
 use punctual_proto::limits::FRAGMENTS_MAX;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Slow, TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const USER: UserId = UserId(7);
@@ -20,7 +20,7 @@ fn contract() -> Contract {
     Contract::new(500, rate, 1, Nanos::from_millis(100)).expect("in range")
 }
 
-/// What the first host says at once about a channel to `host`, and about a request to it for one.
+/// The first host's immediate errors for a channel to `host`, and for a request to it for one.
 fn answers(world: &mut World, host: &str) -> [Option<RequestError>; 2] {
     let to = Address { port: name("port"), host: name(host) };
     let now = world.now;
@@ -58,7 +58,8 @@ fn a_host_that_leaves_begins_nothing() {
     assert!(world.nodes[0].is_quiet());
 }
 
-/// Work that waits is due at once: a host that has taken a packet in wants its processor, and wants it no more when it is done.
+/// Waiting work is due at once: a host that has received a packet needs its processor, until the work is
+/// done.
 #[test]
 fn a_host_wants_its_processor_while_work_waits() {
     let mut world = World::line(2, RATE);
@@ -71,8 +72,8 @@ fn a_host_wants_its_processor_while_work_waits() {
     assert!(world.nodes[1].poll_timeout().is_some_and(|due| due > world.now));
 }
 
-/// What the driver's host says of others' packets finds causes only: of a link that is not there, or while nothing is late, it
-/// changes nothing.
+/// The driver's report of other traffic is used only to find causes: for a link that does not exist, or while
+/// nothing is late, it changes nothing.
 #[test]
 fn traffic_of_others_alone_is_no_breach() {
     let mut world = World::line(2, RATE);
@@ -84,8 +85,8 @@ fn traffic_of_others_alone_is_no_breach() {
     assert!(!world.nodes[0].is_looking() && world.nodes[0].status(world.now).broken.is_empty());
 }
 
-/// Behind a shaper of ours a link that comes out near its rate may be held there by that: it drains so much at least; far below
-/// it is the link.
+/// Behind a shaper of ours, a measured rate near the shaper's may be the shaper's: the link drains at least
+/// that much; a rate far below it is the link's.
 #[test]
 fn a_shaped_link_is_filled_only_well_below_its_shaper() {
     for (drains, at_least) in [(20_000_000, false), (93_000_000, true)] {
@@ -103,7 +104,7 @@ fn a_shaped_link_is_filled_only_well_below_its_shaper() {
     }
 }
 
-/// Packets of another version are counted, each once, at the link that they came in by.
+/// Packets of another version are counted, each once, at their incoming link.
 #[test]
 fn packets_of_another_version_are_counted_at_their_link() {
     let mut world = World::line(3, RATE);
@@ -122,7 +123,8 @@ fn flow(world: &mut World, port: &str) -> (ChannelId, TestOutbox) {
     (flow, outbox)
 }
 
-/// The handler of a flow may be gone before its unit is finished, and its id another's: nothing is done then, for nobody.
+/// The handler of a flow may be removed before its unit is finished, and its id reused: the unit then has no
+/// effect on either.
 #[test]
 fn a_unit_whose_handler_is_gone_does_nothing_for_who_has_its_id() {
     let mut world = World::line(2, RATE);
@@ -147,7 +149,8 @@ fn a_unit_whose_handler_is_gone_does_nothing_for_who_has_its_id() {
     assert!(world.nodes[0].best_effort_waits(LinkId(0)), "and now is made");
 }
 
-/// What a flow cannot send is counted, message by message; what could never be sent is refused when the flow is opened.
+/// Messages that a flow cannot send are counted one by one; a size that could never be sent is refused when
+/// the flow is opened.
 #[test]
 fn messages_that_are_too_long_for_their_flow_are_counted() {
     let mut world = World::line(2, RATE);
@@ -163,7 +166,7 @@ fn messages_that_are_too_long_for_their_flow_are_counted() {
     let mut came = Vec::new();
     while inbox.recv(|bytes, _| came.push(bytes.len())) {}
     assert_eq!((came, world.nodes[0].status(world.now).drops.too_large), (vec![100, 99, 100], 2));
-    assert_eq!(outbox.0.borrow().free.len(), 8, "slots of what is thrown away are free");
+    assert_eq!(outbox.free(), 8, "slots of what is thrown away are free");
 
     let fragment = line_config(0, 2, RATE).fragment_bytes;
     let mut open = |bytes| {
@@ -176,7 +179,7 @@ fn messages_that_are_too_long_for_their_flow_are_counted() {
     assert_eq!(open(bytes), Err(RequestError::TooLong { bytes, bytes_max }));
 }
 
-/// However many notices nobody has read yet: each channel gives each of its own, once.
+/// However many notices are unread: each channel gives each of its own, once.
 #[test]
 fn no_notice_is_lost_while_nobody_reads_them() {
     const CHANNELS: usize = 520;
@@ -207,7 +210,8 @@ fn no_notice_is_lost_while_nobody_reads_them() {
     assert!(open.iter().all(|c| of(c.source, Notice::Policed) && of(c.source, Notice::ProfileAtRisk)));
 }
 
-/// Only what comes in over a link is found by its path: a path that starts here leads nowhere here, whoever names it.
+/// Only incoming channels are found by their path: a path that starts here is not found, whatever packet
+/// names it.
 #[test]
 fn the_path_of_a_source_is_no_incoming_one() {
     let mut world = World::line(2, RATE);

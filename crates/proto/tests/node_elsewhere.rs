@@ -1,9 +1,7 @@
 //! A host whose admission is decided elsewhere while its channels come and go.
 
-mod common;
-
-use common::World;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::World;
 
 /// A host that stops waits for what is being decided for it: what its last channel has held is given back first.
 #[test]

@@ -1,18 +1,16 @@
-//! Data packets with the right cookie from somebody who is not the channel's source: off its path, on a wrong link, or on
-//! the very link, where he sees what passes. He can spend that channel's own contract and spoil its messages; no other
-//! channel notices.
-
-mod common;
+//! Data packets with the right cookie from an attacker who is not the channel's source: off its path, on a
+//! wrong link, or on the same link, with all packets visible. The attack can use up that channel's own
+//! contract and corrupt its messages; no other channel is affected.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{Open, World, pattern};
 use punctual_proto::api::Port;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Open, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const MILLI: Nanos = Nanos::from_millis(1);
@@ -25,15 +23,15 @@ fn contract(bytes: u32, per_second: u64, deadline_ms: u64) -> Contract {
     Contract::new(bytes, Rate::per_second(per_second).unwrap(), 1, Nanos::from_millis(deadline_ms)).unwrap()
 }
 
-/// A channel in use at its full rate: what was sent when, and what came.
+/// A channel in use at its full rate: sent messages with their times, and received ones.
 struct Used {
     open: Open,
     contract: Contract,
     seed: u64,
     sent_at: Vec<Instant>,
-    /// Numbers that came in time, unaltered.
+    /// Numbers of messages that arrived in time, unaltered.
     good: Vec<u64>,
-    /// Messages that came late or altered.
+    /// Messages that arrived late or altered.
     bad: u64,
 }
 
@@ -43,7 +41,7 @@ impl Used {
         Self { open, contract, seed, sent_at: Vec::new(), good: Vec::new(), bad: 0 }
     }
 
-    /// Sends what is due and takes what came.
+    /// Sends due messages and takes received ones.
     fn act(&mut self, world: &mut World) {
         let bytes = self.contract.message_bytes_max as usize;
         if self.sent_at.last().is_none_or(|last| *last + self.contract.interval() <= world.now) {
@@ -73,14 +71,15 @@ impl Used {
     }
 }
 
-/// What passes of a channel: the first packet of its latest message into the forwarder, and guaranteed packets onward.
+/// Observed packets of a channel: the first packet of its latest message into the forwarder, and guaranteed
+/// packets onward.
 #[derive(Default)]
 struct Wire {
     seen: Vec<u8>,
     onward: u64,
 }
 
-/// Two channels over a forwarder, and what somebody who watches the wire sees of the first.
+/// Two channels over a forwarder, and an attacker's observations of the first one's packets.
 fn watched(world: &mut World) -> ([Used; 2], Rc<RefCell<Wire>>) {
     let victim = Used::new(world, contract(20_000, 25, 60), 1);
     let other = Used::new(world, contract(10_000, 100, 30), 2);
@@ -166,7 +165,7 @@ fn off_its_path_a_channels_packets_lead_nowhere() {
     assert_eq!((drops.unknown_path, drops.wrong_link), (count, 0));
 }
 
-/// How somebody forges the packet that he saw; the number is that of the forgery.
+/// How an attacker forges an observed packet; the number is that of the forgery.
 type Forgery = fn(&mut Header, u64);
 
 #[test]
@@ -204,7 +203,8 @@ fn on_its_link_the_channel_alone_is_harmed_and_policing_holds() {
         let demoted: u64 = world.nodes[FORWARDER].channels().iter().map(|c| c.counters.demoted).sum();
         assert!(demoted > count / 2, "{what}: {demoted} of {count} were demoted");
         used[1].assert_whole(world.now);
-        // It comes to its senses: three messages are refused where numbers were invented, then all comes in time.
+        // The channel recovers: three messages are refused where numbers were forged, then all arrive in
+        // time.
         run(&mut world, &mut used, Nanos::from_secs(1), |_| ());
         let before = used[0].good.len() as u64;
         run(&mut world, &mut used, Nanos::from_secs(1), |_| ());

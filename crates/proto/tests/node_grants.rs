@@ -1,11 +1,9 @@
-//! What a grant says of itself: the parts of each bound, and what the stages hold.
+//! The details of a grant: the terms of each bound, and the reservations of the stages.
 
-mod common;
-
-use common::{World, line_config};
 use punctual_proto::api::StageGrant;
 use punctual_proto::config::{Admission, Degraded, RunPolicy};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{World, line_config};
 
 const RATE: BitRate = BitRate(40_000_000);
 
@@ -18,7 +16,8 @@ fn parts(stage: &StageGrant) -> Nanos {
     of.release_latency + of.blocking + of.interference + of.own + of.others
 }
 
-/// A channel is no other to itself, also where it has more than half of a stage and none like it would fit beside it.
+/// A channel does not count as another one to itself, also if it has more than half of a stage and a second
+/// one would not fit beside it.
 #[test]
 fn the_parts_of_a_bound_sum_up_to_what_was_offered() {
     let policies = [
@@ -52,7 +51,7 @@ fn the_parts_of_a_bound_sum_up_to_what_was_offered() {
     }
 }
 
-/// Stages come from the wire: whoever stands twice among them, not in a row, is named once.
+/// Stages are decoded from the wire: a host that occurs twice among them, not in a row, is listed once.
 #[test]
 fn a_degraded_host_is_named_once() {
     let mut world = World::line(3, RATE);

@@ -1,9 +1,7 @@
 //! Hosts whose processor had no time for a while.
 
-mod common;
-
-use common::World;
 use punctual_proto::{BitRate, Contract, Horizon, Instant, Nanos, Rate};
+use punctual_rig::World;
 
 const RATE: BitRate = BitRate(40_000_000);
 const HOLE: Nanos = Nanos::from_millis(300);

@@ -1,4 +1,4 @@
-//! Hosts on the way of a channel: order, buffers and what drivers are told, whatever comes in.
+//! Hosts on the route of a channel: order, buffers and filters, whatever packets arrive.
 
 mod common;
 

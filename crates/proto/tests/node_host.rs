@@ -1,9 +1,6 @@
-//! What a host's own side forces on its channels: applications that vanish, a driver that does not let packets in, a
-//! kernel that gives no more time, a processor that has no time for best effort.
+//! Effects of a host's own side on its channels: applications that vanish, a driver that accepts no packets,
+//! a kernel that gives no more time, a processor that has no time for best effort.
 
-mod common;
-
-use common::{Open, World, line_config, name, pattern};
 use punctual_analysis::RefusalReason;
 use punctual_proto::api::{
     ChannelCounters, CloseReason, DropCounters, Event, FilterChange, OpenRequest, Port, RefuseCause,
@@ -13,6 +10,7 @@ use punctual_proto::ids::{Address, ChannelId, ChannelNumber, Cookie, Epoch, Link
 use punctual_proto::limits::{ARRIVALS_AHEAD_MAX, FRAMES_GUARANTEED_DIVISOR, FRAMES_MIN};
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{Open, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 
@@ -20,7 +18,7 @@ fn contract() -> Contract {
     Contract::new(1_000, Rate::per_second(100).unwrap(), 2, Nanos::from_millis(50)).unwrap()
 }
 
-/// Why a host's end of a channel ended, as its application is told.
+/// The reported reasons of the end of a channel at a host.
 fn reasons(world: &World, host: usize, channel: ChannelId) -> Vec<CloseReason> {
     let reason = |event: &Event| match event {
         Event::Closed { channel: closed, reason, .. } if *closed == channel => Some(*reason),
@@ -29,7 +27,7 @@ fn reasons(world: &World, host: usize, channel: ChannelId) -> Vec<CloseReason> {
     world.events[host].iter().filter_map(reason).collect()
 }
 
-/// Both ends are told once, the source and the sink what is given here, and nothing is left.
+/// Both ends are notified once, with the given reasons, and no state is left.
 fn assert_ends(world: &mut World, open: &Open, source: CloseReason, sink: CloseReason) {
     world.run_for(Nanos::from_secs(2));
     let last = world.nodes.len() - 1;
@@ -88,7 +86,7 @@ fn the_other_end_of_a_vanished_application_is_told_so() {
     }
 }
 
-/// What the driver of the link that the channel comes in on was told to let in.
+/// The accepted path in the filter for the driver of the channel's incoming link.
 fn filtered(world: &mut World, host: usize) -> Option<PathId> {
     match world.nodes[host].poll_filter() {
         Some((_, FilterChange::Set(filter))) => Some(filter.path),
@@ -96,7 +94,7 @@ fn filtered(world: &mut World, host: usize) -> Option<PathId> {
     }
 }
 
-/// What the drivers of a host have been told to let in and not to forget yet, by what it says from now on.
+/// The accepted paths of a host's drivers, updated by its new filter changes.
 fn kept_filters(world: &mut World, host: usize, kept: &mut Vec<(LinkId, PathId)>) {
     while let Some((link, change)) = world.nodes[host].poll_filter() {
         match change {
@@ -157,7 +155,7 @@ fn a_kernel_that_gives_no_more_time_ends_the_channel_that_was_admitted_last() {
     }
 }
 
-/// Asks for a channel, and stops the world as soon as `ready` says so.
+/// Requests a channel, and stops the world as soon as `ready` returns true.
 fn asks_until(world: &mut World, mut ready: impl FnMut(&mut World) -> bool) -> ChannelId {
     let last = world.nodes.len() - 1;
     world.nodes[last].listen(name("port")).unwrap();
@@ -180,7 +178,7 @@ fn who_cannot_serve_a_channel_refuses_it_while_it_is_set_up_and_says_why() {
     for host in [0, 1, 2] {
         for (reason, text) in [driver, kernel] {
             let mut world = World::line(3, RATE);
-            // The first that the host holds of it: no later one can tell of more that is held.
+            // The first event that the host holds it; no later one can report more.
             let channel = asks_until(&mut world, |world| world.nodes[host].abort_newest(reason, world.now));
             world.run_for(Nanos::from_secs(2));
             let refusal = world.events[0].iter().find_map(|event| match event {
@@ -220,7 +218,7 @@ fn best_effort_packet(flow: u32) -> Vec<u8> {
     bytes
 }
 
-/// A flood may stay in the driver's ring: none is asked for that the processor would only queue.
+/// A flood may stay in the driver's ring: packets that the processor would only queue are not polled.
 #[test]
 fn best_effort_is_taken_while_the_processor_has_time_for_it_only() {
     let mut world = World::line(3, RATE);

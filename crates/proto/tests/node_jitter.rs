@@ -1,10 +1,8 @@
 //! Senders that keep their rate by an ordinary timer, and the first messages of a channel.
 
-mod common;
-
-use common::World;
 use punctual_proto::api::Event;
 use punctual_proto::{BitRate, Contract, Horizon, Instant, Nanos, Policing, Rate};
+use punctual_rig::World;
 
 const RATE: BitRate = BitRate(100_000_000);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -23,11 +21,11 @@ fn ordinary(number: u64) -> Nanos {
     if number % 100 == 7 { US(hash % 2_300) } else { US(hash % 100) }
 }
 
-/// What came of a sender that sends a message each millisecond, as late as its timer is.
+/// The result for a sender of a message each millisecond, as late as its timer is.
 struct Run {
     /// From sending to delivery, by message.
     delays: Vec<Nanos>,
-    /// What the source counts as beyond the contract.
+    /// Messages that the source counts as beyond the contract.
     delayed: u64,
 }
 
@@ -103,7 +101,7 @@ fn a_contract_may_do_without() {
     assert!(run.delays[101] > run.delays[99] + US(450) && run.delays[900] == run.delays[99]);
 }
 
-/// Hops that hold to the logical arrival serve nothing early; what is promised is the same.
+/// Hops that hold to the logical arrival serve nothing early; the promise is the same.
 #[test]
 fn regulated_channels_keep_their_promise_too() {
     let regulated = Contract { horizon: Horizon::Regulated, ..contract(1_000) };
@@ -128,8 +126,8 @@ fn dropping_begins_where_the_allowance_ends() {
     assert_eq!(world.nodes[0].channel(open.source).expect("open").counters.dropped, 1);
 }
 
-/// The source sends from the first instant: its receiver is told of the channel with the first message, not when CONFIRM
-/// has had its turn on each link.
+/// The source sends from the first instant: its receiver is notified of the channel with the first message,
+/// not when CONFIRM has had its turn on each link.
 #[test]
 fn the_first_message_is_as_good_as_the_confirmation() {
     for hosts in [3, 4] {
@@ -161,7 +159,7 @@ fn the_first_message_is_as_good_as_the_confirmation() {
     }
 }
 
-/// Who sends nothing is confirmed by CONFIRM, and behind data that tells nobody again.
+/// A channel without messages is confirmed by CONFIRM; behind data, CONFIRM causes no second event.
 #[test]
 fn confirmation_comes_to_who_sends_nothing_and_behind_data() {
     for sends in [false, true] {
@@ -177,8 +175,9 @@ fn confirmation_comes_to_who_sends_nothing_and_behind_data() {
     }
 }
 
-/// Messages before their time are jitter where a policy counts it, which costs others: nobody pays for that who has not asked.
-/// So as many channels fit that say nothing of it as that rule it out.
+/// Early messages are jitter for a policy that takes it into account, which costs other channels: this cost
+/// arises only on request. So contracts without a jitter allowance admit as many channels as contracts that
+/// exclude it.
 #[test]
 fn who_asks_for_no_jitter_costs_no_more_than_who_rules_it_out() {
     use punctual_proto::config::{Admission, RunPolicy};
@@ -190,7 +189,7 @@ fn who_asks_for_no_jitter_costs_no_more_than_who_rules_it_out() {
     ] {
         let fit = |jitter: Option<Nanos>| {
             let config = |index| {
-                let mut config = common::line_config(index, 2, BitRate(20_000_000));
+                let mut config = punctual_rig::line_config(index, 2, BitRate(20_000_000));
                 (config.cpu.admission, config.cpu.run) = (admission, run);
                 config
             };

@@ -1,15 +1,14 @@
-//! Whatever ends, and however suddenly, leaves nothing: no frame, no slot, no message of an application's ring, nothing given
-//! away. Channels and flows of a line h1 - h2 - h3 end while packets of them wait everywhere.
+//! A channel or flow that ends, however suddenly, leaves nothing: no frame, no slot, no message of an
+//! application's ring, no reservation. Channels and flows of a line h1 - h2 - h3 end while packets of them
+//! wait everywhere.
 
-mod common;
-
-use common::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::api::{CloseReason, Port};
 use punctual_proto::config::{Admission, NodeConfig, Pacing, RunPolicy};
 use punctual_proto::ids::LinkId;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Nanos, Policing, Rate};
+use punctual_rig::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(20_000_000);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -27,9 +26,9 @@ fn holds_its_books(world: &World, when: &str) {
     }
 }
 
-/// What is given away at each host: of the processor, of each link, and bytes of buffers.
+/// The reservations of each host: of the processor, of each link, and bytes of buffers.
 fn given_away(world: &World) -> Vec<(u32, Vec<u32>, u64, u32)> {
-    let of = |node: &punctual_proto::node::Node<common::TestMemory>| {
+    let of = |node: &punctual_proto::node::Node<punctual_rig::TestMemory>| {
         let status = node.status(world.now);
         let links = status.links.iter().map(|link| link.utilisation.0).collect();
         (status.cpu_utilisation.0, links, status.buffer_bytes, status.channels)
@@ -38,11 +37,11 @@ fn given_away(world: &World) -> Vec<(u32, Vec<u32>, u64, u32)> {
 }
 
 fn is_whole(outbox: &TestOutbox, messages: usize) -> bool {
-    let ring = outbox.0.borrow();
-    ring.free.len() + ring.waiting() == messages
+    outbox.free() + outbox.waiting() == messages
 }
 
-/// Two channels, one of them demoting, and a flow of best effort; of each more is sent than goes out at once.
+/// Two channels, one of them demoting, and a flow of best effort; each has more messages than can be sent at
+/// once.
 struct Traffic {
     channels: Vec<Open>,
     flow: (punctual_proto::ids::ChannelId, TestOutbox),
@@ -70,7 +69,7 @@ impl Traffic {
     }
 }
 
-/// One of the ways in which something ends at once.
+/// A random sudden end of a channel or flow.
 fn end_suddenly(world: &mut World, traffic: &Traffic, random: &mut SplitMix64) -> &'static str {
     let (host, now) = (random.below(3) as usize, world.now);
     let which = random.below(2) as usize;
@@ -138,7 +137,7 @@ fn what_ends_suddenly_leaves_nothing() {
     }
 }
 
-/// The same probe of the same host, before and after so much came and went that nothing must be left of.
+/// The same probe of the same host, before and after many channels and flows of which nothing may be left.
 #[test]
 fn what_came_and_went_changes_no_later_answer() {
     let policies = [
@@ -191,8 +190,8 @@ fn what_came_and_went_changes_no_later_answer() {
     }
 }
 
-/// An adapter that sends nothing for a while: each packet that the host before it has sent is somewhere, or counted as thrown
-/// away for want of room, and when the adapter sends again all of that is over.
+/// An adapter is stopped for a while: each packet that the previous host has sent is somewhere, or counted as
+/// dropped for lack of room, and when the adapter sends again all is as before.
 #[test]
 fn an_adapter_that_stands_still_costs_what_is_counted() {
     let mut configs: Vec<_> = (0..3).map(|index| line_config(index, 3, RATE)).collect();
@@ -237,7 +236,7 @@ fn an_adapter_that_stands_still_costs_what_is_counted() {
     holds_its_books(&world, "when it sends again");
 }
 
-/// A channel from h1 to h3 while somebody else keeps the adapter going.
+/// A channel from h1 to h3 while other traffic keeps the adapter busy.
 fn open_beside(
     world: &mut World,
     contract: Contract,

@@ -1,11 +1,9 @@
-//! Where packets of a channel are lost at a host that stands still: it counts each of them, says so when the channel ends, and
-//! still knows afterwards.
+//! Lost packets of a channel at a stopped host: it counts each of them, reports them when the channel ends,
+//! and keeps the counts afterwards.
 
-mod common;
-
-use common::{Open, World, pattern};
 use punctual_proto::api::{Event, LostAt, LostWhy, Port};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{Open, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const BYTES: u32 = 200;
@@ -27,7 +25,7 @@ fn open(world: &mut World) -> Open {
     world.open(0, 2, contract).expect("it fits")
 }
 
-/// The source closes, and is told what was lost.
+/// The source closes; returns the reported loss.
 fn end(world: &mut World, open: &Open) -> (u64, Option<LostAt>) {
     world.nodes[0].close(open.source, world.now).expect("open");
     world.run_for(Nanos::from_secs(3));
@@ -60,7 +58,7 @@ fn what_a_host_that_stood_still_has_thrown_away_is_lost_there() {
         let lost_at = lost_at.expect("much was lost");
         assert_eq!(open.grant.place(&lost_at.stage), format!("host h{}", host + 1), "{lost_at:?}");
         assert!(lost_at.why.is_some() && SENT - delivered > 300, "{lost_at:?} of {}", SENT - delivered);
-        // Its channel is gone, what it has counted is not; nothing has vanished without being counted.
+        // Its channel has ended, its counters stay; no packet was lost without being counted.
         let status = world.nodes[host].status(world.now);
         assert!(world.nodes[host].channels().is_empty());
         let total = status.channels_total;

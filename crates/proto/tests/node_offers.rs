@@ -1,16 +1,14 @@
-//! What a refusal offers is granted when it is asked for, on real nodes with whatever else they have granted: exactly as
-//! offered, and as it is printed.
+//! The offer of a refusal is granted on request, on real nodes with other channels: exactly as offered, and
+//! as it is printed.
 
-mod common;
-
-use common::{TestInbox, World, line_config, name};
 use punctual_proto::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
 use punctual_proto::config::{Admission, RunPolicy};
 use punctual_proto::ids::Address;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestInbox, World, line_config, name};
 
-/// What a host is told of a question: a yes to an open channel is consented to at once.
+/// The result of a request: an open channel gets consent at once.
 fn ask(world: &mut World, to: usize, contract: Contract, probe: bool) -> Result<Grant, ChannelRefusal> {
     let to = Address { port: name("in"), host: name(&format!("h{}", to + 1)) };
     let request = OpenRequest { to, contract, user: UserId(1), probe, token: None };
@@ -46,7 +44,7 @@ fn drawn(random: &mut SplitMix64) -> Contract {
     Contract::new(bytes, Rate::every(interval).expect("a rate"), burst, deadline).expect("in range")
 }
 
-/// As people would type what is printed.
+/// The contract that a user would type from the printed offer.
 fn printed(offer: Contract) -> Contract {
     let thousandths = 1_000_000_000_000 / offer.rate_max.interval().0;
     let interval = match thousandths {

@@ -1,12 +1,10 @@
-//! Where packets come in, a message is not one unit of the processor's work though a quantum would hold all of it: its packets may
-//! come, and be served, one by one, and who is more urgent goes between them.
+//! Behind the source a message is not one unit of the processor's work even if a quantum would hold all of
+//! it: its packets may arrive, and be served, one by one, with more urgent work between them.
 
-mod common;
-
-use common::{World, line_config};
 use punctual_proto::api::StageKind;
 use punctual_proto::config::{Admission, RunPolicy};
 use punctual_proto::{BitRate, Contract, Horizon, Nanos, Rate};
+use punctual_rig::{World, line_config};
 
 const PACKET: Nanos = Nanos::from_micros(300);
 /// More than what taking in a message costs beside its packets.
@@ -19,8 +17,8 @@ fn contract(packets: u32, interval: Nanos, deadline: Nanos) -> Contract {
     Contract { horizon: Horizon::Regulated, ..contract }
 }
 
-/// Of a message of four packets beside one packet every `interval`: what of its bound is others' work, and what of that may come
-/// before its last packet begins.
+/// For a message of four packets beside one packet every `interval`: the part of its bound that is others'
+/// work, and the part of that which may run before its last packet begins.
 fn others_and_between(interval: Nanos) -> (Nanos, Nanos) {
     let configs = (0..2).map(|index| {
         let mut config = line_config(index, 2, BitRate(100_000_000));
@@ -37,7 +35,8 @@ fn others_and_between(interval: Nanos) -> (Nanos, Nanos) {
     let open = world.open(0, 1, contract(4, deadline, deadline)).expect("room for both");
     let sink = open.grant.stages.iter().rfind(|stage| stage.kind == StageKind::SinkCpu);
     let sink = sink.expect("the sink's processor");
-    // From when it is ready on; and somebody who was ready late by r may be in time the next time.
+    // From the time at which it is ready; and a channel that was ready late by r may be in time the next
+    // time.
     let until_last = sink.offered - PACKET - EDGE;
     (sink.made_of.others, PACKET * until_last.div_ceil(often.policed_interval()))
 }

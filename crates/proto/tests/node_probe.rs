@@ -1,12 +1,10 @@
-//! A probe says what an open would, and takes nothing.
+//! A probe returns the result that an open would have, and holds nothing.
 
-mod common;
-
-use common::{World, line_config, name};
 use punctual_proto::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
 use punctual_proto::ids::Address;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Delivery, Horizon, Nanos, Ppm, Rate};
+use punctual_rig::{World, line_config, name};
 
 const RATE: BitRate = BitRate(40_000_000);
 
@@ -28,11 +26,11 @@ fn probe(world: &mut World, from: usize, to: usize, contract: Contract) -> Resul
     panic!("no answer within four seconds");
 }
 
-/// Of each host: channels, bytes of buffers, shares of its processor and links.
+/// For each host: channels, bytes of buffers, shares of its processor and links.
 type Books = Vec<(u32, u64, Ppm, Vec<Ppm>)>;
 
 fn books(world: &World) -> Books {
-    let of = |node: &punctual_proto::node::Node<common::TestMemory>| {
+    let of = |node: &punctual_proto::node::Node<punctual_rig::TestMemory>| {
         let wrong: Vec<_> = node.accounts().into_iter().filter(|a| a.counted != a.held).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
         let status = node.status(world.now);
@@ -69,8 +67,8 @@ fn short_somewhere(random: &mut SplitMix64) -> World {
     World::of((0..hosts).map(config).collect())
 }
 
-/// Over random states: a probe says yes where an open does a moment later, with the same bounds and buffers, and no where it
-/// does not, for the same reason at the same host; and nothing is held after it.
+/// In random states: a probe is accepted if an open a moment later is, with the same bounds and buffers, and
+/// refused if it is not, for the same reason at the same host; and nothing is held after it.
 #[test]
 fn a_probe_says_what_an_open_would() {
     let (mut yes, mut by_buffers, mut by_stages) = (0, 0, 0);
@@ -82,7 +80,7 @@ fn a_probe_says_what_an_open_would() {
         for _ in 0..14 {
             let (from, to) = if random.below(2) == 0 { (0, last) } else { (last, 0) };
             let wanted = contract(&mut random);
-            // What was refused or closed before is gone everywhere.
+            // All channels that were refused or closed before are removed everywhere.
             world.run_for(Nanos::from_secs(1));
             let before = books(&world);
             let probed = probe(&mut world, from, to, wanted);
@@ -110,7 +108,7 @@ fn a_probe_says_what_an_open_would() {
                 }
                 (probed, opened) => panic!("seed {seed}: {wanted:?}: {probed:?}, {opened:?}"),
             }
-            // Room comes back now and then.
+            // Some channels are closed.
             if random.below(4) == 0 && !open.is_empty() {
                 let (host, channel) = open.swap_remove(random.below(open.len() as u64) as usize);
                 world.nodes[host].close(channel, world.now).expect("it is open");
@@ -120,7 +118,8 @@ fn a_probe_says_what_an_open_would() {
     assert!(yes > 100 && by_buffers > 40 && by_stages > 20, "{yes} {by_buffers} {by_stages}");
 }
 
-/// The relay of the report: its buffers are gone, its stages are not. A probe says no, and names it.
+/// The relay of the report: it has no free buffers, but its stages have free capacity. The probe is refused,
+/// with its name.
 #[test]
 fn a_relay_without_buffers_says_no_to_a_probe() {
     let config = |index| {

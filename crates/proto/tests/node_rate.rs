@@ -1,15 +1,16 @@
-//! The rate of a link is measured with the neighbour's help (ADR 0030): within its stated error, harming nobody, and a link that
-//! measures itself admits by it. In a line h1 - h2 (- h3) something below h1's driver drains at its own rate.
+//! The rate of a link is measured with the neighbour's help (ADR 0030): within its stated error, without
+//! effect on channels, and a link that measures itself admits by it. In a line h1 - h2 (- h3) a bottleneck
+//! below h1's driver drains at its own rate.
 
 mod common;
 
 use common::rate::{TRIED as CONFIGURED, is_right, measured, wrong};
-use common::{Slow, TestOutbox, World, line_config, name};
 use punctual_proto::api::{Cause, Event, MeasuredRate, OpenRequest, Port, RateRefusal, RefuseCause, UserId};
 use punctual_proto::ids::{Address, ChannelNumber, LinkId, NodeId, PathId};
 use punctual_proto::limits::{RATE_ERROR_GOOD, RATE_TIME};
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{Slow, TestOutbox, World, line_config, name};
 
 const DRAINS: BitRate = BitRate(20_000_000);
 const LINK: LinkId = LinkId(0);
@@ -34,7 +35,7 @@ fn auto_world() -> World {
     world
 }
 
-/// What `h1` says that its link drains, where it calls it slow.
+/// The drain rate of its link that `h1` reports, if it reports the link as slow.
 fn slow_link(world: &World) -> Option<BitRate> {
     let broken = world.nodes[0].status(world.now).broken;
     let [broken] = &broken[..] else { return None };
@@ -68,7 +69,8 @@ fn a_link_that_drains_slower_than_configured_is_measured_within_its_error() {
         assert!(measured.error <= Ppm(if drains > 10_000_000 { 20_000 } else { 60_000 }), "{measured:?}");
         let status = &world.nodes[0].status(world.now).links[0];
         assert_eq!((status.rate.measured, status.rate.rate), (Some(measured), CONFIGURED));
-        // It was on purpose: nothing is told to be late. But no more may be promised than the link drains.
+        // The filling was deliberate: nothing is reported as late. But no more may be promised than the link
+        // drains.
         world.run_for(Nanos::from_secs(3));
         assert_eq!(slow_link(&world), Some(measured.rate));
         assert_eq!(world.nodes[0].status(world.now).broken[0].late.times, 0);
@@ -82,7 +84,7 @@ fn a_link_that_this_host_cannot_fill_drains_so_much_at_least() {
     world.slow = None;
     let measured = measure(&mut world).expect("it can be measured");
     assert!(measured.at_least && measured.rate.0 > 90_000_000 && measured.rate <= CONFIGURED, "{measured:?}");
-    // A ceiling above what is configured is tried, and what is configured stays in use.
+    // A ceiling above the configured rate is tried, and the configured rate stays in use.
     let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, CONFIGURED)).collect();
     configs[0].links[0].rate_ceiling = Some(BitRate(400_000_000));
     let mut world = World::of(configs);
@@ -127,7 +129,7 @@ fn who_wants_a_channel_meanwhile_waits_and_is_not_refused() {
     let waited = world.now.since(began);
     assert!(waited > Nanos::from_millis(150) && waited < Nanos::from_millis(700), "{waited}");
     assert!(world.nodes[0].status(world.now).links[0].rate.measured.is_some(), "it was finished");
-    // What filled the link has left: nothing is late.
+    // All filler packets have left: nothing is late.
     world.slow = None;
     open.outbox.send(&[7; 200], world.now);
     world.nodes[0].handle_outbox(open.source, world.now);
@@ -207,7 +209,7 @@ fn a_link_that_measures_itself_admits_nothing_before_and_by_the_measured_rate_af
     assert!(counters.messages_out >= 148 && counters.misses == 0, "{counters:?}");
 }
 
-/// What was found is as good as what is configured: the same channel gets the same of all hosts.
+/// A measured rate equals a configured one: the same channel gets the same grants of all hosts.
 #[test]
 fn a_channel_over_a_measured_link_is_as_over_one_that_is_configured_so() {
     // Half a millisecond between messages: a window of large packets at the measured rate is some of them at once.
@@ -276,7 +278,7 @@ fn what_a_link_drains_is_seen_while_it_is_used() {
     let seen = status.rate.observed.expect("the link was behind");
     assert!(!seen.at_least && is_right(MeasuredRate { error: Ppm(20_000), ..seen }, DRAINS), "{seen:?}");
     assert_eq!((status.rate.rate, status.rate.measured), (CONFIGURED, None));
-    // In the other direction nothing went.
+    // No packets were sent in the other direction.
     assert_eq!(world.nodes[1].status(world.now).links[0].rate.observed, None);
 }
 
@@ -322,7 +324,8 @@ fn a_refresh_of_what_waits_does_not_end_it() {
 
 #[test]
 fn a_neighbour_that_never_says_that_it_is_done_keeps_nobody_waiting_for_long() {
-    // h1 fills the link to h2 and is never heard again; h3 wants a channel to it meanwhile, and one to h2.
+    // h1 fills the link to h2 and then sends nothing any more; h3 requests a channel to it meanwhile, and one
+    // to h2.
     let mut world = slow_world(3);
     world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
     world.run_for(Nanos::from_millis(100));
@@ -340,12 +343,13 @@ fn a_neighbour_that_never_says_that_it_is_done_keeps_nobody_waiting_for_long() {
     assert!(refused(&world), "{:?}", world.events[2]);
 }
 
-/// A neighbour that asks again has given up what it asked before: who waits for that is served first, and it hears so.
+/// A neighbour that requests again has given up its earlier request: requests that wait for that one are
+/// served first, and it gets the reply.
 #[test]
 fn who_waits_for_a_measurement_that_was_given_up_is_served_before_the_next() {
     let mut world = slow_world(2);
     world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
-    // What h2 answers is lost for as long as h1 waits for it; h2 goes on waiting for what is to come.
+    // All replies of h2 are lost for as long as h1 waits for them; h2 continues to wait for the next message.
     world.tap = Some(Box::new(|node, _, _| node == 0));
     world.run_for(Nanos::from_millis(1_900));
     let to = Address { port: name("port"), host: name("h1") };
@@ -374,7 +378,7 @@ fn who_waits_for_a_measurement_that_was_given_up_is_served_before_the_next() {
     assert_eq!(filled.get(), 0, "served once the link was filled");
 }
 
-/// Who knows the token of a measurement and sends other packets with it changes nothing: only what fills the link counts.
+/// A sender of other packets with the token of a measurement changes nothing: only filler packets count.
 #[test]
 fn packets_that_only_look_like_those_of_a_measurement_do_not_count() {
     for forged in [(7, 2), (0, 3), (7, 3)] {
@@ -405,7 +409,7 @@ fn packets_that_only_look_like_those_of_a_measurement_do_not_count() {
     }
 }
 
-/// A measurement that follows another knows nothing of it.
+/// A measurement after another one has no state of it.
 #[test]
 fn each_measurement_begins_anew() {
     let mut world = slow_world(2);
@@ -419,7 +423,7 @@ fn each_measurement_begins_anew() {
     }
 }
 
-/// A wire whose rate goes up and down, further in later attempts: what the first has found counts.
+/// A wire whose rate varies, more in later attempts: the result of the first attempt counts.
 #[test]
 fn of_several_attempts_the_best_counts() {
     let measured_beside = |swings_percent: [u64; 4]| {
@@ -461,7 +465,7 @@ fn links_are_known_by_name() {
     assert_eq!([0, 1, 2].map(|link| node.link_name(LinkId(link))), ["left", "right", ""]);
 }
 
-/// The truth lies between what a link drains surely and at the most, to the bit.
+/// The truth is between the lowest and the highest drain rate, to the bit.
 #[test]
 fn a_measured_rate_is_a_range() {
     let of = |rate, error| MeasuredRate {

@@ -1,84 +1,58 @@
 //! A measurement fills a link for a third of a second, and with so many bytes at most (`limits::RATE_BYTES_MAX`): of a link of
 //! 20 Gbit/s that is less.
 
-mod common;
+use std::cell::Cell;
+use std::rc::Rc;
 
-use common::{Frame, Pool, TestMemory, line_config};
-use punctual_proto::api::{PacketOut, Port};
+use punctual_proto::api::Port;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::{RATE_BYTES_MAX, RATE_TIME};
-use punctual_proto::node::Node;
-use punctual_proto::{BitRate, Instant, Nanos};
+use punctual_proto::{BitRate, Nanos};
+use punctual_rig::{World, line_config};
 
 const LINK: LinkId = LinkId(0);
 const RATE: BitRate = BitRate(20_000_000_000);
+const PACKET_BYTES_MAX: u32 = 60_000;
 const STEP: Nanos = Nanos::from_micros(20);
 
-/// Two neighbours whose packets are large. Packets of signalling arrive at once, others are counted and lost.
-struct Pair {
-    nodes: Vec<Node<TestMemory>>,
-    pool: Pool,
-    out: Vec<u8>,
-    now: Instant,
-    /// Bytes of the wire of h1's data.
-    filled: u64,
-}
-
-impl Pair {
-    fn new() -> Self {
-        let now = Instant(1_000_000_000);
-        let node = |index| {
-            let mut config = line_config(index, 2, RATE);
-            config.links[0].packet_bytes_max = 60_000;
-            Node::new(config, index as u64, now).expect("a configuration")
-        };
-        Self { nodes: (0..2).map(node).collect(), pool: Pool::new(64), out: vec![0; 60_000], now, filled: 0 }
+/// Two neighbours with large packets. All data is lost. Returns the counter of its bytes on the wire.
+fn pair() -> (World, Rc<Cell<u64>>) {
+    let mut configs = [0, 1].map(|index| line_config(index, 2, RATE));
+    for config in &mut configs {
+        config.links[0].packet_bytes_max = PACKET_BYTES_MAX;
     }
-
-    fn run(&mut self, until: Instant) {
-        while self.now < until {
-            self.now = self.now + STEP;
-            (0..2).for_each(|index| self.turn(index));
+    let overhead_bytes = u64::from(configs[0].links[0].overhead_bytes);
+    let mut world = World::of(configs.into());
+    let filled = Rc::new(Cell::new(0));
+    let counter = Rc::clone(&filled);
+    world.tap = Some(Box::new(move |node, port, bytes| {
+        if port == Port::Data && node == 0 {
+            counter.set(counter.get() + bytes.len() as u64 + overhead_bytes);
         }
-    }
-
-    fn turn(&mut self, index: usize) {
-        let now = self.now;
-        self.nodes[index].handle_timeout(now);
-        while let Some(work) = self.nodes[index].begin_work(now) {
-            self.nodes[index].finish_work(work, now);
-        }
-        while let Some(sent) = self.nodes[index].poll_transmit(LINK, now, &mut self.out) {
-            let PacketOut::Written(len) = sent.packet else { panic!("nothing passes") };
-            if sent.port == Port::Signalling {
-                let frame: Frame = self.pool.frame(&self.out[..len]);
-                self.nodes[1 - index].handle_frame(LINK, sent.port, now, frame, now);
-            } else {
-                self.filled += u64::from(sent.wire_bytes);
-            }
-        }
-    }
+        port == Port::Signalling
+    }));
+    (world, filled)
 }
 
 #[test]
 fn a_measurement_sends_so_many_bytes_and_then_none() {
-    let mut pair = Pair::new();
-    pair.run(pair.now + Nanos::from_secs(2));
-    pair.nodes[0].measure_rate(LINK, pair.now).expect("nobody uses it");
-    while pair.filled == 0 {
-        pair.run(pair.now + STEP);
+    let (mut world, filled) = pair();
+    world.run_for(Nanos::from_secs(2));
+    world.nodes[0].measure_rate(LINK, world.now).expect("the link is idle");
+    while filled.get() == 0 {
+        world.run_for(STEP);
     }
-    let began = pair.now;
+    let began = world.now;
     // A link of that rate could send 750 MB.
-    pair.run(began + RATE_TIME / 4 * 3);
-    let filled = pair.filled;
-    assert!(filled <= RATE_BYTES_MAX && filled + 61_000 > RATE_BYTES_MAX, "{filled} B");
+    world.run_until(began + RATE_TIME / 4 * 3);
+    let sent = filled.get();
+    assert!(sent <= RATE_BYTES_MAX && sent + 61_000 > RATE_BYTES_MAX, "{sent} B");
     let nothing_waits =
-        |pair: &Pair| !pair.nodes[0].best_effort_waits(LINK) && !pair.nodes[0].may_transmit(LINK);
-    assert!(nothing_waits(&pair));
-    pair.run(began + RATE_TIME - STEP);
+        |world: &World| !world.nodes[0].best_effort_waits(LINK) && !world.nodes[0].may_transmit(LINK);
+    assert!(nothing_waits(&world));
+    world.run_until(began + RATE_TIME - STEP);
     assert!(
-        pair.filled == filled && nothing_waits(&pair),
-        "the link is everybody's for the rest of the time"
+        filled.get() == sent && nothing_waits(&world),
+        "the rest of the measurement leaves the link free for other traffic"
     );
 }

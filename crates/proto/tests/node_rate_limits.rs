@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use common::rate::{TRIED as CONFIGURED, measured};
-use common::{Slow, World, line_config, name};
 use punctual_proto::api::{Event, MeasuredRate, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::limits::{
@@ -16,17 +15,18 @@ use punctual_proto::limits::{
 };
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{Slow, World, line_config, name};
 
 const LINK: LinkId = LinkId(0);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-/// What h1 has filled its link with.
+/// The filler packets of h1.
 #[derive(Debug, Default)]
 struct Filled {
     packets: u64,
-    /// Of each attempt.
+    /// The cookies of all attempts.
     cookies: BTreeSet<u32>,
-    /// Of the next packet of the attempt.
+    /// The next packet's number in the attempt.
     number_next: u64,
     /// Signalling of h2 is lost from then on.
     silent: bool,
@@ -89,7 +89,7 @@ fn a_link_is_filled_for_so_long_and_few_packets_wait_meanwhile() {
 
 #[test]
 fn who_does_not_answer_is_given_up_in_time() {
-    // It never says that it counts; it never says what it has counted.
+    // It never replies that it counts; it never reports what it has counted.
     for (silent_after, patience) in [(MS(0), RATE_ANSWER_TIME), (MS(100), RATE_TIME + RATE_DRAIN_TIME)] {
         let (mut world, filled) = watched(BitRate(20_000_000));
         filled.borrow_mut().silent = silent_after == MS(0);
@@ -113,7 +113,7 @@ fn a_link_through_which_next_to_nothing_comes_says_nothing() {
     assert_eq!(filled.borrow().cookies.len(), usize::from(RATE_ATTEMPTS_MAX));
 }
 
-/// A wire that stands still for longer than it is filled evenly, each time.
+/// A wire that is stopped for longer than it is filled evenly, each time.
 #[test]
 fn what_is_too_uneven_is_tried_so_often_and_refused() {
     for (stall_ms, is_good) in [(0, true), (60, false)] {
@@ -122,7 +122,8 @@ fn what_is_too_uneven_is_tried_so_often_and_refused() {
         world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
         let mut result = None;
         for step in 0..4_000_u64 {
-            // More often than windows could leave it out; what is handed over now comes out up to 100 ms later.
+            // Too often for windows to leave it out; a packet that is handed over now leaves up to 100 ms
+            // later.
             if step % 90 == 0 {
                 let slow = world.slow.as_mut().expect("it drains");
                 slow.stall = (world.now + MS(100), world.now + MS(100 + stall_ms));
@@ -154,7 +155,8 @@ fn what_is_too_uneven_is_tried_so_often_and_refused() {
     }
 }
 
-/// So many wait here for a link that is being measured; who comes later waits at the neighbour, and nobody is lost.
+/// A limited number of requests waits here for a link that is being measured; later ones wait at the
+/// neighbour, and none is lost.
 #[test]
 fn who_waits_for_a_measurement_waits_in_bounded_numbers() {
     let (mut world, _) = watched(BitRate(20_000_000));
@@ -178,7 +180,8 @@ fn who_waits_for_a_measurement_waits_in_bounded_numbers() {
     assert_eq!(answered(&world), asked);
 }
 
-/// A driver without room again and again is what sets the pace: what came through is all that the link drains from here.
+/// A driver that repeatedly has no room sets the pace: the rate of received packets is all that the link
+/// drains from here.
 #[test]
 fn a_driver_that_is_full_again_and_again_sets_the_pace() {
     for (times, at_least) in [(RATE_FULL_TIMES - 1, true), (RATE_FULL_TIMES, false)] {
@@ -196,7 +199,7 @@ fn a_driver_that_is_full_again_and_again_sets_the_pace() {
     }
 }
 
-/// The neighbour measures another link, and is asked again, but not at each of its packets.
+/// The neighbour measures another link, and is asked again, but not after each of its packets.
 #[test]
 fn a_link_that_measures_itself_asks_a_busy_neighbour_now_and_then() {
     let configs = (0..3).map(|index| {

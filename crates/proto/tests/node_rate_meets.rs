@@ -1,5 +1,5 @@
-//! What a measurement meets: a neighbour of another life, words of a measurement that was given up, a host that stops, other
-//! links that want to be measured, a channel that waits.
+//! Interactions of a measurement: a neighbour's restart, messages of a measurement that was given up, a host
+//! that stops, other links with due measurements, a waiting channel.
 
 mod common;
 
@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use common::rate::{TRIED, measured};
-use common::{Slow, TestOutbox, World, line_config, name};
 use punctual_proto::api::{Event, LinkChange, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::config::LinkConfig;
 use punctual_proto::ids::{Address, ChannelNumber, Epoch, LinkId};
@@ -16,6 +15,7 @@ use punctual_proto::limits::{BEST_EFFORT_PACKETS_MAX, RATE_ANSWER_TIME, RATE_DRA
 use punctual_proto::node::Node;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{Slow, TestOutbox, World, line_config, name};
 
 const DRAINS: BitRate = BitRate(20_000_000);
 const LINK: LinkId = LinkId(0);
@@ -45,7 +45,7 @@ fn words(world: &World) -> usize {
     world.events[0].iter().filter(|event| matches!(event, Event::Rate { .. })).count()
 }
 
-/// Channels wait no longer than the neighbour's next life takes to say that it is there.
+/// Channels wait no longer than the neighbour takes to restart.
 #[test]
 fn another_life_of_the_neighbour_ends_it() {
     let mut world = met(2);
@@ -64,7 +64,8 @@ fn another_life_of_the_neighbour_ends_it() {
     assert!(measured(&mut world, 0).is_ok());
 }
 
-/// The neighbour stands still, is asked twice, and answers both: only the answer to what is asked now counts.
+/// The neighbour is stopped, is asked twice, and replies to both: only the reply to the present request
+/// counts.
 #[test]
 fn answers_to_what_was_given_up_say_nothing() {
     for stops in [false, true] {
@@ -88,11 +89,12 @@ fn answers_to_what_was_given_up_say_nothing() {
     }
 }
 
-/// A DONE that comes when the neighbour has given the measurement up ends nothing, and is not answered.
+/// A DONE that arrives after the neighbour has given the measurement up ends nothing, and gets no reply.
 #[test]
 fn done_is_said_too_late() {
     let mut world = met(2);
-    // DONE and what repeats it is lost until its next turn comes too late; neighbours are not silent for that long.
+    // DONE and its retransmissions are lost until the next one is too late; neighbours are not silent for
+    // that long.
     let lost = [world.now + MILLI * 250, world.now + RATE_DRAIN_TIME - MILLI * 1_250];
     let (clock, said) = (Rc::<Cell<Instant>>::default(), Rc::<Cell<u32>>::default());
     let (now, count) = (clock.clone(), said.clone());
@@ -119,7 +121,8 @@ fn done_is_said_too_late() {
     assert_free(&mut world);
 }
 
-/// Whoever stands still for longer than the neighbour waits is lost to it, and the measurement with it.
+/// If a host is stopped for longer than the neighbour waits, the neighbour gives it up, and the measurement
+/// with it.
 #[test]
 fn a_host_that_stood_still_while_it_filled_the_link_has_measured_nothing() {
     let mut world = met(2);
@@ -169,7 +172,7 @@ fn a_host_that_stops_measures_no_link_by_itself() {
     assert_eq!((rate.measured, rate.refused, seen.borrow().len(), words(&world)), (None, None, 0, 0));
 }
 
-/// What was measured stays known when another measurement fails, and is still what admission counts with.
+/// A measured rate stays when another measurement fails, and admission still uses it.
 #[test]
 fn a_measurement_that_fails_takes_nothing_back() {
     let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, TRIED)).collect();
@@ -185,20 +188,21 @@ fn a_measurement_that_fails_takes_nothing_back() {
         (rate.measured, rate.refused, rate.rate),
         (Some(found), Some(RateRefusal::NoAnswer), found.rate)
     );
-    // The neighbour, which came to say yes too late, waits for as long as a measurement may take.
+    // The neighbour, whose permission came too late, waits for as long as a measurement may take.
     world.run_for(RATE_DRAIN_TIME + Nanos::from_secs(1));
     let contract = Contract::new(200, Rate::per_second(200).unwrap(), 1, MILLI * 50).unwrap();
     assert!(world.open(0, 1, contract).is_ok());
 }
 
-/// While it measures by itself it does not begin once more, however often the neighbour says that it is there.
+/// While a link measures itself, it does not begin another measurement, however many HELLOs of the neighbour
+/// arrive.
 #[test]
 fn one_that_is_under_way_is_not_begun_again() {
     let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, TRIED)).collect();
     configs[0].links[0].rate_auto = true;
     let mut world = World::of(configs);
     world.slow = Some(Slow::new(0, DRAINS));
-    // What fills the link is lost: each attempt finds too little. Then it tries again by itself.
+    // Filler packets are lost: each attempt receives too few. Then the host tries again by itself.
     world.tap = Some(Box::new(|_, port, _| port != Port::Data));
     assert_eq!(measured(&mut world, 0), Err(RateRefusal::TooFew));
     let seen = cookies(&mut world);
@@ -208,7 +212,7 @@ fn one_that_is_under_way_is_not_begun_again() {
     assert_eq!(words(&world), 0, "it is known now");
 }
 
-/// The link cannot carry its own signalling at what it drains: it is not used at that rate, and that is said.
+/// The link cannot carry its own signalling at its drain rate: that rate is not used, and this is reported.
 #[test]
 fn a_link_that_cannot_carry_its_signalling_has_no_rate() {
     let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, TRIED)).collect();
@@ -221,14 +225,14 @@ fn a_link_that_cannot_carry_its_signalling_has_no_rate() {
     assert_eq!((rate.measured, rate.rate), (None, TRIED));
 }
 
-/// Who waits for a channel does not wait for a better figure.
+/// A waiting channel is not delayed for a smaller error.
 #[test]
 fn a_channel_that_waits_ends_it_with_what_is_known() {
     let attempts = |waits: bool| {
         let mut world = met(2);
         let seen = cookies(&mut world);
         world.slow.as_mut().unwrap().wait_max = MILLI * 2;
-        // Each attempt sees a stall, whenever it falls: no figure is good.
+        // Each attempt has a stall, at some time: no result is good.
         world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
         let began = world.now;
         if waits {

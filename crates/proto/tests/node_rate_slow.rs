@@ -3,10 +3,10 @@
 mod common;
 
 use common::rate::{TRIED as CONFIGURED, is_right, measured};
-use common::{Slow, TestOutbox, World, name};
 use punctual_proto::api::{Cause, MeasuredRate, RateRefusal};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{Slow, TestOutbox, World, name};
 
 const DRAINS: BitRate = BitRate(20_000_000);
 const LINK: LinkId = LinkId(0);
@@ -22,7 +22,7 @@ fn slow_world() -> World {
     world
 }
 
-/// What `h1` says that its link drains, where it calls it slow.
+/// The drain rate of its link that `h1` reports, if it reports the link as slow.
 fn slow_link(world: &World) -> Option<BitRate> {
     let broken = world.nodes[0].status(world.now).broken;
     let [broken] = &broken[..] else { return None };
@@ -55,12 +55,12 @@ fn a_link_that_was_measured_slow_promises_nothing_until_a_measurement_finds_it_w
     assert!(world.nodes[0].channel(open.source).expect("it is open").broken.is_empty());
 }
 
-/// A link that carries more than it was measured to drain is measured anew at once: nobody waits for the next minute.
+/// A link that carries more than its measured drain rate is measured again at once, not in the next minute.
 #[test]
 fn a_link_that_was_measured_slow_and_carries_more_is_measured_anew() {
     let mut world = slow_world();
     measure(&mut world).expect("it can be measured");
-    // It looks once more by itself, and then not for a minute.
+    // It measures once more by itself, and then not for a minute.
     world.run_for(Nanos::from_secs(5));
     let found = world.nodes[0].status(world.now).links[0].rate.measured.expect("it was measured");
     assert_eq!(slow_link(&world), Some(found.rate));

@@ -1,20 +1,19 @@
-//! Channels that are refused somewhere on their way, by a stage in the forward phase or for want of buffers in the reverse
-//! one, when the hops behind have relaxed their bounds already: what is held everywhere is what it was before.
+//! Channels that are refused somewhere on their route, by a stage in the forward phase or for lack of buffers
+//! in the reverse one, when the hops behind have relaxed their bounds already: afterwards all reservations
+//! are as before.
 
-mod common;
-
-use common::{World, line_config};
 use punctual_proto::api::{Event, RefuseCause};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Horizon, Nanos, Ppm, Rate};
+use punctual_rig::{World, line_config};
 
 const RATE: BitRate = BitRate(40_000_000);
 
-/// Of each host: channels, bytes of buffers, shares of its processor and links.
+/// For each host: channels, bytes of buffers, shares of its processor and links.
 type Books = Vec<(u32, u64, Ppm, Vec<Ppm>)>;
 
 fn books(world: &World) -> Books {
-    let of = |node: &punctual_proto::node::Node<common::TestMemory>| {
+    let of = |node: &punctual_proto::node::Node<punctual_rig::TestMemory>| {
         let wrong: Vec<_> = node.accounts().into_iter().filter(|a| a.counted != a.held).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
         let status = node.status(world.now);

@@ -1,13 +1,12 @@
-//! What applications ask of a node besides an open channel: refusals, receivers' requests, best effort by name, the end.
+//! Requests of applications to a node besides open channels: refusals, receivers' requests, best effort by
+//! name, the end.
 
-mod common;
-
-use common::{TestInbox, TestOutbox, World, line_config, name};
 use punctual_proto::api::{CloseReason, Event, OpenRequest, RefuseCause, RequestError, UserId};
 use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::{Address, ChannelId, Epoch};
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestInbox, TestOutbox, World, line_config, name};
 
 const RATE: BitRate = BitRate(40_000_000);
 const USER: UserId = UserId(7);
@@ -20,7 +19,7 @@ fn address(port: &str, host: &str) -> Address {
     Address { port: name(port), host: name(host) }
 }
 
-/// Hosts that know one another.
+/// Hosts that have met.
 fn world(hosts: usize) -> World {
     let mut world = World::line(hosts, RATE);
     world.run_for(Nanos::from_millis(100));
@@ -32,7 +31,7 @@ fn open(world: &mut World, from: usize, to: Address, token: Option<u64>) -> Chan
     world.nodes[from].open(request, world.now).expect("the request can be tried")
 }
 
-/// The first event of a host that `wanted` picks, within a second.
+/// The first event of a host that `wanted` selects, within a second.
 fn event<T>(world: &mut World, host: usize, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
     for _ in 0..1_000 {
         while let Some(event) = world.events[host].pop_front() {
@@ -72,8 +71,8 @@ fn a_receiver_that_refuses_is_quoted_and_nothing_is_left() {
     assert!(world.nodes.iter().all(|node| node.is_quiet()));
 }
 
-/// What an application has put into its ring before the host knows it goes by itself; both ends see what is counted from the
-/// beginning, nothing included.
+/// Messages that an application has put into its ring before it is attached are sent without a doorbell; both
+/// ends see all counters from the beginning.
 #[test]
 fn a_ring_that_holds_something_when_it_is_given_is_sent() {
     for messages in [0, 3] {
@@ -90,13 +89,13 @@ fn a_ring_that_holds_something_when_it_is_given_is_sent() {
         let again = world.nodes[0].attach_outbox(channel, TestOutbox::new(4, 1_000), world.now);
         assert_eq!(again, Err(RequestError::Unknown), "it has one");
         world.run_for(Nanos::from_millis(1));
-        assert!(outbox.0.borrow().shown.times > 0 && inbox.0.borrow().shown.times > 0);
+        assert!(outbox.shown().times > 0 && inbox.shown().times > 0);
         world.run_for(Nanos::from_millis(200));
         for number in 0..messages {
             assert!(inbox.recv(|message, _| assert_eq!(message, [number; 1_000])));
         }
         assert!(!inbox.recv(|_, _| ()));
-        let sent = outbox.0.borrow().shown.counters.messages_out;
+        let sent = outbox.shown().counters.messages_out;
         assert_eq!(sent, u64::from(messages));
     }
 }
@@ -118,7 +117,7 @@ fn who_stops_listening_refuses_what_waits() {
     assert_eq!(world.nodes[1].unlisten(listener, world.now), Err(RequestError::Unknown));
 }
 
-/// The receiver on the last host asks the film server on the first one.
+/// The receiver on the last host requests a channel from the film server on the first one.
 fn ask(world: &mut World) -> u64 {
     let last = world.nodes.len() - 1;
     world.nodes[last].listen(name("screen")).unwrap();
@@ -169,7 +168,8 @@ fn a_refused_request_fails_with_the_reason() {
     assert_eq!(world.nodes[0].refuse_request(token, "twice", world.now), Err(RequestError::Unknown));
 }
 
-/// Tokens begin again with each life of a host: what the former life asked for says nothing of what this one does.
+/// Tokens begin again with each epoch of a host: replies to requests of the former epoch do not match those
+/// of this one.
 #[test]
 fn a_no_to_a_former_life_is_no_answer_to_this_one() {
     let mut world = world(3);
@@ -189,7 +189,7 @@ fn a_no_to_a_former_life_is_no_answer_to_this_one() {
             .iter()
             .any(|event| matches!(event, Event::RequestFailed { token, .. } if *token == again))
     };
-    // The former life's may be forgotten there already; then nothing is said to it.
+    // The former epoch's request may be removed there already; then nothing is sent.
     let _ = world.nodes[0].refuse_request(asked_before, "sold out", world.now);
     world.run_for(Nanos::from_secs(1));
     assert!(!failed(&world), "nobody has refused what this life asks for");
@@ -251,13 +251,14 @@ fn a_node_that_shuts_down_leaves_nothing_anywhere() {
     assert!(world.nodes.iter().all(|node| node.is_quiet()));
 }
 
-/// Pages of any length hold what all of it at once holds, each after a look at no more handles than it may.
+/// Pages of any length contain the same channels as the complete list, each after a visit of at most the
+/// allowed number of handles.
 #[test]
 fn pages_of_channels_are_all_of_them_in_order() {
     let mut world = world(2);
     let channels: Vec<_> =
         (0..12).map(|_| world.open(0, 1, contract()).unwrap_or_else(|event| panic!("{event:?}"))).collect();
-    // Of these only the sink's word is waited for, for a moment.
+    // These wait only for the sink's report, for a moment.
     for closing in channels.iter().step_by(3) {
         world.nodes[0].close(closing.source, world.now).unwrap();
     }

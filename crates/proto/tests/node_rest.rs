@@ -1,11 +1,10 @@
-//! What channels leave of a link where the kernel's packets go behind ours: half of it to best effort.
+//! The rest of a link beside channels, where the kernel's packets are sent after ours: half of it is for best
+//! effort.
 
-mod common;
-
-use common::{TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::config::{KernelTraffic, LinkConfig};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 
@@ -46,7 +45,7 @@ impl Flood {
     }
 }
 
-/// Half of what is not given away, at the rate that the link is paced at.
+/// Half of the rate that is not reserved, at the paced rate of the link.
 fn half(world: &World) -> u64 {
     let given = world.nodes[0].status(world.now).links[0].utilisation;
     RATE.less(line_config(0, 2, RATE).links[0].rate_error).less(given).0 / 2

@@ -1,14 +1,12 @@
 //! Programs' handlers on a node's processor (RTU 3, ADR 0051): admitted with a bound that holds, by every policy; served in
 //! the order of their classes; within budgets; counted and demoted where they do not keep to what they have declared.
 
-mod common;
-
-use common::rtu::{Bench, broken, cpu};
 use punctual_proto::api::{Misconduct, RtuClass, RtuCost, RtuEvent, RtuId, RtuRefusal, RtuTerms};
 use punctual_proto::config::Admission;
 use punctual_proto::limits::{RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_SPELL, RTU_STRIKES_MAX, RTU_UNITS_MAX};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{Instant, Nanos};
+use punctual_rig::handlers::{Bench, broken, cpu};
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 const US: fn(u64) -> Nanos = Nanos::from_micros;
@@ -67,7 +65,7 @@ fn rmdp_serves_low_delay_before_guaranteed_before_best_effort() {
     }
     bench.run_until(AT(500_000));
     let rank = |id: RtuId| [quick, fast, slow, flood].iter().position(|of| *of == id).expect("known");
-    // A PDU of the low-delay handler waits for the call at hand alone.
+    // A PDU of the low-delay handler waits only for the present call.
     for (came, done) in &bench.bodies[&quick].done {
         let ahead =
             bench.calls.iter().filter(|call| call.begun > *came && call.begun < *done && call.id != quick);
@@ -170,8 +168,8 @@ fn run_random(admission: Admission, seed: u64) -> usize {
     }
     let wrong = bench.node.accounts().into_iter().find(|account| account.counted != account.held);
     assert_eq!(wrong, None, "{} seed {seed}", admission.name);
-    ids.iter().for_each(|id| bench.node.remove_handler(*id));
-    bench.node.remove_handler(flood);
+    ids.iter().for_each(|id| bench.node.remove_handler(*id, AT(30_000)));
+    bench.node.remove_handler(flood, AT(30_000));
     let places = bench.node.accounts().into_iter().find(|account| account.what == "places of handlers");
     assert_eq!(places.map(|places| (places.counted, places.held)), Some((0, 0)));
     assert_eq!(bench.node.cpu_utilisation(), Bench::new(cpu(admission)).node.cpu_utilisation());
@@ -240,12 +238,12 @@ fn handlers_are_bounded_and_each_that_goes_makes_room() {
     let base = terms(RtuClass::BestEffort, US(1));
     let ids: Vec<_> = (0..RTU_HANDLERS_MAX).map(|_| bench.register(base).expect("room")).collect();
     assert_eq!(bench.register(base), Err(RtuRefusal::Exhausted));
-    bench.node.remove_handler(ids[7]);
+    bench.node.remove_handler(ids[7], AT(0));
     assert!(bench.register(base).is_ok_and(|id| !ids.contains(&id)), "names are never reused");
     assert_eq!(bench.register(base), Err(RtuRefusal::Exhausted));
 }
 
-/// A handler that takes longer than it has said, or more than it was given.
+/// A handler that takes longer than declared, or processes more than it was given.
 fn misbehaving(percent: u64, greed: u32) -> (Bench, RtuId, RtuId) {
     let mut bench = Bench::new(cpu(Admission::EDF));
     let bad = bench.register(terms(low(MS(1), 1), US(20))).expect("granted");
@@ -271,7 +269,7 @@ fn one_that_overruns_is_counted_then_demoted_and_harms_nobody_after() {
     assert!(status.counters.units_beyond > 100 && status.counters.overruns > 100, "{:?}", status.counters);
     assert_eq!(status.counters.took_max, US(110));
     assert_eq!((broken(&bench.bodies[&good]), bench.counters(good).overruns), (None, 0));
-    // The node's own paths know nothing of it.
+    // The node's own paths are not affected.
     let status = bench.node.status(bench.now);
     assert_eq!(status.overruns, 0);
     assert!(status.work.iter().all(|path| path.units == 0), "{:?}", status.work);
@@ -324,7 +322,7 @@ fn a_handler_that_is_removed_while_its_body_runs_is_gone() {
     let ids = [(); 2].map(|()| bench.register(terms(class, US(20))).expect("granted"));
     ids.iter().for_each(|id| bench.node.make_ready(*id, AT(0)));
     let work = bench.node.begin_work(AT(0)).expect("a call");
-    bench.node.remove_handler(ids[0]);
+    bench.node.remove_handler(ids[0], AT(5));
     let newcomer = bench.register(terms(class, US(20))).expect("granted");
     bench.node.make_ready(newcomer, AT(5));
     bench.node.finish_work(work, AT(30));
@@ -334,7 +332,7 @@ fn a_handler_that_is_removed_while_its_body_runs_is_gone() {
     assert!(bench.node.accounts().iter().all(|account| account.counted == account.held));
 }
 
-/// Admission decides elsewhere: the answer comes later, and what was removed meanwhile holds nothing.
+/// Another thread decides: the reply comes later, and a handler that was removed meanwhile holds nothing.
 #[test]
 fn an_answer_that_comes_late_finds_who_is_still_there() {
     let mut bench = Bench::new(cpu(Admission::EDF));
@@ -344,7 +342,7 @@ fn an_answer_that_comes_late_finds_who_is_still_there() {
     bench.node.make_ready(ids[1], AT(1));
     assert_eq!((bench.node.poll_rtu(), bench.node.begin_work(AT(2))), (None, None));
     let decision = bench.node.poll_decision().expect("questions");
-    bench.node.remove_handler(ids[0]);
+    bench.node.remove_handler(ids[0], AT(3));
     bench.node.handle_decided(decision.decide(|| Instant(0)), AT(5));
     let granted = bench.node.poll_rtu();
     assert!(matches!(granted, Some(RtuEvent::Granted(id, _)) if id == ids[1]), "{granted:?}");

@@ -8,7 +8,6 @@ use std::rc::Rc;
 
 use common::script::Script;
 use common::story::{contract, script};
-use common::{Open, World, line_config, pattern};
 use punctual_analysis::{Activation, Ppb, Statistical};
 use punctual_proto::api::{ChannelCounters, Port};
 use punctual_proto::config::{Admission, Pacing};
@@ -17,6 +16,7 @@ use punctual_proto::limits::{ARRIVALS_AHEAD_MAX, FRAMES_BEST_EFFORT_DIVISOR, FRA
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Open, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LEFT: LinkId = LinkId(0);
@@ -29,7 +29,7 @@ fn holds_its_books(world: &World) {
     }
 }
 
-/// A driver gives a packet to its node, whose processor looks at it later.
+/// A driver passes a packet to its node, whose processor handles it later.
 fn arrive(world: &mut World, node: usize, packet: &[u8]) {
     let (frame, now) = (world.pool.frame(packet), world.now);
     world.nodes[node].handle_frame(LEFT, Port::Data, now, frame, now);
@@ -60,8 +60,8 @@ fn best_effort(flow: u32) -> Vec<u8> {
     bytes
 }
 
-/// Packets that pass keep frames of the driver until the next link has sent them: as long as they keep all that they may, a
-/// flood stays in the driver's ring, though the processor has nothing to do.
+/// Packets that pass keep frames of the driver until the next link has sent them: while they hold all that
+/// they may, a flood stays in the driver's ring, though the processor is idle.
 #[test]
 fn best_effort_is_taken_while_the_next_link_gives_frames_back() {
     let configs = (0..3).map(|index| {
@@ -106,7 +106,7 @@ fn soft() -> Contract {
     contract
 }
 
-/// The packets of one message of a channel as they leave its source; none goes on.
+/// The packets of one message of a channel as they leave its source; none arrives.
 fn captured(world: &mut World, open: &Open) -> Vec<Vec<u8>> {
     let seen = Rc::<RefCell<Vec<Vec<u8>>>>::default();
     let copy = seen.clone();
@@ -138,8 +138,8 @@ fn at_relay(world: &World, open: &Open) -> ChannelCounters {
     of.expect("it passes").counters
 }
 
-/// Soft channels share a pool of frames that is smaller than all of them may need at once. Those that come when it is empty
-/// lose what comes, and count it; hard ones have their own.
+/// Soft channels share a pool of frames that is smaller than all of them may need at once. Channels whose
+/// packets arrive when it is empty lose them, and count them; hard ones have frames of their own.
 #[test]
 fn soft_channels_that_come_together_find_the_pool_empty_and_hard_ones_do_not_care() {
     let config = |index| {
@@ -175,7 +175,7 @@ fn soft_channels_that_come_together_find_the_pool_empty_and_hard_ones_do_not_car
         while open.inbox.recv(|_, info| assert!(!info.demoted)) {
             arrived += 1;
         }
-        // Of two packets each.
+        // Messages have two packets each.
         assert!(arrived + counted.overflows >= counted.packets_in / 2, "{arrived}: {counted:?}");
     }
     assert_eq!(world.nodes[1].frames_held(LEFT), 0, "the pool is full again");
@@ -189,9 +189,9 @@ fn units(s: &Script) -> Vec<u64> {
     packets.map(|packets| packets.expect("a number")).collect()
 }
 
-/// A source has a budget of four packets in 2 ms, and messages of six. Its adapter sends now and then, and its processor has no
-/// time now and then. However many slots are free when a new budget begins, the source waits for those of a whole unit: none is
-/// short but the last one of a message or of a budget, and everything is sent.
+/// A source has a budget of four packets in 2 ms, and messages of six. Its adapter sends sometimes, and its
+/// processor runs sometimes. However many slots are free when a new budget begins, the source waits for those
+/// of a whole unit: only the last unit of a message or of a budget is shorter, and everything is sent.
 #[test]
 fn a_budget_that_begins_anew_waits_for_the_slots_of_a_whole_unit() {
     const MESSAGES: u64 = 20;
@@ -215,7 +215,7 @@ fn a_budget_that_begins_anew_waits_for_the_slots_of_a_whole_unit() {
             let until = s.world.now + Nanos(random.below(3_000_000));
             s.world.still = Some((0, until));
             let given = s.world.nodes[0].status(s.world.now).links[0].wire_bytes;
-            // At first it stands still.
+            // It is stopped at first.
             let packets = if round < 80 { 0 } else { random.below(4) };
             let sent = (given - said).min(packets * 1_530);
             said += sent;

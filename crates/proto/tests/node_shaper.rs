@@ -1,8 +1,5 @@
 //! The kernel's share of a link follows admission: up a second after it is open, down before anything is granted.
 
-mod common;
-
-use common::{TestInbox, TestMemory, TestOutbox, World, line_config, name};
 use punctual_proto::api::{Event, KernelShare, OpenRequest, RefuseCause, UserId};
 use punctual_proto::config::{Admission, Interference, LinkConfig, Pacing};
 use punctual_proto::ids::{ChannelId, LinkId};
@@ -12,6 +9,7 @@ use punctual_proto::limits::{
 };
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::{TestInbox, TestMemory, TestOutbox, World, line_config, name};
 
 const RATE: BitRate = BitRate(95_000_000);
 const LINK: LinkId = LinkId(0);
@@ -35,7 +33,7 @@ fn share(world: &World) -> KernelShare {
     world.nodes[0].status(world.now).links[0].kernel_share.expect("it follows")
 }
 
-/// Lets time pass; shapers answer at once.
+/// Advances time; shapers confirm at once.
 fn run(world: &mut World, span: Nanos) -> Vec<BitRate> {
     let (end, mut asked) = (world.now + span, Vec::new());
     while world.now < end {
@@ -72,7 +70,7 @@ fn asks(world: &mut World, contract: Contract) -> ChannelId {
     world.nodes[0].open(request, now).expect("it can be tried")
 }
 
-/// The other end says yes to all that asks.
+/// The other end accepts all requests.
 fn consent(world: &mut World) {
     while let Some(event) = world.events[1].pop_front() {
         if let Event::Incoming(incoming) = event {
@@ -88,7 +86,7 @@ fn is_opened(world: &World, channel: ChannelId) -> bool {
     world.events[0].iter().any(opened)
 }
 
-/// What the shaper is asked for, once the answer of the other end is back; it does not confirm.
+/// The request to the shaper, once the reply of the other end is back; it is not confirmed.
 fn awaits_shaper(world: &mut World) -> BitRate {
     for _ in 0..200 {
         world.run_for(Nanos::from_millis(1));
@@ -99,6 +97,43 @@ fn awaits_shaper(world: &mut World) -> BitRate {
         }
     }
     panic!("the shaper is asked for nothing");
+}
+
+/// A program's handler that sends is no other than a channel.
+#[test]
+fn a_handler_that_sends_is_granted_once_the_shaper_has_shrunk() {
+    let mut world = grown();
+    let had = share(&world);
+    let span = Nanos::from_millis(10);
+    let class = RtuClass::LowDelay { interval: span, units: 1, priority: None };
+    let cost = RtuCost { run: Nanos::ZERO, unit: Nanos::from_micros(5) };
+    let terms = RtuTerms { class, deadline: None, quantum: 1, cost };
+    let to = "port@h2".parse().expect("an address");
+    let sending = RtuSending { to, packets: 1, payload_bytes: 100 };
+    let now = world.now;
+    let outbox = TestOutbox::new(4, 100);
+    let id = world.nodes[0].register_sender(terms, &sending, outbox, now).expect("it can be tried");
+    assert_eq!(world.nodes[0].poll_rtu(), None, "the kernel has more than its least still");
+    let asked = awaits_shaper(&mut world);
+    assert!(asked < had.now_bps && asked >= had.least_bps, "{asked:?}");
+    world.run_for(Nanos::from_millis(20));
+    assert_eq!(world.nodes[0].poll_rtu(), None);
+    let accounts = world.nodes[0].accounts();
+    assert!(accounts.iter().all(|account| account.counted == account.held), "{accounts:?}");
+    let now = world.now;
+    world.nodes[0].handle_shaped(LINK, asked, now);
+    world.run_for(Nanos::from_millis(20));
+    let granted = world.nodes[0].poll_rtu();
+    assert!(matches!(granted, Some(RtuEvent::Granted(of, grant)) if of == id && grant.sent.is_some()));
+    assert_eq!(
+        world.nodes[0].measure_rate(LINK, world.now),
+        Err(RateRefusal::InUse { channels: 1, there: false })
+    );
+    // With it, its part of the link goes: the kernel has as much as before after a while.
+    let now = world.now;
+    world.nodes[0].remove_handler(id, now);
+    run(&mut world, Nanos::from_millis(1_200));
+    assert_eq!(share(&world).now_bps, had.now_bps);
 }
 
 #[test]
@@ -112,7 +147,7 @@ fn a_tight_channel_is_granted_once_the_shaper_has_shrunk() {
     assert!(!is_opened(&world, channel), "the kernel still has more");
     assert_eq!((share(&world).now_bps, share(&world).waiting), (had.now_bps, 1));
     let now = world.now;
-    // What nobody asked for confirms nothing.
+    // A rate that was not requested confirms nothing.
     world.nodes[0].handle_shaped(LINK, had.least_bps, now);
     world.run_for(Nanos::from_millis(1));
     assert!(!is_opened(&world, channel));
@@ -128,8 +163,8 @@ fn a_tight_channel_is_granted_once_the_shaper_has_shrunk() {
     assert_eq!(share(&world).now_bps, had.now_bps, "the kernel has it again");
 }
 
-/// Best effort fills the wire for a second, and a channel is asked for so long before the kernel may have more. What the shaper
-/// was asked for until the channel is open; none where it was open before that.
+/// Best effort fills the wire for a second, and a channel is requested this long before the kernel may have
+/// more. Returns the requests to the shaper until the channel is open; `None` if it was open before them.
 fn asked_until_open(before: Nanos) -> Option<(World, Vec<BitRate>)> {
     let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, RATE)).collect();
     for link in configs.iter_mut().flat_map(|config| &mut config.links) {
@@ -157,9 +192,9 @@ fn asked_until_open(before: Nanos) -> Option<(World, Vec<BitRate>)> {
     (world.now > grows_at).then_some((world, asked))
 }
 
-/// More was decided for the kernel, and what was stamped before is still under way, when a channel comes that would not fit: the
-/// rise is taken back before the shaper hears of it, and the channel goes at once. A little earlier nothing had been decided; a
-/// little later the shaper has to shrink first.
+/// More was decided for the kernel, and packets that were stamped before are still under way, when a channel
+/// arrives that would not fit: the rise is withdrawn before its request to the shaper, and the channel sends
+/// at once. A little earlier nothing had been decided; a little later the shaper has to shrink first.
 #[test]
 fn a_rise_that_the_shaper_has_not_heard_of_is_taken_back() {
     let (mut unheard, mut shrunk) = (0, 0);
@@ -250,7 +285,8 @@ fn a_share_follows_only_where_it_can() {
     assert!(!follows_with(|link| link.admission = Admission::STATISTICAL));
 }
 
-/// Best effort that waits for a moment only takes nothing from the kernel; what waits longer does, and keeps it for a while.
+/// Best effort that waits only for a moment takes nothing from the kernel; if it waits longer it does, and
+/// keeps it for a while.
 #[test]
 fn best_effort_waits_for_a_moment_before_it_takes_anything() {
     let mut world = grown();
@@ -258,7 +294,7 @@ fn best_effort_waits_for_a_moment_before_it_takes_anything() {
     let to = "bulk@h2".parse().expect("an address");
     let now = world.now;
     let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), now).expect("a flow");
-    // What is left of 95 Mbit/s beside the kernel's share takes 2.6 ms for each, and one may run ahead.
+    // At the rest of 95 Mbit/s beside the kernel's share each takes 2.6 ms, and one may run ahead.
     let put = |world: &mut World, packets: usize| {
         (0..packets).for_each(|_| assert!(outbox.send(&[1; 1_400], world.now)));
         let now = world.now;
@@ -277,7 +313,7 @@ fn best_effort_waits_for_a_moment_before_it_takes_anything() {
     assert_eq!(run(&mut world, Nanos::from_millis(100)), [share(&world).most_bps]);
 }
 
-/// What the kernel could have more is worth a change from a hundredth of the link on.
+/// A growth of the kernel's share is applied from a hundredth of the link on.
 #[test]
 fn the_kernel_is_given_more_in_steps_that_are_worth_it() {
     let (mut small, mut large) = (0, 0);
@@ -326,7 +362,7 @@ fn signalling_beside_kernel_traffic_has_three_of_its_periods() {
     assert!(beside < alone && alone <= beside * SIGNAL_PERIODS_BESIDE_KERNEL, "{alone} {beside} kbit/s");
 }
 
-/// A host says whether any of its links follows: only then its shapers are looked after.
+/// A host reports whether any of its links follows admission: only then its shapers are polled.
 #[test]
 fn a_host_says_whether_any_of_its_links_follows() {
     let mut configs: Vec<_> = (0..3).map(|index| line_config(index, 3, RATE)).collect();

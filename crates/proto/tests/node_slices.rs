@@ -1,9 +1,7 @@
-//! What one call does is bounded, whatever an application has put into its ring or left behind: a burst of 65,536 messages is
-//! taken, served and given back a slice at a time, its own messages keep their bounds, and others go between.
+//! The work of one call is bounded, whatever an application has put into its ring or left behind: a burst of
+//! 65,536 messages is taken, served and freed one slice at a time, its own messages keep their bounds, and
+//! other work runs between.
 
-mod common;
-
-use common::{Open, TestOutbox, World, line_config, pattern};
 use punctual_proto::api::{CloseReason, WorkKind};
 use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::LinkId;
@@ -12,6 +10,7 @@ use punctual_proto::limits::{
 };
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Nanos, Policing, Ppm, Rate};
+use punctual_rig::{Open, TestOutbox, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(100_000_000);
 const BYTES: u32 = 8;
@@ -76,12 +75,12 @@ fn the_greatest_burst_is_taken_in_slices_and_keeps_its_bounds() {
         assert!(took <= u64::from(most), "{took} messages in a unit of {kind:?}");
         in_background += took * u64::from(kind == WorkKind::BestEffort);
     }
-    // As much as best effort may take of the processor at once.
+    // The largest share that best effort may take of the processor at once.
     assert!(in_background > 10_000 && taken(&world, &open) < in_background + 100, "{in_background}");
     arrives_in_time(&mut world, &open, contract, u64::from(BURST));
 }
 
-/// Best effort may take nothing of the processor here, so the background has one unit in seconds.
+/// Best effort gets no time of the processor here, so the background has one unit in seconds.
 #[test]
 fn a_burst_keeps_its_bounds_where_the_background_has_no_time() {
     for (per_second, deadline) in [(1_000, MS(20)), (10_000, MS(100))] {
@@ -97,7 +96,7 @@ fn a_burst_keeps_its_bounds_where_the_background_has_no_time() {
     }
 }
 
-/// Two bursts, of which the second comes while the ring holds the rest of the first, and a message now and then.
+/// Two bursts, of which the second arrives while the ring holds the rest of the first, and single messages.
 #[test]
 fn what_comes_behind_a_rest_keeps_its_bounds() {
     let mut world = world(|config| config.cpu.best_effort_cpu_cap = Ppm(1));
@@ -170,7 +169,7 @@ fn rings_that_have_rung_together_share_what_is_taken_at_once() {
         assert_eq!(taken(&world, open), u64::from(took));
     }
     world.run_for(Nanos::from_secs(3));
-    assert!(opened.iter().all(|open| taken(&world, open) == 200 && open.outbox.0.borrow().free.len() >= 200));
+    assert!(opened.iter().all(|open| taken(&world, open) == 200 && open.outbox.free() >= 200));
 }
 
 /// A sender that breaks its contract has the rest of it dropped in the background, and what keeps it arrives.
@@ -194,7 +193,7 @@ fn what_breaks_the_contract_is_dropped_in_slices() {
 }
 
 fn free(outbox: &TestOutbox) -> u64 {
-    outbox.0.borrow().free.len() as u64
+    outbox.free() as u64
 }
 
 fn holds_its_books(world: &World) {
@@ -215,7 +214,7 @@ fn what_a_burst_leaves_behind_is_given_back_in_slices() {
     while let Some(work) = world.nodes[0].begin_work(world.now) {
         world.nodes[0].finish_work(work, world.now);
     }
-    assert_eq!(open.outbox.0.borrow().waiting(), 0, "the node has all of it");
+    assert_eq!(open.outbox.waiting(), 0, "the node has all of it");
     let before = free(&open.outbox);
     assert!(world.nodes[0].abort_newest(CloseReason::RuntimeRefused, world.now));
     assert!(free(&open.outbox) - before <= u64::from(LEFTOVERS_MAX), "at the end itself");
@@ -237,7 +236,7 @@ fn what_a_burst_leaves_behind_is_given_back_in_slices() {
     fill(&next, 100, &world);
     world.nodes[0].handle_outbox(next.source, world.now);
     world.run_for(MS(100));
-    assert_eq!(next.inbox.0.borrow().received.len(), 100);
+    assert_eq!(next.inbox.waiting(), 100);
 }
 
 /// Many channels whose last message has left at the same time.
@@ -272,11 +271,11 @@ fn a_channel_that_ends_while_its_ring_is_drained_leaves_the_rest_in_it() {
         open.outbox.stuff(&pattern(1, 0, BYTES as usize), MESSAGES as usize, world.now);
         world.nodes[0].handle_outbox(open.source, world.now);
     }
-    let at_once = MESSAGES as usize - ends.outbox.0.borrow().waiting();
+    let at_once = MESSAGES as usize - ends.outbox.waiting();
     assert!((1..100).contains(&at_once), "{at_once}");
     assert!(world.nodes[0].abort_newest(CloseReason::RuntimeRefused, world.now));
     world.run_for(Nanos::from_secs(1));
-    assert_eq!(ends.outbox.0.borrow().waiting(), MESSAGES as usize - at_once);
-    assert_eq!((taken(&world, &stays), stays.outbox.0.borrow().waiting()), (MESSAGES, 0));
+    assert_eq!(ends.outbox.waiting(), MESSAGES as usize - at_once);
+    assert_eq!((taken(&world, &stays), stays.outbox.waiting()), (MESSAGES, 0));
     holds_its_books(&world);
 }

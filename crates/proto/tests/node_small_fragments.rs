@@ -1,15 +1,13 @@
-//! A best-effort message that is cut into fragments of less than 64 B is refused before anything is kept of its sender, in
-//! however many fragments it comes; one that comes whole may be as short as it likes.
+//! A best-effort message that is cut into fragments of less than 64 B is refused before any state is kept for
+//! its sender, whatever the number of its fragments; an unfragmented one may have any length.
 
-mod common;
-
-use common::{TestInbox, World, name};
 use punctual_proto::BitRate;
 use punctual_proto::Instant;
 use punctual_proto::api::Port;
 use punctual_proto::ids::{ChannelNumber, Cookie, LinkId, NodeId, PathId};
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
+use punctual_rig::{TestInbox, World, name};
 
 /// All fragments of a message of `message_bytes`, cut into pieces of `size`.
 fn packets(flow: u32, message_bytes: u32, size: u32) -> Vec<Vec<u8>> {
@@ -64,7 +62,7 @@ fn fragments_below_64_bytes_are_refused_of_messages_of_any_length() {
         let mut read = Vec::new();
         while inbox.recv(|bytes, info| read.push((bytes.len() as u32, info.len))) {}
         let refused = if taken { 0 } else { u64::from(message_bytes.div_ceil(size)) };
-        // The last fragment may be as short as what is left: alone it tells nothing of the size.
+        // The last fragment may be as short as the rest of the message: alone it does not show the size.
         let drops = world.nodes[1].status(world.now).drops;
         let what = format!("{message_bytes} B in {size} B: {drops:?}");
         assert_eq!(read, if taken { vec![(message_bytes, message_bytes)] } else { vec![] }, "{what}");

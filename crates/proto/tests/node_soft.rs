@@ -1,12 +1,11 @@
-//! Soft channels over real Nodes: how many fit, how often they miss, that hard ones never do, and that nothing is left.
+//! Soft channels over real Nodes: how many fit, how often they miss, that hard ones never do, and that no
+//! state is left.
 
-mod common;
-
-use common::{Open, World, line_config, pattern};
 use punctual_analysis::{Guarantee, Ppb, Statistical};
 use punctual_proto::api::{Event, RefuseCause};
 use punctual_proto::config::Admission;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Open, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(20_000_000);
 const HOSTS: usize = 3;
@@ -122,7 +121,7 @@ fn soft_channels_share_what_hard_ones_leave() {
     assert_eq!(guarantees.filter(|guarantee| *guarantee == Guarantee::Hard).count(), 1);
     let mut traffic = Traffic { sent: vec![Vec::new(); open.len()], open };
     let channels = traffic.open.len();
-    // Independent: phases that have nothing to do with each other.
+    // Independent phases.
     let phase = |index: usize| (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let [hard_ones, soft_ones] = run(&mut world, &mut traffic, MS(8_000), |index, number| match index {
         0 => Instant(MS(20).0 * number),

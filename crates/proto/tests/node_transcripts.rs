@@ -1,18 +1,18 @@
-//! Whole runs of small worlds, written down: every unit of work, every packet with its fields, every word to an application, and
-//! what hosts say of themselves in the end (docs/adr/0049). Each tells one story of messages and links. Whoever means a difference reads it
-//! after `PUNCTUAL_PIN=1`.
+//! Whole runs of small worlds, recorded: every unit of work, every packet with its fields, every event for an
+//! application, and the status of hosts at the end (docs/adr/0049). Each is about messages and links. For an
+//! intended change, run with `PUNCTUAL_PIN=1` and review the difference.
 
 mod common;
 
 use common::rate::TRIED;
 use common::script::Script;
 use common::story::{Kept, MS, contract, script};
-use common::{Slow, TestInbox, TestOutbox, World, name};
 use punctual_analysis::Horizon;
 use punctual_proto::api::Port;
 use punctual_proto::config::{Interference, Pacing};
 use punctual_proto::ids::LinkId;
 use punctual_proto::{BitRate, Contract, Delivery, Nanos, Policing, Ppm};
+use punctual_rig::{Slow, TestInbox, TestOutbox, World, name};
 
 /// Messages of several packets and of one, a burst, an early one, an empty one, one that is too long; then the end.
 #[test]
@@ -33,7 +33,7 @@ fn a_channel_from_its_opening_to_its_end() {
     s.is_as_written("channel");
 }
 
-/// What is delivered at its deadline waits at the sink; what is regulated, at each host.
+/// A message with delivery at its deadline waits at the sink; one of a regulated channel, at each host.
 #[test]
 fn messages_that_wait_for_their_time() {
     let mut s = script(3, |_, _| {});
@@ -67,8 +67,8 @@ fn senders_beyond_their_contracts() {
     s.is_as_written("policing");
 }
 
-/// Of the data packets of h1 every fifth is lost, every seventh comes twice, one is held up by 20 ms; then one with another's
-/// cookie and garbage.
+/// Of the data packets of h1 every fifth is lost, every seventh is duplicated, one is delayed by 20 ms; then
+/// one with another channel's cookie and garbage.
 #[test]
 fn packets_that_are_lost_repeated_late_or_forged() {
     let mut s = script(3, |_, _| {});
@@ -143,12 +143,12 @@ fn best_effort_beside_a_channel() {
         }
         s.run(8);
         while inbox.recv(|bytes, info| {
-            let line = format!("  bulk reads {} B, {}", bytes.len(), common::written::trimmed(&info));
+            let line = format!("  bulk reads {} B, {}", bytes.len(), punctual_rig::trimmed(&info));
             s.text += &(line + "\n");
         }) {}
     }
     s.status();
-    // All that h1 has sent comes once more, at once.
+    // All packets that h1 has sent arrive once more, at once.
     let kept: Kept<Vec<u8>> = Kept::default();
     let copies = kept.clone();
     s.world.tap = Some(Box::new(move |node, port, bytes| {
@@ -177,7 +177,8 @@ fn best_effort_beside_a_channel() {
     s.is_as_written("best_effort");
 }
 
-/// For two seconds all that h1 sends comes 30 ms late: the stage breaks its promise, both ends are told, and it heals.
+/// For two seconds all packets of h1 arrive 30 ms late: the stage breaks its promise, both ends are notified,
+/// and it heals.
 #[test]
 fn a_link_that_breaks_its_promise() {
     let mut s = script(3, |_, _| {});
@@ -204,7 +205,7 @@ fn a_link_that_breaks_its_promise() {
             s.world.inject(1, LinkId(0), port, &bytes);
         }
         if round >= 10 {
-            // What packets say is in the other stories.
+            // The content of packets is in the other transcripts.
             let words = s
                 .text
                 .lines()
@@ -220,7 +221,7 @@ fn a_link_that_breaks_its_promise() {
     s.is_as_written("broken");
 }
 
-/// A rate is measured over a wire of 20 Mbit/s, while nobody uses it, and refused while somebody does.
+/// A rate is measured over a wire of 20 Mbit/s while it is unused, and refused while it is used.
 #[test]
 fn a_rate_that_is_measured() {
     let mut s = Script::new(World::line(2, TRIED));
@@ -247,7 +248,7 @@ fn a_rate_that_is_measured() {
     s.is_as_written("rate");
 }
 
-/// The kernel's share of a link grows while nobody needs it, and shrinks before a tight channel is granted.
+/// The kernel's share of a link grows while it is free, and shrinks before a tight channel is granted.
 #[test]
 fn a_share_that_follows() {
     let mut s = script(2, |_, config| {
@@ -273,7 +274,8 @@ fn a_share_that_follows() {
     s.is_as_written("share");
 }
 
-/// Links whose adapters say what has left, one packet a millisecond, with windows of one packet and of three.
+/// Links whose adapters report what has left, one packet a millisecond, with windows of one packet and of
+/// three.
 #[test]
 fn links_that_are_paced_by_completions() {
     let mut s = script(3, |index, config| {

@@ -1,19 +1,20 @@
-//! Whole runs of small worlds, written down: every unit of work, every packet with its fields, every word to an application, and
-//! what hosts say of themselves in the end (docs/adr/0049). Each tells one story of hosts and what they decide. Whoever means a difference reads it
-//! after `PUNCTUAL_PIN=1`.
+//! Whole runs of small worlds, recorded: every unit of work, every packet with its fields, every event for an
+//! application, and the status of hosts at the end (docs/adr/0049). Each is about hosts and their decisions.
+//! For an intended change, run with `PUNCTUAL_PIN=1` and review the difference.
 
 mod common;
 
 use common::story::{MS, RATE, contract, script, soft};
-use common::{line_config, name};
 use punctual_analysis::Activation;
 use punctual_proto::api::{CloseReason, UserId, WorkKind};
 use punctual_proto::config::{Admission, RunPolicy};
 use punctual_proto::ids::LinkId;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Instant, Late, Nanos};
+use punctual_rig::{line_config, name};
 
-/// Soft channels beside a hard one; the forwarder stands still for a while, and what comes too late is dropped, or not.
+/// Soft channels beside a hard one; the forwarder is stopped for a while, and late packets are dropped, or
+/// not.
 #[test]
 fn soft_channels_and_a_host_that_stands_still() {
     let mut s = script(3, |_, config| {
@@ -70,7 +71,8 @@ fn grants_and_refusals_of_each_policy() {
     }
 }
 
-/// Three hosts whose links have 40, 10 and 40 Mbit/s: what the way refuses and offers, to who asks and to who only wants to know.
+/// Three hosts whose links have 40, 10 and 40 Mbit/s: refusals and offers of the route, for opens and for
+/// probes.
 #[test]
 fn offers_of_a_way() {
     let mut s = script(4, |index, config| {
@@ -96,7 +98,8 @@ fn offers_of_a_way() {
     s.is_as_written("offers");
 }
 
-/// Who is not there, does not want, does not answer, asks for itself, goes away, or stops.
+/// Hosts and applications that do not exist, refuse, do not reply, request a channel to themselves,
+/// terminate, or stop.
 #[test]
 fn words_about_channels_that_do_not_come_about_or_end() {
     let mut s = script(3, |_, config| config.signalling.consent_timeout = MS(300));
@@ -199,7 +202,8 @@ fn a_receiver_that_does_not_read_and_a_host_that_restarts() {
     s.is_as_written("restart");
 }
 
-/// Admission is decided by somebody else: each question is taken, answered later, and given back; one is closed meanwhile.
+/// Another thread decides about admission: each question is taken, answered later, and returned; one channel
+/// is closed meanwhile.
 #[test]
 fn decisions_that_are_made_elsewhere() {
     let mut s = script(2, |_, _| {});
@@ -232,8 +236,8 @@ fn decisions_that_are_made_elsewhere() {
     s.is_as_written("elsewhere");
 }
 
-/// What the host says of its processor: units that took longer than assumed, rest, late wake-ups, standstills; and what a
-/// program beside us sends by the link.
+/// The reports of the host about its processor: units that took longer than assumed, idle time, late
+/// wake-ups, standstills; and about another program's packets on the link.
 #[test]
 fn a_processor_that_is_watched() {
     let mut s = script(2, |_, _| {});
@@ -271,7 +275,7 @@ fn a_processor_that_is_watched() {
     s.is_as_written("watched");
 }
 
-/// The source, the forwarder and the sink stand still in turn, for as long as half a deadline and for longer.
+/// The source, the forwarder and the sink are stopped in turn, for as long as half a deadline and for longer.
 #[test]
 fn hosts_that_stand_still_beside_a_hard_channel() {
     let mut s = script(3, |_, _| {});

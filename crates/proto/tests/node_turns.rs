@@ -1,11 +1,9 @@
 //! Rings that show an application one message after the other: each once the one before was taken, and those of an application
 //! that is fast in bounded portions, sink by sink.
 
-mod common;
-
-use common::{Open, TestInbox, Turns, World, name, pattern};
 use punctual_proto::api::{Event, OpenRequest, UserId};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{Open, SHOWN_AT_ONCE, TestInbox, World, name, pattern};
 
 const MESSAGES: u64 = 20;
 
@@ -20,7 +18,7 @@ fn with_channels(count: usize) -> (World, Vec<Open>) {
     world.run_for(Nanos::from_secs(1));
     let channels: Vec<_> = (0..count).map(|_| world.open(0, 1, contract()).expect("it fits")).collect();
     for open in &channels {
-        open.inbox.0.borrow_mut().turns = Some(Turns::default());
+        open.inbox.show_in_turns();
     }
     (world, channels)
 }
@@ -35,22 +33,18 @@ fn send_all(world: &mut World, channels: &[Open]) {
     }
     world.run_for(Nanos::from_millis(200));
     for open in channels {
-        assert_eq!((shown(open), open.inbox.0.borrow().waiting()), (1, MESSAGES as usize - 1));
+        assert_eq!((shown(open), open.inbox.held_back()), (1, MESSAGES as usize - 1));
     }
 }
 
 fn shown(open: &Open) -> usize {
-    open.inbox.0.borrow().received.len()
+    open.inbox.waiting()
 }
 
 fn take(inbox: &TestInbox) -> Option<Vec<u8>> {
     let mut message = None;
     inbox.recv(|bytes, _| message = Some(bytes.to_vec()));
     message
-}
-
-fn become_eager(open: &Open) {
-    open.inbox.0.borrow_mut().turns.as_mut().expect("it shows in turns").is_eager = true;
 }
 
 #[test]
@@ -86,12 +80,13 @@ fn a_channel_without_a_ring_has_nothing_to_show() {
     assert!(!world.nodes[1].has_leftovers());
 }
 
-/// A channel that ends while its application is shown one message after the other: the rest is shown, and nothing stays.
+/// A channel that ends while its application is given one message after the other: the rest is delivered, and
+/// no state is left.
 #[test]
 fn what_waits_for_its_turn_is_shown_when_the_channel_ends() {
     let (mut world, channels) = with_channels(1);
     send_all(&mut world, &channels);
-    become_eager(&channels[0]);
+    channels[0].inbox.become_eager();
     world.nodes[1].handle_outbox(channels[0].sink, world.now);
     assert!(shown(&channels[0]) < MESSAGES as usize && world.nodes[1].has_leftovers());
     world.nodes[1].close(channels[0].sink, world.now).expect("it is open");
@@ -100,17 +95,17 @@ fn what_waits_for_its_turn_is_shown_when_the_channel_ends() {
     assert!(!world.nodes[1].has_leftovers());
 }
 
-/// An application that takes whatever it sees need say so once only.
+/// An application that takes messages at once need signal it only once.
 #[test]
 fn an_eager_application_is_shown_all_in_portions_by_itself() {
     let (mut world, channels) = with_channels(1);
     send_all(&mut world, &channels);
     let open = &channels[0];
-    become_eager(open);
+    open.inbox.become_eager();
     world.nodes[1].handle_outbox(open.sink, world.now);
     let mut seen = 1;
-    while open.inbox.0.borrow().waiting() > 0 {
-        assert_eq!(shown(open), seen + Turns::SHOWN_AT_ONCE, "a portion");
+    while open.inbox.held_back() > 0 {
+        assert_eq!(shown(open), seen + SHOWN_AT_ONCE, "a portion");
         seen = shown(open);
         assert!(world.nodes[1].poll_timeout().is_some_and(|due| due <= world.now), "it wants to go on");
         world.nodes[1].handle_timeout(world.now);
@@ -120,17 +115,17 @@ fn an_eager_application_is_shown_all_in_portions_by_itself() {
     assert!(numbers.eq((0..MESSAGES).map(|number| pattern(1, number, 500))), "in their order");
 }
 
-/// However often one of two applications says that it has taken something, it has no more turns for that.
+/// However often one of two applications signals that it has taken a message, it gets no more turns for that.
 #[test]
 fn eager_applications_have_turns_one_after_the_other() {
     let (mut world, channels) = with_channels(2);
     send_all(&mut world, &channels);
-    channels.iter().for_each(become_eager);
+    channels.iter().for_each(|open| open.inbox.become_eager());
     let [one, other] = &channels[..] else { panic!("two channels") };
     world.nodes[1].handle_outbox(other.sink, world.now);
     let again = 3;
     (0..again).for_each(|_| world.nodes[1].handle_outbox(one.sink, world.now));
-    let portion = Turns::SHOWN_AT_ONCE;
+    let portion = SHOWN_AT_ONCE;
     assert_eq!([one, other].map(shown), [1 + again * portion, 1 + portion]);
     for turn in 1..=2 {
         for (who, by) in [(other, [0, 1]), (one, [1, 1])] {

@@ -1,13 +1,12 @@
-//! What is ahead of best effort on a processor, and what of signalling is not: only what is within its budget, one packet
-//! an interval. What exceeds that waits behind best effort until the next interval, and keeps nobody from a driver's ring.
+//! The work that precedes best effort on a processor; of signalling, only the part within its budget, one
+//! packet an interval. Signalling beyond that waits behind best effort until the next interval, and does not
+//! keep packets in a driver's ring.
 
-mod common;
-
-use common::{World, line_config};
 use punctual_proto::api::{Port, WorkKind};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Instant, Nanos, Rate};
+use punctual_rig::{World, line_config};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LEFT: LinkId = LinkId(0);
@@ -100,7 +99,7 @@ fn signalling_within_its_budget_goes_first_and_what_exceeds_it_waits_for_an_inte
         world.now = world.now + interval;
         while unit(&mut world).is_some() {}
     }
-    // Nobody was lost for it: everything was served and has left.
+    // No neighbour was given up because of that: everything was served and has left.
     let status = world.nodes[FORWARDER].status(world.now);
     assert_eq!((status.drops.no_buffer, status.drops.over_cap, status.drops.no_receiver), (0, 0, 0));
     let passed = std::rc::Rc::new(std::cell::Cell::new(0));
@@ -113,7 +112,7 @@ fn signalling_within_its_budget_goes_first_and_what_exceeds_it_waits_for_an_inte
     assert_eq!((passed.get(), world.nodes[FORWARDER].frames_held(LEFT)), (flow, 0));
 }
 
-/// While nothing but such signalling waits, it is served at once: its budget holds it behind others, not behind nobody.
+/// While only such signalling waits, it is served at once: its budget holds it behind other work only.
 #[test]
 fn signalling_beyond_its_budget_is_served_where_nobody_else_waits() {
     let (mut world, _) = quiet();

@@ -1,12 +1,11 @@
-//! Who waits for room in a link's queues goes on when there is room, though nobody asks again: each that waits, in its turn.
+//! Sources and flows that wait for room in a link's queues continue when there is room, without a further
+//! request: each in its turn.
 
-mod common;
-
-use common::{TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::config::LinkConfig;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::limits::BEST_EFFORT_PACKETS_MAX;
 use punctual_proto::{BitRate, Contract, Nanos, Policing, Ppm, Rate};
+use punctual_rig::{TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const BYTES: usize = 1_000;
@@ -43,9 +42,9 @@ fn flows_that_are_told_of_once_send_all_that_they_have() {
         let now = world.now;
         world.nodes[0].handle_outbox(*flow, now);
     }
-    // Of 25 ms that all of them take, each has its part from the beginning on.
+    // Each flow has its part of the total 25 ms from the beginning on.
     world.run_for(Nanos::from_millis(9));
-    let so_far: Vec<_> = flows.iter().map(|(.., inbox)| inbox.0.borrow().received.len()).collect();
+    let so_far: Vec<_> = flows.iter().map(|(.., inbox)| inbox.waiting()).collect();
     assert!(so_far.iter().all(|came| (8..20).contains(came)), "{so_far:?}");
     world.run_for(Nanos::from_millis(40));
     for (flow, outbox, inbox) in &flows {
@@ -53,7 +52,7 @@ fn flows_that_are_told_of_once_send_all_that_they_have() {
         while inbox.recv(|bytes, _| assert_eq!(bytes, pattern(flow.0, number, BYTES))) {
             number += 1;
         }
-        assert_eq!((number, outbox.0.borrow().waiting()), (MESSAGES, 0), "{flow:?}");
+        assert_eq!((number, outbox.waiting()), (MESSAGES, 0), "{flow:?}");
     }
     assert!(world.nodes[0].accounts().iter().all(|account| account.counted == account.held));
 }
@@ -67,7 +66,7 @@ fn what_is_demoted_waits_for_its_turn_and_is_not_lost() {
     let open = world.open(0, 1, contract).expect("there is room");
     let mut came = 0;
     for round in 0..20 {
-        let heap = open.outbox.0.borrow().free.len().min(3);
+        let heap = open.outbox.free().min(3);
         (0..heap).for_each(|_| assert!(open.outbox.send(&pattern(7, round, BYTES), world.now)));
         let now = world.now;
         world.nodes[0].handle_outbox(open.source, now);
@@ -82,8 +81,8 @@ fn what_is_demoted_waits_for_its_turn_and_is_not_lost() {
     assert!(demoted >= 20, "{demoted}");
 }
 
-/// Applications that put in more than their contracts say have turns: a ring that has waited longer goes before one that had
-/// one lately.
+/// Applications that put in more than their contracts have turns: a ring that has waited longer is served
+/// before one that had a turn lately.
 #[test]
 fn rings_that_hold_too_much_are_drained_in_turn() {
     const COPIES: usize = 300;
@@ -96,7 +95,7 @@ fn rings_that_hold_too_much_are_drained_in_turn() {
         channel.outbox.stuff(&[7; 200], COPIES, world.now);
         world.nodes[0].handle_outbox(channel.source, world.now);
     }
-    let waiting = || open.iter().map(|channel| channel.outbox.0.borrow().waiting()).collect::<Vec<_>>();
+    let waiting = || open.iter().map(|channel| channel.outbox.waiting()).collect::<Vec<_>>();
     let (mut before, mut portion, mut turns) = (waiting(), 0, Vec::new());
     while let Some(work) = world.nodes[0].begin_work(world.now) {
         world.nodes[0].finish_work(work, world.now);
@@ -133,7 +132,8 @@ fn queued(world: &World) -> u64 {
     accounts.iter().find(|account| account.what == "best-effort packets").expect("an account").counted
 }
 
-/// Two hosts; flows of the first have all places of its queue 2, and have nothing else. A packet leaves every 17 s or so.
+/// Two hosts; flows of the first have all places of its queue 2, and no further messages. A packet leaves
+/// every 17 s or so.
 fn full_world() -> (World, Vec<ChannelId>) {
     const PACKET: usize = 64;
     let config = |index| {
@@ -158,7 +158,7 @@ fn full_world() -> (World, Vec<ChannelId>) {
     (world, flows)
 }
 
-/// Those who have waited longest are gone before there is room: it is theirs who are still there.
+/// The flows that have waited longest are closed before there is room: the others get it.
 #[test]
 fn room_is_not_given_to_who_is_gone() {
     let (mut world, _) = full_world();
@@ -175,7 +175,7 @@ fn room_is_not_given_to_who_is_gone() {
     assert_eq!((sent(&world), queued(&world)), (before + 1, full), "another packet has its place");
 }
 
-/// Flows that have all places of queue 2 are closed, and nothing leaves: who waited for a place has one.
+/// Flows that have all places of queue 2 are closed, and no packet leaves: a waiting flow gets a place.
 #[test]
 fn what_is_closed_gives_its_room_to_who_waits() {
     let (mut world, flows) = full_world();

@@ -1,4 +1,4 @@
-//! What people read of rates, names and refusals says what is meant.
+//! The texts of rates, names and refusals for users are correct.
 
 use punctual_proto::api::{
     Breach, Cause, ChannelRefusal, HostName, MeasuredRate, RateRefusal, RateStatus, RefuseCause,

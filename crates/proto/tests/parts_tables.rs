@@ -1,5 +1,6 @@
-//! What the parts of a node answer, in tables: link schedulers of every pace, executors of every order, reassembly, watches, costs,
-//! records. Models and rules elsewhere say what of it is right; here no answer changes unseen.
+//! Tables of results of the parts of a node: link schedulers of every pace, executors of every order,
+//! reassembly, watches, costs, records. Models and rules elsewhere check correctness; this test detects every
+//! change of a result.
 
 #[path = "common/written.rs"]
 mod written;
@@ -20,7 +21,8 @@ use punctual_proto::signalling::SplitMix64;
 use punctual_proto::watch::Watch;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
-use written::{is_as_written, trimmed};
+use punctual_rig::trimmed;
+use written::is_as_written;
 
 const US: u64 = 1_000;
 
@@ -49,7 +51,7 @@ fn link_parameters(number: u64) -> LinkParameters {
     }
 }
 
-/// A link, what is under way on it, and who uses it.
+/// A link, its packets under way, and its users.
 struct Line {
     link: LinkScheduler<u32>,
     outstanding: std::collections::VecDeque<u32>,

@@ -232,7 +232,8 @@ fn best_effort_handlers_take_turns_of_a_quantum() {
     assert_eq!(order, [flood, flood, other, flood, flood, other]);
 }
 
-/// A reactive budget waits for later work, which never comes to the head while best effort takes all of the processor.
+/// A reactive budget waits for later work, which never reaches the head while best effort takes all of the
+/// processor.
 #[test]
 fn the_clock_refills_the_budget_of_what_waits_behind_best_effort() {
     for policy in [RunPolicy::Edf, RunPolicy::FixedPriority, RunPolicy::Rmdp] {
@@ -242,7 +243,7 @@ fn the_clock_refills_the_budget_of_what_waits_behind_best_effort() {
         let greedy = executor.add(parameters(Class::BestEffort));
         executor.ready(flooded, head(0, 100), Instant(0));
         executor.ready(greedy, head(0, 0), Instant(0));
-        // A heap that came at 0, beside more best effort than there is time.
+        // A burst that arrived at 0, beside more best effort than there is time.
         let served: Vec<u64> = (0..1_000).filter(|now| run_one(&mut executor, *now) == flooded).collect();
         assert_eq!(served, [0, 100, 200, 300, 400, 500, 600, 700, 800, 900], "{policy:?}");
         executor.idle(greedy);
@@ -466,7 +467,7 @@ fn a_spent_budget_is_held_by_the_caps_until_its_next_period_only() {
     assert_eq!(executor.pick(began), Some(timed));
     executor.ready(timed, head, began);
     executor.finished(timed, 1, began);
-    // What exceeds its budget runs as best effort, and takes more than best effort's share.
+    // Work beyond its budget runs as best effort, and takes more than best effort's share.
     assert_eq!(executor.pick(began), Some(timed));
     executor.ready(timed, head, began);
     executor.finished(timed, 1, began);
@@ -568,4 +569,27 @@ fn a_flow_of_best_effort_waits_once_its_share_is_spent_and_no_other_does() {
     // A tenth of 10,000 units and the burst of a window of 10 ms.
     assert!((1_000..=1_012).contains(&units[0]), "{units:?}");
     assert!(units[1] >= 999 && units[2] >= 999, "{units:?}");
+}
+
+/// Whatever is told of a handler that is gone, or never was, others run as before.
+#[test]
+fn what_is_told_of_a_handler_that_is_gone_changes_nothing() {
+    for policy in POLICIES {
+        let mut executor = Executor::new(policy).with_flow_cap(Ppm(1));
+        let [stays, gone] = [0, 1].map(|_| executor.add(parameters(Class::BestEffort)));
+        executor.remove(gone);
+        executor.ready(stays, head(0, 10), Instant(0));
+        for id in [gone, HandlerId(99)] {
+            executor.ready(id, head(0, 1), Instant(0));
+            executor.block(id);
+            executor.unblock(id, Instant(0));
+            executor.charge_flow(id, Nanos(1_000), Instant(0));
+            executor.charge(id, Nanos(1_000), Instant(0));
+            executor.finished(id, 1, Instant(0));
+            executor.idle(id);
+            executor.remove(id);
+        }
+        assert_eq!(run_all(&mut executor, 0), [stays], "{policy:?}");
+        assert_eq!(executor.next_timeout(), None, "{policy:?}");
+    }
 }

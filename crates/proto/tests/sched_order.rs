@@ -1,5 +1,5 @@
-//! Who goes before whom, in numbers: what of a handler's place counts under each order, and that no part of it spills over into
-//! another.
+//! The order of handlers, in numbers: the parts of a handler's place that count under each order, and that no
+//! part overflows into another.
 
 use punctual_analysis::contract::SPAN_MAX;
 use punctual_proto::config::RunPolicy;
@@ -24,7 +24,7 @@ fn due(deadline: u64) -> Activation {
 fn order(policy: RunPolicy, handlers: &[(HandlerParameters, u64)]) -> Vec<usize> {
     let mut executor = Executor::new(policy);
     let ids: Vec<HandlerId> = handlers.iter().map(|(parameters, _)| executor.add(*parameters)).collect();
-    // The last that is added is ready first: what is equal goes by that, not by its number.
+    // The last handler that is added is ready first: equal ones are ordered by that, not by their number.
     for (id, (_, deadline)) in ids.iter().zip(handlers).rev() {
         executor.ready(*id, due(*deadline), Instant(0));
     }
@@ -37,7 +37,7 @@ fn order(policy: RunPolicy, handlers: &[(HandlerParameters, u64)]) -> Vec<usize>
     order
 }
 
-/// Whether `first` goes before `second` whichever of them is ready first; `None` where that decides.
+/// Whether `first` precedes `second` whichever of them is ready first; `None` if that decides.
 fn before(
     policy: RunPolicy,
     first: (HandlerParameters, u64),
@@ -48,7 +48,8 @@ fn before(
     (one[0] != other[0]).then_some(one[0] == 0)
 }
 
-/// Under `rmdp` the place within a rate group counts up to 63, then who came first; a shorter period goes before any place.
+/// Under `rmdp` the place within a rate group counts up to 63, then the order of becoming ready; a shorter
+/// period precedes any place.
 #[test]
 fn places_count_within_their_rate_group_only() {
     let of = |period: Nanos, place: u8| (HandlerParameters { period, place, ..PLAIN }, 7);
@@ -99,7 +100,8 @@ fn classes_come_before_all_that_counts_within_them() {
     }
 }
 
-/// Who is no channel has neither period nor place nor deadline: signalling and best effort go first come, first served.
+/// Handlers without a channel have no period, place or deadline: signalling and best effort are served first
+/// come, first served.
 #[test]
 fn who_is_no_channel_goes_first_come_first_served() {
     for class in [Class::Signalling, Class::BestEffort, Class::Background] {
@@ -138,7 +140,7 @@ fn a_timers_work_begins_with_the_first_multiple_of_its_period() {
             assert_eq!(executor.next_timeout(), Some(Instant(begins)), "{eligible}");
             assert_eq!(executor.pick(Instant(begins - 1)), None, "{eligible}");
         }
-        // Looked at late in its period, what it may do and by when it is due are that period's.
+        // If it is picked late in its period, its budget and deadline are still that period's.
         let late = begins + 70;
         let rival = executor.add(PLAIN);
         executor.ready(
@@ -175,13 +177,14 @@ fn a_reactive_budget_is_renewed_by_work_that_arrived_a_period_later() {
         assert_eq!(executor.pick(Instant(50)), Some(handler));
         executor.idle(handler);
         executor.finished(handler, 1, Instant(60));
-        // Whenever it is looked at: its arrival decides.
+        // The time of the call does not matter, only its arrival.
         executor.ready(handler, at(arrives), Instant(400));
         assert_eq!((executor.has_ready(), executor.has_urgent()), (true, urgent), "{arrives}");
     }
 }
 
-/// A handler that is taken out, put in again or given another place is where it belongs whatever stood beside it.
+/// A handler that is removed, added again or re-keyed has its correct position whatever other handlers there
+/// are.
 #[test]
 fn handlers_run_in_order_however_they_came_and_went() {
     for count in 1..40_u64 {
@@ -211,7 +214,8 @@ fn handlers_run_in_order_however_they_came_and_went() {
     }
 }
 
-/// Whoever is not there (any more) changes nothing; and who is picked while another runs takes its place, unfinished.
+/// Operations on a handler that does not exist (any more) change nothing; and a handler that is picked while
+/// another runs takes its place, unfinished.
 #[test]
 fn handlers_that_are_gone_change_nothing() {
     let mut executor = Executor::new(RunPolicy::Edf);
@@ -232,14 +236,15 @@ fn handlers_that_are_gone_change_nothing() {
     assert_eq!(second, gone, "its place is somebody else's");
     executor.ready(second, due(5), Instant(0));
     assert!(executor.yield_request(Instant(0)), "more urgent");
-    // Nobody said that the first is finished: it waits again, and goes on later.
+    // The first was never reported as finished: it waits again, and continues later.
     assert_eq!(executor.pick(Instant(0)), Some(second));
     executor.idle(second);
     assert_eq!(executor.pick(Instant(0)), Some(kept));
     assert!(!executor.yield_request(Instant(0)));
 }
 
-/// While more become eligible than are moved at once, whoever runs is to yield: one of them may be more urgent.
+/// While more handlers become eligible than are moved at once, the running one must yield: one of them may be
+/// more urgent.
 #[test]
 fn who_runs_yields_to_a_crowd_that_is_not_looked_at_yet() {
     let mut executor = Executor::new(RunPolicy::Edf);
@@ -253,7 +258,7 @@ fn who_runs_yields_to_a_crowd_that_is_not_looked_at_yet() {
     assert!(!executor.yield_request(Instant(9)) && executor.yield_request(Instant(10)));
 }
 
-/// The baseline knows neither caps nor shares of flows.
+/// The baseline policy has neither caps nor shares of flows.
 #[test]
 fn first_come_first_served_knows_no_caps() {
     let share = punctual_proto::Ppm(1);

@@ -1,6 +1,6 @@
-//! Whole conversations of signalling, as they were written down once (docs/adr/0049): which packet leaves when and how
-//! large it is, every word to an application, and what hosts count and hold. Over links that lose, repeat and reorder, with
-//! hosts that refuse, think, take less than they may, crash and begin another life.
+//! Whole conversations of signalling, as recorded (docs/adr/0049): which packet leaves when and how large it
+//! is, every event for an application, and the counters and reservations of hosts. Over links that lose,
+//! repeat and reorder, with hosts that refuse, decide slowly, take less than they may, crash and restart.
 #![allow(dead_code)]
 
 #[path = "signalling/network.rs"]
@@ -15,7 +15,8 @@ use punctual_analysis::{Nanos, RefusalReason};
 use punctual_proto::api::{CloseReason, OpenRequest, RefuseCause, UserId};
 use punctual_proto::config::{Degraded, NodeConfig, RouteConfig};
 use punctual_proto::ids::{LinkId, NodeId};
-use written::{is_as_written, trimmed};
+use punctual_rig::trimmed;
+use written::is_as_written;
 
 struct Story {
     network: Network,
@@ -74,7 +75,7 @@ impl Story {
         self.say(&format!("{} h{} closes {channel:?}: {closed:?}", self.network.now, host + 1));
     }
 
-    /// What each host counts and holds.
+    /// The counters and reservations of each host.
     fn books(&mut self) {
         for host in 0..self.network.hosts.len() {
             let states = self.network.states(host);
@@ -218,7 +219,7 @@ fn a_direction_that_is_cut() {
     is_as_written("cut", &story.text);
 }
 
-/// A neighbour of another version is heard of and not spoken with.
+/// A neighbour of another version is detected, and no message is sent to it.
 #[test]
 fn a_host_of_another_version() {
     let mut network = Network::line(7, 3, quick);

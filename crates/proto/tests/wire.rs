@@ -39,7 +39,7 @@ fn packet(header: &Header) -> Vec<u8> {
     bytes
 }
 
-/// What makes a good header a bad one.
+/// A change that makes a valid header invalid.
 type Change = fn(&mut Header);
 
 fn refused(change: impl FnOnce(&mut Header)) -> WireError {
@@ -190,7 +190,7 @@ fn header() -> impl Strategy<Value = Header> {
     })
 }
 
-/// What every parsed header promises, whoever wrote it.
+/// The guarantees of every parsed header, whatever its sender.
 fn is_consistent(header: &Header, payload: &[u8]) -> bool {
     let Some(size) = header.fragment_bytes() else { return false };
     let Some(cut) = Fragmentation::new(header.message_bytes, size.max(1)) else { return false };
@@ -235,7 +235,7 @@ proptest! {
     }
 }
 
-/// What names a port on the wire: FNV-1a of 32 bits, by its published test vectors.
+/// The hash of a port on the wire: FNV-1a of 32 bits, by its published test vectors.
 #[test]
 fn a_port_is_named_by_fnv_1a() {
     for (text, hash) in [("a", 0xe40c_292c), ("b", 0xe70c_2de5), ("foobar", 0xbf9c_f968)] {

@@ -1,5 +1,5 @@
-//! Looks at one seed after the other on one thread and ends with a failure at the first that shows a violation or a miss:
-//! `first_violation 0..200`. `make mutants` runs many of these beside one another.
+//! Runs one seed after the other on one thread and ends with a failure at the first that shows a violation or
+//! a miss: `first_violation 0..200`. `make mutants` runs many of these at the same time.
 
 use std::ops::{ControlFlow, Range};
 use std::process::ExitCode;

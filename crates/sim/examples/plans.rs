@@ -1,5 +1,5 @@
-//! Runs drawn plans of one class on one thread: `plans mixed 0..20`; `faults`: of any class, with faults of all kinds. For
-//! `scripts/branches`, which tells what such plans decide.
+//! Runs drawn plans of one class on one thread: `plans mixed 0..20`; `faults`: of any class, with faults of
+//! all kinds. For `scripts/branches`, which reports the branches that such plans decide.
 
 use std::ops::{ControlFlow, Range};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ fn seeds(text: &str) -> Option<Range<u64>> {
     Some(first.parse().ok()?..end.parse().ok()?)
 }
 
-/// Small networks: what larger ones decide is the same, more often.
+/// Small networks: larger ones decide the same branches, more often.
 fn options(class: &str) -> Option<Options> {
     let small = Options { sizes: SizeChoice::Small, ..Options::default() };
     let of = |class| Some(Options { class: Some(class), ..small.clone() });

@@ -1,4 +1,4 @@
-//! A link's adapter as it really is: a FIFO that drains at the true rate, with kernel traffic among our
+//! The true behaviour of a link's adapter: a FIFO that drains at the true rate, with kernel traffic among our
 //! packets, and the cable behind it.
 
 use punctual_analysis::{BitRate, Nanos, Ppm};
@@ -20,40 +20,40 @@ pub struct Adapter {
     busy: bool,
     propagation: (Nanos, Nanos),
     interference: Bucket,
-    /// The shaper changes to this share then.
+    /// Time at which the shaper changes, and the new share.
     shaper: Option<(SimTime, Ppm)>,
     free_at: SimTime,
     last_arrival: SimTime,
-    /// What breaks the assumptions.
+    /// The broken assumptions.
     broken: Broken,
     dice: Dice,
 }
 
-/// How a link breaks what was configured.
+/// Violations of the configuration by a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// It drains at this percentage of its rate.
+    /// The link drains at this percentage of its rate.
     pub rate_percent: u32,
-    /// Foreign packets come at this percentage of its rate.
+    /// Foreign packets arrive at this percentage of its rate.
     pub foreign_percent: u32,
-    /// Up to when they are counted.
+    /// Time up to which foreign packets are counted.
     pub foreign_until: SimTime,
-    /// Packets travel so much longer.
+    /// Additional travel time of packets.
     pub longer: Nanos,
 }
 
 impl Broken {
-    /// Not at all.
+    /// No violation.
     pub const NOT: Self =
         Self { rate_percent: 100, foreign_percent: 0, foreign_until: SimTime(0), longer: Nanos::ZERO };
 }
 
-/// A device's queue holds so much: foreign packets beyond are dropped ...
+/// Length of a device's queue: foreign packets beyond it are dropped ...
 const FOREIGN_QUEUE: Nanos = Nanos::from_millis(100);
-/// ... and where a link is broken, ours beyond this.
+/// ... and on a broken link, ours beyond this.
 const QUEUE: Nanos = Nanos::from_millis(200);
 
-/// When a packet leaves and when it is there.
+/// Departure and arrival of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
     /// Its last bit is on the wire: the completion.
@@ -63,8 +63,8 @@ pub struct Flight {
 }
 
 impl Adapter {
-    /// The adapter of a link that is configured as `config` and really is as `plan` says, but drains at
-    /// `rate_percent` of that.
+    /// The adapter of a link with the configuration `config` and the true behaviour `plan`, except that it
+    /// drains at `rate_percent` of that.
     pub fn new(plan: &LinkPlan, config: &LinkConfig, rate_percent: u32, dice: Dice) -> Self {
         Self {
             peer: plan.peer,
@@ -86,7 +86,7 @@ impl Adapter {
         self.broken != Broken::NOT && self.free_at.since(now) > QUEUE
     }
 
-    /// Takes a packet of `wire_bytes` at `now`, behind all that it has taken before.
+    /// Takes a packet of `wire_bytes` at `now`, behind all previous ones.
     pub fn accept(&mut self, now: SimTime, wire_bytes: u32) -> Flight {
         let kernel = self.kernel_traffic(now);
         self.take_foreign(now);
@@ -99,7 +99,7 @@ impl Adapter {
         Flight { departs, arrives: self.last_arrival }
     }
 
-    /// What it drains where no kernel packets come, and the least beside them in any `span`.
+    /// The drain rate without kernel packets, and the lowest rate beside them in any `span`.
     pub fn drains(&self, span: Nanos) -> (BitRate, BitRate) {
         let Interference { sigma, rho } = self.interference.bound();
         let taken = rho.of(span) + sigma;
@@ -107,7 +107,7 @@ impl Adapter {
         (self.rate, BitRate(left as u64))
     }
 
-    /// The kernel has `share` from `at` on, what it has until then until then.
+    /// The kernel has `share` from `at` on, and its present share until then.
     pub fn shape(&mut self, at: SimTime, share: Ppm) {
         self.settle_shaper(at);
         self.shaper = Some((at, share));
@@ -119,12 +119,12 @@ impl Adapter {
         }
     }
 
-    /// Breaks what was configured, or keeps it again.
+    /// Breaks assumptions, or restores them.
     pub const fn set_broken(&mut self, broken: Broken) {
         self.broken = broken;
     }
 
-    /// Foreign packets that have come since the last check are queued before ours.
+    /// Queues foreign packets that have arrived since the last check before ours.
     fn take_foreign(&mut self, now: SimTime) {
         let Broken { foreign_percent, foreign_until, .. } = self.broken;
         if foreign_percent == 0 {
@@ -132,12 +132,12 @@ impl Adapter {
         }
         let came = Nanos(now.since(foreign_until).0 * u64::from(foreign_percent) / 100);
         self.broken.foreign_until = now;
-        // What drained meanwhile made room; what does not fit is lost.
+        // Packets that drained meanwhile made room; packets that do not fit are lost.
         let full = now + FOREIGN_QUEUE;
         self.free_at = (self.free_at.max(foreign_until) + came).min(full.max(self.free_at));
     }
 
-    /// Kernel packets that slip in ahead, now and then as many as the bound allows.
+    /// Time of kernel packets that are sent ahead, sometimes as many as the bound allows.
     fn kernel_traffic(&mut self, now: SimTime) -> Nanos {
         self.settle_shaper(now);
         let available = self.interference.available(now);

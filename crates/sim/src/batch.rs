@@ -11,7 +11,7 @@ use crate::outcome::{Outcome, Violation};
 use crate::scenario::ScenarioError;
 
 /// Runs every seed of `seeds` on `threads` threads (at least one); outcomes in the order of seeds. `progress`
-/// is told each one as it is done.
+/// is called with each outcome.
 ///
 /// # Errors
 /// If a topology or configuration cannot be used.
@@ -33,7 +33,7 @@ pub fn run_many(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The same; `done` takes each outcome on the thread that ran it. Once it breaks no further seed begins.
+/// The same; `done` takes each outcome on the thread that ran it. After it breaks no further seed begins.
 pub fn run_each(
     seeds: impl IntoIterator<Item = u64, IntoIter: Send>,
     options: &Options,
@@ -55,7 +55,7 @@ pub fn run_each(
     });
 }
 
-/// Runs `seed`, however that is set up; a panic in it is a violation like any other.
+/// Runs `seed` with any setup; a panic in it is a violation like any other.
 pub(crate) fn caught(
     seed: u64,
     run: impl FnOnce() -> Result<Outcome, ScenarioError>,

@@ -1,4 +1,4 @@
-//! Interference within its bound: at most `sigma + rho * t` in any time t, spent when it hurts.
+//! Interference within its bound: at most `sigma + rho * t` in any time t, spent at the worst times.
 
 use punctual_analysis::{Nanos, Ppm};
 use punctual_proto::config::Interference;
@@ -7,7 +7,7 @@ use crate::time::SimTime;
 
 const PPM: u128 = 1_000_000;
 
-/// A token bucket whose tokens are time that somebody else takes from a link or a processor.
+/// A token bucket whose tokens are time that other work takes from a link or a processor.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     bound: Interference,
@@ -27,13 +27,13 @@ impl Bucket {
         self.bound
     }
 
-    /// Another proportion from `now` on; what there is stays.
+    /// Changes the proportion from `now` on; the tokens stay.
     pub fn set_share(&mut self, now: SimTime, rho: Ppm) {
         self.available(now);
         self.bound.rho = rho;
     }
 
-    /// What may be taken at `now`.
+    /// The time that may be taken at `now`.
     pub fn available(&mut self, now: SimTime) -> Nanos {
         let gain = u128::from(now.since(self.at).0) * u128::from(self.bound.rho.0);
         self.level = (self.level + gain).min(u128::from(self.bound.sigma.0) * PPM);
@@ -41,7 +41,7 @@ impl Bucket {
         Nanos((self.level / PPM) as u64)
     }
 
-    /// Takes `wanted`, or what there is if that is less.
+    /// Takes `wanted`, or what is available if that is less.
     pub fn take(&mut self, now: SimTime, wanted: Nanos) -> Nanos {
         let taken = wanted.min(self.available(now));
         self.level -= u128::from(taken.0) * PPM;

@@ -1,8 +1,8 @@
-//! A campaign: many seeds in pieces that add up. A file keeps what is done, so that it may stop at any time, go on
-//! later, and say in the end what held over all of it.
+//! A campaign: many seeds, run in pieces whose results are added up. A file stores the progress, so that the
+//! campaign can stop at any time, continue later, and report results over all seeds at the end.
 //!
-//! Invariants: a seed counts once; the file on disk is always whole (written and synchronised beside, then renamed) and
-//! only one process writes it; results of other code or other options are refused, never added.
+//! Invariants: a seed counts once; the file on disk is always whole (written and synchronised beside, then
+//! renamed) and only one process writes it; results of other code or other options are refused, never added.
 
 use std::fmt;
 use std::fs::{self, File, TryLockError};
@@ -21,33 +21,34 @@ use crate::outcome::{Outcome, Report};
 use crate::ranges::Ranges;
 use crate::scenario::ScenarioError;
 
-/// The code that this program simulates: a digest of its sources.
+/// Name of the simulated code: a digest of its sources.
 pub const CODE: &str = env!("PUNCTUAL_SIM_CODE");
 
 /// Violations that keep their text.
 const VIOLATIONS_KEPT: usize = 1_000;
-/// The file is written at least so often.
+/// Longest interval between writes of the file.
 const SAVED_EVERY: Duration = Duration::from_secs(5);
 
-/// What a campaign has found so far; its file holds exactly this, as JSON.
+/// Results of a campaign so far; its file contains exactly this, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// The code that ran, see [`CODE`].
+    /// The simulated code, see [`CODE`].
     pub code: String,
-    /// What every seed was told.
+    /// The options of every seed.
     pub options: String,
-    /// Seeds that are done.
+    /// Completed seeds.
     pub done: Ranges,
-    /// Wall-clock time that it ran, times its threads.
+    /// Wall-clock time of the run, times its threads.
     pub core_seconds: f64,
-    /// Of the seeds that are done.
+    /// Digest sum of the completed seeds.
     pub digest_sum: DigestSum,
-    /// What they found; of no digest, since seeds are run in any order.
+    /// Their results, without a digest, because seeds are run in any order.
     #[serde(flatten)]
     pub report: Report,
 }
 
-/// Seeds and the digests of their runs, added up bit by bit (exclusive or): the same in whatever order; hexadecimal.
+/// Seeds and the digests of their runs, combined by exclusive or, so that the order does not matter;
+/// hexadecimal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DigestSum([u8; 32]);
@@ -82,41 +83,41 @@ impl TryFrom<String> for DigestSum {
     }
 }
 
-/// Why a campaign cannot go on.
+/// Why a campaign cannot continue.
 #[derive(Debug, Error)]
 pub enum CampaignError {
     /// The file cannot be read or written.
     #[error("{}: {cause}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the error.
         cause: io::Error,
     },
-    /// The file holds something else.
+    /// The file has other content.
     #[error("{}: no campaign: {cause}: name another file", path.display())]
     Format {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the error.
         cause: serde_json::Error,
     },
-    /// Somebody else runs it.
+    /// Another process runs it.
     #[error("{}: another process runs this campaign: wait for it, or name another file", .0.display())]
     Busy(PathBuf),
-    /// What is in the file would not add up with what would be run.
+    /// The results in the file cannot be added to those of this program.
     #[error(
         "{}: holds results of {what} {theirs}, this is {ours}: name another file, or move it away",
         path.display()
     )]
     Other {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
         /// `code` or `options`.
         what: &'static str,
-        /// The file's.
+        /// The value in the file.
         theirs: String,
-        /// This program's.
+        /// The value of this program.
         ours: String,
     },
     /// A topology or configuration cannot be used.
@@ -130,12 +131,12 @@ pub struct Campaign {
     path: PathBuf,
     options: Options,
     record: Record,
-    /// Locked as long as this lives.
+    /// Locked while this exists.
     _lock: File,
 }
 
 impl Campaign {
-    /// Begins the campaign of `path`, or goes on with it.
+    /// Begins the campaign of `path`, or continues it.
     ///
     /// # Errors
     /// If the file cannot be used, is in use, or holds results of other code or options.
@@ -163,7 +164,7 @@ impl Campaign {
         Ok(Self { path: path.into(), options, record, _lock: lock })
     }
 
-    /// What was found so far.
+    /// Results so far.
     pub fn record(&self) -> &Record {
         &self.record
     }
@@ -173,8 +174,9 @@ impl Campaign {
         self.record.done.missing(wanted).iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Runs what is missing of `wanted` on `threads` threads. `progress` hears after each seed what was found, and
-    /// says whether to go on. What was run is in the file when this returns, whether to the end or not.
+    /// Runs the missing seeds of `wanted` on `threads` threads. `progress` gets the results after each seed,
+    /// and decides whether to continue. All results are in the file when this returns, whether the campaign
+    /// is complete or not.
     ///
     /// # Errors
     /// If the file cannot be written, or a topology or configuration cannot be used.
@@ -220,7 +222,7 @@ impl Campaign {
 }
 
 impl Record {
-    /// Adds a seed's outcome, unless it is in already.
+    /// Adds a seed's outcome, unless it was added already.
     fn add(&mut self, outcome: &Outcome) {
         if !self.done.insert(outcome.seed) {
             return;
@@ -238,7 +240,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The new file is on the disk before it takes the old one's place.
+/// Replaces a file; the new one is on the disk before it takes the old one's place.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = beside(path, ".new");
     let mut file = File::create(&new)?;
@@ -256,7 +258,7 @@ fn agree(path: &Path, what: &'static str, theirs: &str, ours: &str) -> Result<()
     Err(CampaignError::Other { path: path.into(), what, theirs: theirs.into(), ours: ours.into() })
 }
 
-/// The lock is beside the file, which is replaced again and again.
+/// Locks a file beside the campaign's file, which is replaced repeatedly.
 fn lock(path: &Path) -> Result<File, CampaignError> {
     let lock = beside(path, ".lock");
     let failed = |cause| CampaignError::File { path: lock.clone(), cause };

@@ -1,5 +1,5 @@
-//! Cases: runs that somebody wrote down because they once went wrong. A file holds a few; `tests/seeds` holds those
-//! that must never go wrong again.
+//! Cases: recorded runs that once failed. A file contains a few; `tests/seeds` has those that must never fail
+//! again.
 
 use std::fs;
 use std::io;
@@ -25,35 +25,35 @@ pub struct Cases {
     pub cases: Vec<Case>,
 }
 
-/// One run; TOML leaves out what is missing.
+/// One run; in TOML, missing values are left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// Its seed.
     pub seed: u64,
-    /// What it once showed.
+    /// What it showed when it was recorded.
     pub lesson: String,
-    /// The plan that it drew then, see [`Scenario::digest`]; any where missing.
+    /// The plan that its seed drew then, see [`Scenario::digest`]; any plan if missing.
     pub plan: Option<String>,
-    /// The topology, relative to the file; drawn where missing.
+    /// The topology, relative to the file; drawn if missing.
     pub topology: Option<PathBuf>,
-    /// What kind of run it is; drawn where missing.
+    /// Class of the run; drawn if missing.
     pub class: Option<Class>,
-    /// How large the drawn network is; drawn where missing.
+    /// Size of the drawn network; drawn if missing.
     pub size: Option<SizeChoice>,
-    /// How long applications send; drawn where missing.
+    /// Time for which applications send; drawn if missing.
     pub traffic_ms: Option<u64>,
-    /// A long run of so many seconds, see [`Options::uptime`].
+    /// A long run of this many seconds, see [`Options::uptime`].
     pub uptime_s: Option<u64>,
-    /// Traffic at full rate for so many seconds, see [`Options::drift`].
+    /// Traffic at full rate for this many seconds, see [`Options::drift`].
     pub drift_s: Option<u64>,
-    /// Kinds of faults besides those of single frames; drawn where missing.
+    /// Kinds of faults besides those of single frames; drawn if missing.
     pub schedule: Option<String>,
-    /// Faults of single frames; drawn where missing.
+    /// Faults of single frames; drawn if missing.
     pub frames: Option<Frames>,
     /// Broken assumptions, for the checker's own tests.
     pub sabotage: Option<Sabotage>,
-    /// What of the plan is left.
+    /// The remaining part of the plan.
     #[serde(default, skip_serializing_if = "is_whole")]
     pub cut: Cut,
 }
@@ -90,53 +90,53 @@ impl From<Frames> for Faults {
     }
 }
 
-/// Why a file of cases cannot be run.
+/// Why a file of cases cannot be used.
 #[derive(Debug, Error)]
 pub enum CaseError {
-    /// It, or a topology that it names, cannot be read.
+    /// The file, or a topology that it names, cannot be read.
     #[error("{}: {cause}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the error.
         cause: io::Error,
     },
     /// Not TOML, or unknown or missing keys.
     #[error("{}: {cause}", path.display())]
     Syntax {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the error.
         cause: toml::de::Error,
-        /// What it holds.
+        /// Text of the file.
         text: String,
     },
-    /// It names a network that is none.
+    /// The named topology is invalid.
     #[error("{}: {cause}", path.display())]
     Topology {
-        /// Where that is.
+        /// Path of the topology.
         path: PathBuf,
-        /// Why.
+        /// Cause of the error.
         cause: TopologyError,
-        /// What it holds.
+        /// Text of the topology.
         text: String,
     },
-    /// It names a kind of fault that is none.
+    /// The named kind of fault does not exist.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
     /// Its lengths contradict each other.
     #[error("seed {seed}: give one of traffic_ms, uptime_s and drift_s, not several")]
     Traffic {
-        /// Of which case.
+        /// Seed of the case.
         seed: u64,
     },
-    /// What is drawn for its seed has changed since.
+    /// The plan that is drawn for its seed has changed since.
     #[error(
         "seed {seed} draws plan \"{drawn}\", written down is \"{kept}\": what it taught may not happen in it; \
          find a seed that shows it again, or, where only fields were added, write plan = \"{drawn}\""
     )]
     Plan {
-        /// Of which case.
+        /// Seed of the case.
         seed: u64,
         /// When it was written down.
         kept: String,
@@ -160,7 +160,7 @@ impl Cases {
 }
 
 impl Case {
-    /// The options of its run; a topology lies beside `file`.
+    /// The options of its run; a topology's path is relative to `file`.
     ///
     /// # Errors
     /// If that cannot be used, or a kind of fault is unknown.
@@ -202,7 +202,7 @@ impl Case {
     /// Its plan.
     ///
     /// # Errors
-    /// If the topology contradicts itself, or its seed does not draw the plan any more that was written down.
+    /// If the topology contradicts itself, or its seed does not draw the recorded plan any more.
     pub fn plan(&self, options: &Options) -> Result<Scenario, CaseError> {
         let mut plan = Scenario::draw(self.seed, options)?;
         let drawn = plan.digest();

@@ -1,6 +1,8 @@
-//! A plan with parts left out: what [`minimise`](crate::minimise) searches, and what a case in a file keeps.
+//! A plan with parts left out: the search space of [`minimise`](crate::minimise), and part of a case in a
+//! file.
 //!
-//! Indices are those of the plan as the seed draws it, so that a cut means the same however much else is cut.
+//! Indices are those of the plan as the seed draws it, so that the meaning of a cut does not depend on its
+//! other parts.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +14,17 @@ use crate::faults::{Breach, Fault, Mischief};
 use crate::options::Faults;
 use crate::scenario::{HostPlan, Scenario, host_of, node_id};
 
-/// What of a plan stays; `None` is all of it.
+/// The remaining parts of a plan; `None` means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cut {
-    /// Hosts. What starts, ends or happens at others goes with them.
+    /// Hosts. Channels, transfers and faults of other hosts are left out too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<usize>>,
     /// Channels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channels: Option<Vec<usize>>,
-    /// Channels that receivers ask for.
+    /// Channels that receivers request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Vec<usize>>,
     /// Best-effort transfers.
@@ -34,12 +36,12 @@ pub struct Cut {
     /// Faults of single frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frames: Option<Vec<FrameFault>>,
-    /// How long applications send, if that is shorter than planned.
+    /// Time for which applications send, if that is shorter than planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic_ms: Option<u64>,
 }
 
-/// What may happen to a single frame.
+/// Faults of a single frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FrameFault {
@@ -54,10 +56,10 @@ pub enum FrameFault {
 }
 
 impl FrameFault {
-    /// All of them.
+    /// All faults of single frames.
     pub const ALL: [Self; 4] = [Self::Loss, Self::Duplicate, Self::Delay, Self::Corrupt];
 
-    /// What has become of the frame.
+    /// The result for the frame.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Loss => "lost",
@@ -67,7 +69,7 @@ impl FrameFault {
         }
     }
 
-    /// Its chance.
+    /// Its probability.
     pub const fn chance(self, faults: &mut Faults) -> &mut Ppm {
         match self {
             Self::Loss => &mut faults.loss,
@@ -108,7 +110,7 @@ fn keep<T>(items: &mut Vec<T>, kept: Option<&[usize]>) {
     });
 }
 
-/// Everything after the last healing comes earlier.
+/// Moves all phases after the last healing to an earlier time.
 fn shorten(plan: &mut Scenario, traffic: Nanos) {
     let times = &mut plan.times;
     times.set_traffic(traffic.min(times.traffic()));
@@ -121,7 +123,7 @@ fn shorten(plan: &mut Scenario, traffic: Nanos) {
 /// Old indices of the hosts that stay, in order: the new ones are the positions.
 struct Moved<'a> {
     hosts: &'a BTreeSet<usize>,
-    /// Of each old host the new index of each old link.
+    /// For each old host the new index of each old link.
     links: Vec<Vec<Option<u16>>>,
 }
 
@@ -169,7 +171,7 @@ fn move_ends(from: &mut usize, to: &mut usize, moved: &Moved<'_>) -> bool {
     true
 }
 
-/// Whether a host still knows a way to another: who asks for one that was cut goes wrong in a way of its own.
+/// Whether a host still has a route to another: a request for a host that was cut would fail in another way.
 fn is_routed(hosts: &[HostPlan], from: usize, to: usize) -> bool {
     let (config, there) = (&hosts[from].config, node_id(to));
     config.links.iter().any(|link| link.neighbour == there)

@@ -1,4 +1,4 @@
-//! The run's only source of chance: everything that is drawn comes from the seed.
+//! The run's only source of randomness: all draws depend on the seed.
 
 use punctual_analysis::{Nanos, Ppm};
 use punctual_proto::signalling::SplitMix64;
@@ -8,9 +8,10 @@ use punctual_proto::signalling::SplitMix64;
 #[derive(Clone, Debug)]
 pub struct Dice(Xoshiro256);
 
-/// What dice are for. Each use has a label of its own, or two parts of a run would see the same draws.
+/// Purpose of a stream. Each use has a label of its own, otherwise two parts of a run would have the same
+/// draws.
 ///
-/// Seeds that somebody wrote down know these numbers: what is new takes a new one.
+/// Recorded seeds depend on these numbers, so a new use needs a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
     /// The network.
@@ -25,11 +26,11 @@ pub enum Draw {
     Sizes,
     /// The schedule of faults.
     Schedule,
-    /// Applications that misbehave.
+    /// Misbehaving applications.
     Applications,
-    /// Channels that come and go for days.
+    /// Channels that are opened and closed for days.
     Uptime,
-    /// Runs with small margins, or without any room.
+    /// Runs with small margins, or without free capacity.
     Tight,
     /// Soft channels.
     Soft,
@@ -37,17 +38,17 @@ pub enum Draw {
     Drift,
     /// Kernel traffic whose share follows admission.
     Kernel,
-    /// Receivers that ask for channels.
+    /// Receivers' requests for channels.
     Requests,
-    /// How long a host's shapers take.
+    /// Reaction times of a host's shapers.
     Shaper(u64),
-    /// How long a host's decisions of admission take.
+    /// Durations of a host's decisions of admission.
     Decisions(u64),
     /// Programs' handlers of a host.
     Handlers(u64),
-    /// What happens in the world.
+    /// Events in the world.
     World,
-    /// What happens to frames.
+    /// Faults of frames.
     Faults,
     /// A host's processor.
     Processor(u64),
@@ -111,7 +112,8 @@ impl Dice {
         if high <= low { low } else { low + self.0.up_to(high - low) }
     }
 
-    /// A span from `low` to `high`, both included. One draw in four is an extreme: worst cases live there.
+    /// A span from `low` to `high`, both included. One draw in four is an extreme, because worst cases are
+    /// there.
     pub fn span(&mut self, low: Nanos, high: Nanos) -> Nanos {
         match self.between(0, 7) {
             0 => low.min(high),
@@ -139,13 +141,14 @@ impl Dice {
     }
 }
 
-/// xoshiro256++ (Blackman and Vigna 2019). Written out here, as is how a range is drawn from it: libraries promise
-/// neither over their versions and machines, and seeds that somebody wrote down must draw the same for ever.
+/// xoshiro256++ (Blackman and Vigna 2019). Implemented here, including the drawing of ranges, because
+/// libraries do not guarantee stable results over versions and machines, and recorded seeds must give the
+/// same draws forever.
 #[derive(Clone, Debug)]
 struct Xoshiro256([u64; 4]);
 
 impl Xoshiro256 {
-    /// Its state from SplitMix64, as its authors advise.
+    /// Its state from SplitMix64, as its authors recommend.
     fn new(seed: u64) -> Self {
         let mut seeds = SplitMix64::new(seed);
         Self(std::array::from_fn(|_| seeds.next()))
@@ -164,8 +167,8 @@ impl Xoshiro256 {
         next
     }
 
-    /// Evenly from 0 to `most`: the high half of a product, and a second one where the low half might carry (Canon's
-    /// method; uneven by less than 2^-64).
+    /// Uniform from 0 to `most`: the high half of a product, and a second one if the low half might carry
+    /// (Canon's method; the bias is less than 2^-64).
     fn up_to(&mut self, most: u64) -> u64 {
         let Some(count) = most.checked_add(1) else { return self.next() };
         let halves = |product: u128| ((product >> 64) as u64, product as u64);
@@ -234,7 +237,7 @@ mod tests {
     #[test]
     fn every_use_has_a_label_of_its_own() {
         use Draw::*;
-        // Exhaustive, so that a new use is asked for its place.
+        // Exhaustive, so that a new use fails to compile until it has a place.
         let next = |draw: &Draw| {
             Some(match draw {
                 Topology => Hosts,

@@ -1,10 +1,10 @@
-//! What a log of events says of each.
+//! Entries of the event log.
 
 use std::fmt;
 
 use crate::cut::FrameFault;
 
-/// What is logged.
+/// An entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A frame was handed to a link.
@@ -14,7 +14,7 @@ pub enum Entry {
         /// Bytes on the wire.
         bytes: u32,
     },
-    /// A frame came to the driver.
+    /// A frame arrived at the driver.
     Receive {
         /// Link index.
         link: u16,
@@ -34,44 +34,44 @@ pub enum Entry {
     Fault {
         /// Link index.
         link: u16,
-        /// Which.
+        /// The kind of fault.
         what: FrameFault,
     },
-    /// A fault of the schedule begins or is over.
+    /// A fault of the schedule begins or ends.
     Trouble {
-        /// Which.
+        /// Index of the fault.
         fault: usize,
-        /// Whether it is over.
+        /// Whether it ends.
         over: bool,
     },
-    /// A host loses everything.
+    /// A host loses all state.
     Crash {
         /// When it starts again, in true nanoseconds.
         until_ns: u64,
     },
     /// A host starts again.
     Restart {
-        /// Which of its lives this is, the first being 0.
+        /// Number of the host's life, the first being 0.
         life: u32,
     },
-    /// An application asks for a channel.
+    /// An application requests a channel.
     Ask {
         /// The attempt.
         channel: usize,
     },
-    /// It is open.
+    /// A channel is open.
     Open {
         /// The attempt.
         channel: usize,
         /// The promised bound in nanoseconds.
         deadline_ns: u64,
     },
-    /// It is refused.
+    /// A channel is refused.
     Refuse {
         /// The attempt.
         channel: usize,
     },
-    /// An end of it is closed.
+    /// An end of a channel is closed.
     Close {
         /// The attempt.
         channel: usize,
@@ -82,7 +82,7 @@ pub enum Entry {
     Send {
         /// The attempt.
         channel: usize,
-        /// Which message.
+        /// Index of the message.
         index: u64,
         /// Its length.
         len: u32,
@@ -91,7 +91,7 @@ pub enum Entry {
     Deliver {
         /// The attempt.
         channel: usize,
-        /// Which message.
+        /// Index of the message.
         index: u64,
         /// Nanoseconds from its logical arrival.
         latency_ns: u64,

@@ -1,5 +1,5 @@
-//! A driver that classifies, as far as it must never stand in the way: what nodes say about their channels, and
-//! whether a path that keeps its contract ever meets it (it must not).
+//! A model of a driver that classifies packets. It records the filters of the nodes, and checks that a path
+//! which keeps its contract never exceeds its filter.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use punctual_proto::api::{FilterChange, PathFilter};
 use punctual_proto::ids::{LinkId, PathId};
 use punctual_proto::wire::{Header, Kind};
 
-/// How many packets of a path are in buffers of a host.
+/// Number of a path's packets in buffers of a host.
 pub type Held = Rc<Cell<u32>>;
 
-/// What one host's drivers know.
+/// Filters of one host's drivers.
 #[derive(Debug)]
 pub struct Filters {
     gauges: BTreeMap<(u16, PathId), Gauge>,
@@ -23,28 +23,28 @@ pub struct Filters {
 #[derive(Debug)]
 struct Gauge {
     filter: PathFilter,
-    /// When the token bucket would be full again.
+    /// Time at which the token bucket would be full again.
     full_at: Instant,
     held: Held,
 }
 
 impl Filters {
-    /// Drivers that let through `burst_percent` of the bursts that they are told.
+    /// Drivers that accept `burst_percent` of the configured bursts.
     pub fn new(burst_percent: u32) -> Self {
         Self { gauges: BTreeMap::new(), burst_percent }
     }
 
-    /// What is let in, by which link.
+    /// Accepted paths, with their links.
     pub fn paths(&self) -> impl Iterator<Item = (u16, PathId)> {
         self.gauges.keys().copied()
     }
 
-    /// The host starts anew.
+    /// The host restarts: removes all filters.
     pub fn forget(&mut self) {
         self.gauges.clear();
     }
 
-    /// Does what the node says.
+    /// Applies a change from the node.
     pub fn apply(&mut self, link: LinkId, change: FilterChange) {
         match change {
             FilterChange::Set(mut filter) => {
@@ -54,13 +54,13 @@ impl Filters {
                 self.gauges.insert((link.0, filter.path), gauge);
             }
             FilterChange::Clear(path) => drop(self.gauges.remove(&(link.0, path))),
-            // These drivers let all signalling in.
+            // These drivers accept all signalling.
             FilterChange::Neighbour(_) => {}
         }
     }
 
-    /// A packet that comes in at `now`: what counts it while it is in a buffer, and why a driver would have dropped
-    /// it.
+    /// Classifies a packet that arrives at `now`: returns the counter of its path's buffers, and the reason
+    /// for which a driver would have dropped it.
     pub fn classify(
         &mut self,
         link: LinkId,
@@ -72,7 +72,7 @@ impl Filters {
             return (None, None);
         }
         let Some(gauge) = self.gauges.get_mut(&(link.0, header.path)) else { return (None, None) };
-        // It is not the path's, and costs it nothing.
+        // The packet is not the path's, and does not count against it.
         if header.cookie != gauge.filter.cookie {
             return (None, None);
         }
@@ -151,7 +151,8 @@ mod tests {
         packet
     }
 
-    /// What a driver that knows `filter` says of a packet: whether it is the path's, and why it would not let it in.
+    /// The verdict of a driver with `filter` on a packet: whether it is the path's, and why it would be
+    /// dropped.
     fn judged(filters: &mut Filters, header: &Header, at: u64) -> (bool, Option<&'static str>) {
         let (held, why) = filters.classify(LINK, &packet(header, 20), Instant(at));
         (held.is_some(), why)
@@ -172,7 +173,7 @@ mod tests {
                 assert_eq!(judged(&mut filters, &header(), now), (true, None), "{percent}: {number}");
             }
             assert_eq!(judged(&mut filters, &header(), now), (true, Some("policed")));
-            // What was policed counts too: the bucket is two short.
+            // Policed packets count too: the bucket lacks two.
             assert_eq!(judged(&mut filters, &header(), now + INTERVAL.0).1, Some("policed"));
             let again = now + 4 * INTERVAL.0;
             assert_eq!(judged(&mut filters, &header(), again).1, None);

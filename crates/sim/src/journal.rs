@@ -1,17 +1,17 @@
-//! The event log: every step goes into the digest, and into a timeline where one is wanted.
+//! The event log: every step enters the digest, and a timeline on request.
 
 use crate::entry::Entry;
 use crate::time::SimTime;
 use crate::trace::{Flight, Timeline};
 
-/// So many bytes of records are digested at once.
+/// Bytes of records that are digested at once.
 const RECORDS_BYTES: usize = 48 << 8;
 
 /// The log of one run.
 #[derive(Debug)]
 pub struct Journal {
     hasher: blake3::Hasher,
-    /// Records that are not in `hasher` yet: it is four times as fast with many at once.
+    /// Records that are not in `hasher` yet: hashing many at once is four times as fast.
     records: Vec<u8>,
     trace: Option<Timeline>,
 }
@@ -23,7 +23,7 @@ impl Journal {
         Self { hasher: blake3::Hasher::new(), records, trace: trace.then(|| Timeline::new(names)) }
     }
 
-    /// Logs what happened on `host` at `at`.
+    /// Logs an event on `host` at `at`.
     pub fn note(&mut self, at: SimTime, host: usize, entry: Entry) {
         let [a, b, c, d] = entry.words();
         for word in [at.0, host as u64, a, b, c, d] {
@@ -50,14 +50,14 @@ impl Journal {
         self.records.clear();
     }
 
-    /// Adds words for the reader of the timeline.
+    /// Adds an explanation to the timeline.
     pub fn explain(&mut self, words: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.explain(words());
         }
     }
 
-    /// Adds where a frame goes, for the reader of the timeline.
+    /// Adds the flight of a frame to the timeline.
     pub fn fly(&mut self, flight: impl FnOnce() -> Flight) {
         if let Some(trace) = &mut self.trace {
             trace.fly(flight());

@@ -1,6 +1,6 @@
-//! What the checker knows of one channel: every message with its own reckoning of what was promised for it.
+//! The checker's record of one channel: every message with an independent computation of its promise.
 //!
-//! The logical arrivals are computed here from the send times alone, never taken from the node.
+//! Logical arrivals are computed here from the send times alone, never taken from the node.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,8 @@ use crate::memory::Content;
 use crate::silence::{SentMessage, Silence};
 use crate::time::{HostClock, SimTime};
 
-/// Part of the interval by which a logical arrival may come closer to the one before: what makes up for lateness.
+/// Part of the interval by which a logical arrival may be closer to the previous one, to catch up after
+/// lateness.
 const MADE_UP: u64 = 256;
 
 /// Whether messages keep the contract, on the source's clock: at most B + R * (t + a) in any time t, a the jitter
@@ -29,12 +30,12 @@ pub struct Conformance {
 struct Mean {
     interval: Nanos,
     over: Nanos,
-    /// When the messages so far would have come at the mean rate, the next one included.
+    /// Time at which the messages so far would have arrived at the mean rate, the next one included.
     due: Instant,
 }
 
 impl Conformance {
-    /// Nothing sent yet.
+    /// The state before the first message.
     pub fn new(contract: &Contract) -> Self {
         let interval = contract.interval();
         let tolerance = interval * u64::from(contract.burst_messages_max - 1) + contract.jitter_allowance();
@@ -84,7 +85,7 @@ impl Conformance {
     }
 }
 
-/// What was due so long ago is settled: faults are shorter, and so is all that they leave behind.
+/// Age at which messages are settled: faults, and all their after-effects, are shorter.
 const SETTLED: Nanos = Nanos::from_secs(20);
 
 #[derive(Clone, Copy, Debug)]
@@ -96,24 +97,24 @@ struct Message {
     delivered: bool,
 }
 
-/// A delivered message, judged.
+/// The verdict on a delivered message.
 #[derive(Clone, Debug, Default)]
 pub struct Judgement {
-    /// Which, in the order of sending.
+    /// Index of the message in the order of sending.
     pub index: u64,
-    /// From the logical arrival, in true time.
+    /// Time from the logical arrival, in true time.
     pub latency: Nanos,
-    /// When it was due, if it was promised.
+    /// Due time, if it has a promise.
     pub due: Option<SimTime>,
-    /// Its logical arrival is what its send times say: nothing has delayed it at its source.
+    /// Whether its logical arrival follows from its send times: nothing has delayed it at its source.
     pub is_known: bool,
-    /// It came after its time without excuse.
+    /// It was delivered after its due time without excuse.
     pub missed: bool,
-    /// A promise held for it, and no fault touched it.
+    /// It has a promise, and no fault touched it.
     pub counts: bool,
     /// A fault touched it.
     pub excused: bool,
-    /// Everything that is wrong with it.
+    /// All violations by this message.
     pub wrong: Vec<String>,
 }
 
@@ -124,23 +125,23 @@ pub struct Ledger {
     deadline: Nanos,
     policing: Policing,
     conformance: Conformance,
-    /// Those that are not settled, the first of them number `first`.
+    /// Messages that are not settled; the number of the first is `first`.
     messages: VecDeque<Message>,
     first: u64,
-    /// Times in which a fault may be felt.
+    /// Times in which a fault may have effects.
     faults: Vec<(SimTime, SimTime)>,
-    /// The same for invented message numbers, and the sink's silence after each such time.
+    /// The same for forged message numbers, and the sink's silence after each such time.
     lies: Vec<(SimTime, SimTime)>,
     silences: Vec<Silence>,
-    /// An end was closed: what is due later is not promised.
+    /// Time at which an end was closed: messages that are due later have no promise.
     closed: Option<SimTime>,
     last_in_order: Option<(u64, u64)>,
-    /// Of a soft channel: promised messages that are due, and those of them that missed.
+    /// For a soft channel: promised messages that are due, and those of them that missed.
     borne: Option<(u64, u64)>,
 }
 
 impl Ledger {
-    /// A channel that was promised `deadline`; `key` leads its messages.
+    /// A channel with the promised bound `deadline`; its messages begin with `key`.
     pub fn new(key: u64, contract: &Contract, deadline: Nanos) -> Self {
         Self {
             key,
@@ -158,7 +159,7 @@ impl Ledger {
         }
     }
 
-    /// What the sender may do.
+    /// The contract's limits for the sender.
     pub fn conformance(&self) -> &Conformance {
         &self.conformance
     }
@@ -172,7 +173,8 @@ impl Ledger {
         self.messages.get(usize::try_from(index.checked_sub(self.first)?).ok()?)
     }
 
-    /// Forgets messages that were due so long ago that nothing can be reported of them any more; those that were lost.
+    /// Drops messages whose due time is so old that no further report can concern them; returns those that
+    /// were lost.
     pub fn settle(&mut self, now: SimTime) -> Vec<(u64, SimTime)> {
         let settled = self.messages.iter().take_while(|message| message.due + SETTLED < now).count();
         if settled == 0 {
@@ -185,9 +187,9 @@ impl Ledger {
         lost
     }
 
-    /// A message went into the outgoing ring at `sent`, when the source's `clock` showed `stamp`.
-    /// A message beyond the contract has no logical arrival where policing drops or demotes it; where policing
-    /// delays it, it has one and the promise holds from there.
+    /// Records a message that entered the outgoing ring at `sent`, when the source's `clock` showed `stamp`.
+    /// A message beyond the contract has no logical arrival if policing drops or demotes it; if policing
+    /// delays it, it has one and the promise counts from there.
     pub fn record(&mut self, sent: SimTime, stamp: Instant, len: u32, clock: &HostClock) -> u64 {
         let promised = self.policing == Policing::Delay || self.conformance.conforms(stamp);
         let logical = if promised { self.conformance.accept(stamp) } else { stamp };
@@ -196,7 +198,8 @@ impl Ledger {
         self.next_index() - 1
     }
 
-    /// A fault touches this channel from `from` until `until`, and may be felt for D + `recovery` after that.
+    /// A fault touches this channel from `from` until `until`, and may have effects for D + `recovery` after
+    /// that.
     pub fn excuse(&mut self, from: SimTime, until: SimTime, recovery: Nanos) {
         let (from, until) = self.felt(from, until, recovery);
         match self.faults.last_mut() {
@@ -205,30 +208,30 @@ impl Ledger {
         }
     }
 
-    /// The same where message numbers were invented: of what was sent after that the sink's silence costs some more.
+    /// The same for forged message numbers: the sink's silence afterwards excuses further messages.
     pub fn excuse_numbers(&mut self, from: SimTime, until: SimTime, recovery: Nanos) {
         self.lies.push(self.felt(from, until, recovery));
         self.silences.push(Silence::new(until));
     }
 
-    /// What is due from a fault's beginning on may feel it (ADR 0015).
+    /// Messages that are due from a fault's beginning on may be affected by it (ADR 0015).
     fn felt(&self, from: SimTime, until: SimTime, recovery: Nanos) -> (SimTime, SimTime) {
         (from, until + self.deadline + recovery)
     }
 
-    /// So many messages of a soft channel never came.
+    /// Counts messages of a soft channel that were lost.
     pub fn bear(&mut self, lost: u64) {
         if let Some((judged, missed)) = &mut self.borne {
             (*judged, *missed) = (*judged + lost, *missed + lost);
         }
     }
 
-    /// Promised messages of a soft channel that came or were lost, and those that missed.
+    /// Promised messages of a soft channel that were delivered or lost, and those of them that missed.
     pub fn borne(&self) -> (u64, u64) {
         self.borne.unwrap_or_default()
     }
 
-    /// One of the ends is closed from now on.
+    /// One of the ends is closed from `at` on.
     pub fn close(&mut self, at: SimTime) {
         self.closed.get_or_insert(at);
     }
@@ -237,13 +240,13 @@ impl Ledger {
         under_way(message, &self.faults) || under_way(message, &self.lies)
     }
 
-    /// Whether a sink's silence may have swallowed the message at this place among those that are not settled.
+    /// Whether a sink's silence may have swallowed the unsettled message at this place.
     fn swallowed(&self, place: usize) -> bool {
         let said = self.said(&self.messages[place]);
         self.silences_before(place).any(|mut silence| silence.swallows(said))
     }
 
-    /// Where silences are when the message at `place` comes.
+    /// State of the silences when the message at `place` arrives.
     fn silences_before(&self, place: usize) -> impl Iterator<Item = Silence> {
         self.silences.iter().map(move |silence| {
             let mut silence = *silence;
@@ -291,7 +294,7 @@ impl Ledger {
         judgement.excused = self.excused(&message);
         judgement.counts = message.promised && !judgement.excused && !self.forfeited(&message);
         if let Some((judged, missed)) = self.borne.as_mut().filter(|_| judgement.counts) {
-            // One that misses was not promised more than to be counted.
+            // A message that misses is not counted as well.
             judgement.counts = now <= message.due && !info.demoted;
             (*judged, *missed) = (*judged + 1, *missed + u64::from(!judgement.counts));
         }
@@ -322,7 +325,8 @@ impl Ledger {
     }
 
     fn check_order(&mut self, index: u64, info: &MessageInfo, excused: bool, wrong: &mut Vec<String>) {
-        // What a fault has touched may carry any number; what comes after it is compared with what came before.
+        // A message touched by a fault may have any number; the following one is compared with the previous
+        // one.
         if info.demoted || excused {
             return;
         }
@@ -337,7 +341,8 @@ impl Ledger {
         self.last_in_order = Some((index, info.number));
     }
 
-    /// Promised messages that were due before `now` and never came, without excuse: index and due time.
+    /// Promised messages that were due before `now` and were never delivered, without excuse: index and due
+    /// time.
     pub fn lost(&self, now: SimTime) -> Vec<(u64, SimTime)> {
         self.lost_among(self.messages.len(), now)
     }

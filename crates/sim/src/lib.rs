@@ -1,23 +1,23 @@
 //! Whole networks of real [`Node`](punctual_proto::node::Node)s in virtual time.
 //!
-//! A run is made from a seed: a topology, hosts with drifting clocks and processors that take time, links that
-//! serialise and delay, applications that send at the very edge of their contracts or beyond it, and faults.
-//! A checker that trusts no node watches all of it: no admitted, conforming message is late, lost, altered,
-//! doubled, demoted or misdelivered while no fault touches it; reservations equal what is in use; nothing is
-//! left after teardown. The same seed and options give the same run to the bit, which its digest shows.
+//! A run is derived from a seed: a topology, hosts with drifting clocks and processors that take time, links
+//! that serialise and delay, applications that send at the limit of their contracts or beyond it, and faults.
+//! A checker that trusts no node observes all of it: no admitted, conforming message is late, lost, altered,
+//! duplicated, demoted or misdelivered while no fault touches it; reservations equal what is in use; nothing
+//! is left after teardown. The same seed and options give the same run bit by bit, which its digest proves.
 //!
 //! | module | owns |
 //! |---|---|
 //! | [`scenario`], [`topology`], [`faults`] | the plan, drawn from the seed before anything runs |
 //! | `world` | the run: event loop, applications, network, comparisons |
-//! | [`ledger`], [`silence`] | the checker's own reckoning of what was promised |
-//! | [`processor`], [`adapter`], [`bucket`] | what the hardware really does, within the configured bounds |
+//! | [`ledger`], [`silence`] | the checker's independent computation of promises |
+//! | [`processor`], [`adapter`], [`bucket`] | the true behaviour of the hardware, within the configured bounds |
 //! | [`memory`] | rings and frames, counted slot by slot |
-//! | [`batch`], [`campaign`] | many seeds on many cores, in pieces that add up |
-//! | [`trace`] | what happened, for people |
-//! | [`minimise`](mod@minimise), [`cut`], [`case`] | the smallest plan that goes wrong, and how it is written down |
-//! | [`resident`] | what a run has in memory while it goes on |
-//! | [`scale`] | large networks: what channels cost by their number |
+//! | [`batch`], [`campaign`] | many seeds on many cores, in pieces that are added up |
+//! | [`trace`] | a readable record of a run |
+//! | [`minimise`](mod@minimise), [`cut`], [`case`] | the smallest plan that fails, and its recorded form |
+//! | [`resident`] | the memory of a run over time |
+//! | [`scale`] | large networks: the cost of channels by their number |
 
 pub mod adapter;
 pub mod batch;
@@ -67,8 +67,8 @@ pub fn run(seed: u64, options: &Options) -> Result<Outcome, ScenarioError> {
     run_scenario(seed, Scenario::draw(seed, options)?, options)
 }
 
-/// Runs a plan that may differ from what `seed` draws, to find out which part of it matters; the dice of the run
-/// are those of `seed`. Of `options` only sabotage and trace count.
+/// Runs a plan that may differ from the one that `seed` draws, to find the part of it that matters; the dice
+/// of the run are those of `seed`. Of `options` only sabotage and trace are used.
 ///
 /// # Errors
 /// If a configuration cannot be used.

@@ -1,8 +1,8 @@
 //! Buffers of simulated hosts. Payload is a function of (channel, message), so a message needs no memory at
 //! its sender and every byte can be checked at its receiver.
 //!
-//! Owns: the rings between an application and its node, counted slot by slot. A node that drops a message, a
-//! slot or a ring gives it back here at once, so what a node forgets to drop is seen.
+//! Owns the rings between an application and its node, counted slot by slot. A node that drops a message, a
+//! slot or a ring returns it here at once, so leaked objects are detected.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,15 +14,15 @@ use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWri
 use crate::dice::mix;
 use crate::filters::Held;
 
-/// Smallest message that tells which one it is: the channel's key and the message's index lead it.
+/// Smallest message that identifies itself: it begins with the channel's key and the message's index.
 pub const MESSAGE_BYTES_MIN: u32 = 16;
 
 /// A message's identity; its bytes follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Whose.
+    /// Key of the channel.
     pub key: u64,
-    /// Which.
+    /// Index of the message.
     pub index: u64,
 }
 
@@ -53,14 +53,14 @@ impl Content {
         tail.copy_from_slice(&self.word(tail_at)[..tail.len()]);
     }
 
-    /// Whom `bytes` say they are.
+    /// The identity in `bytes`.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let key = bytes.get(..8)?.try_into().ok()?;
         let index = bytes.get(8..16)?.try_into().ok()?;
         Some(Self { key: u64::from_le_bytes(key), index: u64::from_le_bytes(index) })
     }
 
-    /// The first byte that is not as it was sent.
+    /// Index of the first byte that differs from the sent one.
     pub fn first_difference(self, bytes: &[u8]) -> Option<usize> {
         let (words, tail) = bytes.as_chunks::<8>();
         let differs = |(position, word): (usize, &[u8; 8])| *word != self.word(position as u64);
@@ -75,7 +75,7 @@ thread_local! {
     static EFFORT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Operations on buffers that nodes of this thread have done since it began.
+/// Operations on buffers by nodes of this thread since its start.
 pub fn effort() -> u64 {
     EFFORT.get()
 }
@@ -94,7 +94,7 @@ impl Memory for SimMemory {
     type Inbox = SimInbox;
 }
 
-/// A host's receive buffers: given back by dropping frames.
+/// A host's receive buffers: dropping a frame returns its buffer.
 pub type FramePool = Rc<RefCell<Vec<Vec<u8>>>>;
 
 /// A frame in a receive buffer.
@@ -102,9 +102,9 @@ pub type FramePool = Rc<RefCell<Vec<Vec<u8>>>>;
 pub struct SimFrame {
     bytes: Vec<u8>,
     pool: FramePool,
-    /// Counts the frames of its path.
+    /// Counter of the frames of its path.
     held: Option<Held>,
-    /// Counts those that the node has.
+    /// Counter of the frames that the node holds.
     taken: Option<Held>,
 }
 
@@ -117,20 +117,20 @@ impl SimFrame {
         Self { bytes: buffer, pool: pool.clone(), held: None, taken: None }
     }
 
-    /// `held`, in which it is counted already, forgets it when it is dropped.
+    /// `held`, which counts the frame already, is decremented when the frame is dropped.
     pub fn counted_in(mut self, held: Option<Held>) -> Self {
         self.held = held;
         self
     }
 
-    /// The node takes it: counted in `taken` until it is dropped or given up.
+    /// The node takes the frame: counted in `taken` until it is dropped or handed on.
     pub fn taken_by(mut self, taken: &Held) -> Self {
         taken.set(taken.get() + 1);
         self.taken = Some(taken.clone());
         self
     }
 
-    /// The node has handed it on.
+    /// The node has handed the frame on.
     pub fn give_up(&mut self) {
         if let Some(taken) = self.taken.take() {
             taken.set(taken.get() - 1);
@@ -179,7 +179,7 @@ impl SimOutbox {
         Self(Rc::new(RefCell::new(OutRing { key, slots, used: 0, queued: VecDeque::new() })))
     }
 
-    /// The application sends message `index` at `sent` on its host's clock; false where the ring is full.
+    /// The application sends message `index` at `sent` on its host's clock; false if the ring is full.
     pub fn send(&self, index: u64, len: u32, sent: Instant) -> bool {
         let mut ring = self.0.borrow_mut();
         let free = ring.used < ring.slots;
@@ -190,19 +190,19 @@ impl SimOutbox {
         free
     }
 
-    /// Whether anybody besides this handle still holds the ring.
+    /// Whether another handle of the ring exists.
     pub fn is_held(&self) -> bool {
         Rc::strong_count(&self.0) > 1
     }
 
-    /// The application is gone, and what it had sent.
+    /// The application has terminated: drops the messages that it had sent.
     pub fn empty(&self) {
         let mut ring = self.0.borrow_mut();
         ring.used -= ring.queued.len() as u32;
         ring.queued.clear();
     }
 
-    /// Messages that a node has taken and not given back.
+    /// Messages that a node has taken and not returned.
     pub fn taken(&self) -> u32 {
         let ring = self.0.borrow();
         ring.used - ring.queued.len() as u32
@@ -253,22 +253,22 @@ impl Drop for SimMessage {
 /// A message that a node has delivered, until the simulator has checked it.
 #[derive(Debug)]
 pub struct Delivered {
-    /// Key of the inbox that it came through.
+    /// Key of the inbox that delivered it.
     pub inbox: u64,
-    /// What the node says about it.
+    /// Information of the node about it.
     pub info: MessageInfo,
     slot: SimSlot,
 }
 
 impl Delivered {
-    /// The message as it was put together.
+    /// The reassembled message.
     pub fn bytes(&self) -> &[u8] {
         let len = (self.info.len as usize).min(self.slot.bytes.len());
         &self.slot.bytes[..len]
     }
 }
 
-/// Where all inboxes of one host put what they deliver, and have their buffers from.
+/// The shared store of one host's inboxes for delivered messages and free buffers.
 #[derive(Clone, Debug, Default)]
 pub struct Deliveries(Rc<Shelf>);
 
@@ -279,7 +279,7 @@ struct Shelf {
 }
 
 impl Deliveries {
-    /// What was delivered since it was last asked for.
+    /// Messages delivered since the last call.
     pub fn take(&self) -> Vec<Delivered> {
         self.0.delivered.take()
     }
@@ -305,18 +305,18 @@ impl SimInbox {
         Self(Rc::new(RefCell::new(ring)))
     }
 
-    /// Another handle to the same ring, to watch it.
+    /// Another handle to the same ring, for observation.
     pub fn watch(&self) -> InboxWatch {
         InboxWatch(self.0.clone())
     }
 }
 
-/// Watches a ring that a node owns.
+/// Observes a ring that a node owns.
 #[derive(Debug)]
 pub struct InboxWatch(Rc<RefCell<InRing>>);
 
 impl InboxWatch {
-    /// Whether anybody besides watchers still holds the ring.
+    /// Whether a handle other than an observer's exists.
     pub fn is_held(&self) -> bool {
         Rc::strong_count(&self.0) > 1
     }
@@ -345,7 +345,7 @@ impl Inbox for SimInbox {
     }
 }
 
-/// A slot that a message is put together in; dropping it frees it.
+/// A slot in which a message is reassembled; dropping it frees it.
 #[derive(Debug)]
 pub struct SimSlot {
     bytes: Vec<u8>,

@@ -1,8 +1,8 @@
-//! The smallest part of a plan that still goes wrong in the same way: delta debugging (Zeller and Hildebrandt 2002)
-//! over its channels, transfers, faults and hosts, and a shorter time.
+//! Finds the smallest part of a plan that still fails in the same way: delta debugging (Zeller and
+//! Hildebrandt 2002) over its channels, transfers, faults and hosts, and a shorter time.
 //!
-//! What is left out stays out of the plan, not of the dice: the rest of the run may differ from the original, so
-//! every candidate is run, and only what shows the same violation counts.
+//! Items are left out of the plan, not of the dice: the rest of the run may differ from the original, so
+//! every candidate is run, and only one that shows the same violation counts.
 
 use std::collections::BTreeSet;
 
@@ -18,26 +18,27 @@ pub const RUNS_MAX: u32 = 2_000;
 /// The smallest plan that was found.
 #[derive(Clone, Debug)]
 pub struct Minimum {
-    /// What is left.
+    /// The remaining part.
     pub cut: Cut,
     /// The plan.
     pub plan: Scenario,
     /// Its outcome.
     pub outcome: Outcome,
-    /// How many plans were run.
+    /// Number of plans that were run.
     pub runs: u32,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// The whole plan violates nothing.
     Nothing(Box<Outcome>),
-    /// This violates what the whole plan does.
+    /// The smallest plan with the violation of the whole one.
     Smallest(Box<Minimum>),
 }
 
-/// Looks for the smallest plan of `seed` that shows the first violation that the whole one shows. `progress` hears of each plan that is smaller, and how many were run.
+/// Searches the smallest plan of `seed` that shows the first violation of the whole plan. `progress` gets
+/// each smaller plan, and the number of runs.
 ///
 /// # Errors
 /// If the topology or a configuration cannot be used.
@@ -59,7 +60,7 @@ pub fn minimise(
     Ok(Found::Smallest(Minimum { cut, plan, outcome, runs }.into()))
 }
 
-/// What a violation is about, without what differs from run to run: numbers, times, names, lists.
+/// The kind of a violation, without the parts that differ from run to run: numbers, times, names, lists.
 pub fn kind(what: &str) -> String {
     let mut depth = 0_u32;
     let mut text = String::new();
@@ -100,7 +101,7 @@ impl<P: FnMut(&Cut, u32)> Search<'_, P> {
         }
     }
 
-    /// Takes `cut` where it shows the violation too.
+    /// Accepts `cut` if it shows the violation too.
     fn take(&mut self, cut: Cut) -> bool {
         if self.runs >= RUNS_MAX {
             return false;
@@ -149,7 +150,7 @@ impl<P: FnMut(&Cut, u32)> Search<'_, P> {
         self.list(self.whole.hosts.len(), |cut| &mut cut.hosts);
     }
 
-    /// Leaves out as much of one list as can be: halves first, single items in the end.
+    /// Leaves out as many items of one list as possible: halves first, single items at the end.
     fn list(&mut self, len: usize, of: impl Fn(&mut Cut) -> &mut Option<Vec<usize>>) {
         let mut kept = of(&mut self.best).clone().unwrap_or_else(|| (0..len).collect());
         let mut chunk = kept.len();

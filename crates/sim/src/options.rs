@@ -1,4 +1,4 @@
-//! What a run is told besides its seed.
+//! Parameters of a run besides its seed.
 
 use punctual_analysis::{Nanos, Ppm};
 use serde::{Deserialize, Serialize};
@@ -7,77 +7,78 @@ use crate::faults::{Fault, FaultKind, FaultKinds};
 use crate::resident::Scales;
 use crate::topology::Topology;
 
-/// How a run is set up. The default draws everything from the seed.
+/// Options of a run. The default draws everything from the seed.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Hosts, links and perhaps channels; drawn where missing.
+    /// Hosts, links and perhaps channels; drawn if missing.
     pub topology: Option<Topology>,
-    /// What kind of run it is; drawn where missing.
+    /// Class of the run; drawn if missing.
     pub class: Option<Class>,
-    /// Which faults the links have.
+    /// Faults of single frames.
     pub faults: FaultChoice,
-    /// What else goes wrong, and when.
+    /// Schedule of other faults.
     pub schedule: ScheduleChoice,
-    /// How large drawn networks are.
+    /// Size of drawn networks.
     pub sizes: SizeChoice,
-    /// Ways in which the world breaks what was configured, so that the checker has something to find.
+    /// Violations of the configuration by the world, so that the checker has violations to find.
     pub sabotage: Sabotage,
-    /// What applications send, and how long.
+    /// Traffic of applications, and its duration.
     pub traffic: Traffic,
-    /// Whether to keep a readable timeline.
+    /// Whether to record a readable timeline.
     pub trace: bool,
-    /// Every host asks again and again what its links drain: what is said must be true, and harm nobody. Drawn networks
-    /// without it stay as they are.
+    /// Every host repeatedly measures the drain rates of its links: the results must be true, and no channel
+    /// may be affected. Drawn networks without it are unchanged.
     pub measure: bool,
-    /// Every host has programs' handlers of all classes, beside channels. Networks without them stay as they are.
+    /// Every host has programs' handlers of all classes, beside channels. Networks without them are
+    /// unchanged.
     pub handlers: bool,
-    /// What tells how much memory is in use: then it must not grow while applications send.
+    /// Reads the memory in use, which must not grow while applications send.
     pub memory: Option<Scales>,
 }
 
-/// Kinds of runs.
+/// Classes of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// Everything is drawn for itself.
+    /// Every value is drawn independently.
     Mixed,
-    /// Every margin is small: channels take the smallest deadline that there is and send all that they may at
-    /// once, best effort floods every link, and the hardware is as slow as it may be.
+    /// Every margin is small: channels take the smallest possible deadline and send as much as allowed at
+    /// once, best effort floods every link, and the hardware is as slow as allowed.
     Tight,
-    /// Guaranteed traffic takes all of the links that it may have, beside a crowd of best-effort flows.
+    /// Guaranteed traffic takes all of the links that it may reserve, beside many best-effort flows.
     Crowded,
-    /// Kernel traffic has what is not admitted, and takes all of it.
+    /// Kernel traffic has the share that is not reserved, and uses all of it.
     Lent,
     /// Channels of soft guarantee beside hard ones, on stages that admit by the probability of a miss.
     Soft,
 }
 
-/// What applications send, and how long.
+/// Traffic of applications, and its duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Traffic {
-    /// What the plan says, for a drawn second.
+    /// The traffic of the plan, for a drawn time of about a second.
     #[default]
     Drawn,
-    /// The same for so long.
+    /// The same for this duration.
     For(Nanos),
-    /// Little, while channels come and go.
+    /// Little traffic, while channels are opened and closed.
     Uptime(Nanos),
-    /// At full rate between clocks that part as fast as they may.
+    /// Full rate between clocks that drift apart as fast as allowed.
     Drift(Nanos),
 }
 
-/// Which faults the links have.
+/// Faults of single frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FaultChoice {
     /// One seed in four has some.
     #[default]
     Drawn,
-    /// These.
+    /// These faults.
     These(Faults),
 }
 
 impl Options {
-    /// Faults of `kinds` alone; every seed draws some of them.
+    /// Only faults of `kinds`; every seed draws some of them.
     #[must_use]
     pub fn with_faults(self, kinds: FaultKinds) -> Self {
         let frames = kinds.has(FaultKind::Frames);
@@ -86,19 +87,19 @@ impl Options {
     }
 }
 
-/// Which faults there are besides those of single frames.
+/// Schedule of faults besides those of single frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScheduleChoice {
-    /// Of all kinds, in half of the seeds; none if the faults of frames are given.
+    /// Faults of all kinds, in half of the seeds; none if the faults of frames are given.
     #[default]
     Drawn,
     /// Of these kinds, in every seed.
     Kinds(FaultKinds),
-    /// These.
+    /// These faults.
     These(Vec<Fault>),
 }
 
-/// How large drawn networks are.
+/// Size of drawn networks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SizeChoice {
@@ -115,14 +116,14 @@ pub enum SizeChoice {
     Huge,
 }
 
-/// What happens to frames on their way, each with its chance a frame.
+/// Faults of frames in transit, each with its probability per frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// It is lost.
     pub loss: Ppm,
     /// It arrives twice.
     pub duplicate: Ppm,
-    /// It arrives up to `delay_max` late, and overtakes nothing that follows: reordering.
+    /// It arrives up to `delay_max` late, and does not delay later frames: reordering.
     pub delay: Ppm,
     /// See `delay`.
     pub delay_max: Nanos,
@@ -135,7 +136,7 @@ impl Faults {
     pub const NONE: Self =
         Self { loss: Ppm(0), duplicate: Ppm(0), delay: Ppm(0), delay_max: Nanos::ZERO, corrupt: Ppm(0) };
 
-    /// Whether nothing can happen.
+    /// Whether no fault can occur.
     pub fn is_none(&self) -> bool {
         self.loss.0 == 0 && self.duplicate.0 == 0 && self.delay.0 == 0 && self.corrupt.0 == 0
     }
@@ -147,41 +148,41 @@ impl Faults {
 pub struct Sabotage {
     /// Real CPU costs in percent of what admission assumes; 100 is honest.
     pub cpu_cost_percent: u32,
-    /// Real drain rates in percent of what is configured; 100 is honest.
+    /// Real drain rates in percent of the configured ones; 100 is honest.
     pub link_rate_percent: u32,
-    /// Chance a frame that a payload byte changes behind the checksum's back.
+    /// Probability per frame of a changed payload byte that the checksum does not detect.
     pub silent_corruption: Ppm,
-    /// Chance a frame that it is lost and nobody admits it.
+    /// Probability per frame of a loss that is not recorded.
     pub silent_loss: Ppm,
-    /// Burst that drivers let through in percent of what nodes say; 100 is honest.
+    /// Accepted burst of drivers in percent of the nodes' filters; 100 is honest.
     pub burst_percent: u32,
-    /// Chance a message that an application finds it twice.
+    /// Probability per message that an application gets it twice.
     pub deliver_twice: Ppm,
-    /// Chance a message that another application finds it.
+    /// Probability per message that another application gets it.
     pub misdeliver: Ppm,
-    /// Nodes have reserved a byte already before anything is open.
+    /// Nodes have reserved a byte before any channel is open.
     pub books_off: bool,
-    /// Nodes have given away a part of their processor already before anything is open.
+    /// Nodes have reserved a part of their processor before any channel is open.
     pub shares_off: bool,
-    /// Whoever looks for the source of a channel does not find it.
+    /// Lookups of a channel's source fail.
     pub sources_denied: bool,
-    /// Sources do not list what they have opened.
+    /// Sources do not list the channels that they have opened.
     pub listings_denied: bool,
-    /// What hosts call a soft channel they should call a hard one.
+    /// Hosts report all channels as hard.
     pub softness_denied: bool,
-    /// Nodes count one more of everything than there is, and of the frames that they were given one more.
+    /// Nodes count one more of every object than exists, and one more of the frames that they were given.
     pub accounts_off: bool,
-    /// One more waits for an answer at each node than does.
+    /// Each node reports one more waiting operation than there is.
     pub waiting_off: bool,
-    /// How hosts of another version are none.
+    /// Violations by hosts of another version.
     pub versions: Versions,
-    /// What calls may do in percent of what is documented; 100 is honest.
+    /// Limit of the work of calls in percent of the documented one; 100 is honest.
     pub effort_percent: u32,
-    /// Chance that a node does not hear of the work of a program's handler.
+    /// Probability that a node gets no notice of the work of a program's handler.
     pub handlers_unheard: Ppm,
     /// PDUs that programs' handlers process beyond those that they are given.
     pub handlers_greed: u32,
-    /// The receivers of channels that were admitted once say no in the end.
+    /// The receivers of channels that were admitted once refuse them in the end.
     pub revivals_refused: bool,
 }
 
@@ -211,19 +212,19 @@ impl Default for Sabotage {
     }
 }
 
-/// How hosts of another version break what that means.
+/// Violations by hosts of another version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Versions {
-    /// Not at all.
+    /// None.
     #[default]
     Honest,
-    /// They do not say so in a way that anybody can believe.
+    /// They do not show their version in a packet that authenticates.
     Denied,
-    /// They speak the common one all the same.
+    /// They use the common version all the same.
     Common,
-    /// They speak a third one.
+    /// They use a third version.
     Third,
-    /// They never speak the common one again.
+    /// They never use the common version again.
     Kept,
 }

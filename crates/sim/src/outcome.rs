@@ -1,4 +1,4 @@
-//! What a run found, and the JSON that scripts rely on.
+//! Results of a run, and their JSON form for scripts.
 
 use std::ops::AddAssign;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::resident::Reading;
 use crate::trace::Timeline;
 
-/// Something that must not happen, happened.
+/// A violation of a checked property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// The seed that repeats it.
+    /// The seed that reproduces it.
     pub seed: u64,
-    /// What, where and when (virtual time).
+    /// Description, place and (virtual) time.
     pub what: String,
 }
 
@@ -24,74 +24,76 @@ pub struct Outcome {
     pub seed: u64,
     /// Messages of admitted channels that were delivered.
     pub messages: u64,
-    /// Of conforming messages, those that came after l + D while no fault touched their channel.
+    /// Conforming messages that were delivered after l + D while no fault touched their channel.
     pub misses: u64,
     /// Channels that were admitted.
     pub admitted: u64,
     /// Channels that were refused.
     pub refused: u64,
-    /// Those of them that were refused since a neighbour speaks another version.
+    /// Channels that were refused because a neighbour uses another version.
     pub refused_versions: u64,
     /// Messages of soft channels, of independent sources and untouched by faults.
     pub soft_messages: u64,
-    /// Those of them that missed.
+    /// Soft messages that missed.
     pub soft_misses: u64,
-    /// Misses that their contracts bear, in thousandths.
+    /// Misses that their contracts permit, in thousandths.
     pub soft_borne_milli: u64,
-    /// Requests of receivers that came to their end: a channel, or a no.
+    /// Receivers' requests that were completed: a channel, or a refusal.
     pub requests: u64,
     /// Best-effort messages that were delivered.
     pub best_effort: u64,
     /// Packets that went over links.
     pub packets: u64,
-    /// Messages that a fault touched: nothing was promised for them.
+    /// Messages that a fault touched: they have no promise.
     pub excused: u64,
-    /// Packets of open soft channels that hosts had dropped, since they had expired, when they were compared.
+    /// Packets of open soft channels that hosts had dropped as expired at the time of a comparison.
     pub expired: u64,
-    /// Shapers of kernel traffic that have changed their rates.
+    /// Changes of rate by shapers of kernel traffic.
     pub shaped: u64,
     /// Programs' handlers that hosts were granted.
     pub handlers: u64,
     /// Calls of programs' handlers.
     pub upcalls: u64,
-    /// What was told of how late messages were.
+    /// Packets of programs' handlers that were promised to leave in time.
+    pub upcall_packets: u64,
+    /// Reports of timeliness compared with the truth.
     pub told: TimelinessCounts,
     /// Largest latency of a conforming message in percent of its channel's deadline.
     pub tightness_percent: u64,
     /// Virtual time that passed.
     pub elapsed: Nanos,
-    /// Everything that was wrong; the first [`VIOLATIONS_KEPT`] of a run.
+    /// All violations; the first [`VIOLATIONS_KEPT`] of a run.
     pub violations: Vec<Violation>,
-    /// How many there were.
+    /// Number of violations.
     pub violations_total: u64,
     /// BLAKE3 of the event log: the same seed and options give the same digest.
     pub digest: [u8; 32],
-    /// The timeline, if it was asked for.
+    /// The timeline, on request.
     pub trace: Timeline,
-    /// Memory in use, if that was asked for.
+    /// Memory in use, on request.
     pub memory: Vec<Reading>,
     /// Links that were measured.
     pub measured: u64,
 }
 
-/// What was told of messages and stages, beside the truth.
+/// Reports about messages and stages, compared with the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimelinessCounts {
     /// Messages whose lateness was compared with the truth.
     pub compared: u64,
-    /// Those of which nothing was told, since no clock was known.
+    /// Messages without a report, because no clock offset was known.
     pub unmeasured: u64,
-    /// Those that were late by more than the error that was stated.
+    /// Messages that were late by more than the stated error.
     pub late: u64,
     /// Those of them that were reported as late or perhaps late.
     pub late_told: u64,
-    /// Messages that were reported as surely late.
+    /// Messages that were reported as certainly late.
     pub surely_late: u64,
     /// Runs in which a broken stage made messages late.
     pub breaches: u64,
-    /// Those in which it was named at an end of a late channel within a second.
+    /// Runs in which it was reported at an end of a late channel within a second.
     pub named: u64,
-    /// Those in which another stage was named.
+    /// Runs in which another stage was reported.
     pub misnamed: u64,
 }
 
@@ -115,7 +117,7 @@ pub const VIOLATIONS_KEPT: usize = 20;
 /// The result of many seeds, as `punctual sim --json` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// How many seeds ran.
+    /// Number of seeds.
     pub seeds: u64,
     /// The first of them.
     pub seed_first: u64,
@@ -151,12 +153,12 @@ pub struct Report {
     pub told: TimelinessCounts,
     /// Largest.
     pub tightness_percent: u64,
-    /// All that were kept.
+    /// All stored violations.
     pub violations: Vec<Violation>,
-    /// How many there were.
+    /// Number of violations.
     pub violations_total: u64,
-    /// Of one seed its digest, of several the BLAKE3 of their digests in order; hexadecimal. Empty and not written where
-    /// seeds are run in any order.
+    /// The digest of a single seed, or the BLAKE3 of the digests of several in order; hexadecimal. Empty and
+    /// not written if seeds are run in any order.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }

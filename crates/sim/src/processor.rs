@@ -1,8 +1,8 @@
-//! A host's processor: what a unit of protocol work costs, and what disturbs it.
+//! A host's processor: costs of units of protocol work, and disturbances.
 //!
-//! Costs lie at or below what admission charges, worst cases often. What a processor finds cold when it wakes makes its
-//! next units longer, by what is charged for that together. Driver work, signalling and everything
-//! else that is not ordered by the node is interference and stays within the configured bound.
+//! Costs are at or below the charges of admission, often equal to them. Cold caches after a wake-up make the
+//! next units longer, by at most the charge for that. Driver work, signalling and all other work that the
+//! node does not order is interference and stays within the configured bound.
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::{Work, WorkKind};
@@ -12,14 +12,14 @@ use crate::bucket::Bucket;
 use crate::dice::Dice;
 use crate::time::SimTime;
 
-/// A local clock may run fast: what it measures must stay within the assumed cost too.
+/// A local clock may run fast: durations measured by it must stay within the assumed cost too.
 const COST_PPM_MAX: u64 = 999_000;
 const COST_PPM_MIN: u64 = 300_000;
 
 /// Bytes of a largest default fragment, for the cost of a largest unit.
 const UNIT_BYTES: u32 = 1_400;
 
-/// The largest unit that the processor may be in the middle of.
+/// The largest unit that the processor may be working on.
 pub fn unit_cost_max(cpu: &CpuConfig) -> Nanos {
     let packets = cpu.quantum_packets.max(1);
     cpu.costs.of_unit(WorkKind::BestEffort, packets, packets * UNIT_BYTES, true)
@@ -31,9 +31,9 @@ pub struct Processor {
     costs: CpuCosts,
     interference: Bucket,
     wake_max: Nanos,
-    /// What is still cold since it woke.
+    /// Remaining time of cold caches since the wake-up.
     cold: Nanos,
-    /// Everything takes as long as it may.
+    /// True if all work takes as long as allowed.
     slow: bool,
     /// Real costs in percent of honest ones.
     cost_percent: u64,
@@ -41,32 +41,32 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// A processor that keeps to `cpu`, unless `cost_percent` is above 100.
+    /// A processor that keeps its configuration `cpu`, unless `cost_percent` is above 100.
     pub fn new(cpu: &CpuConfig, wake_max: Nanos, cost_percent: u32, dice: Dice) -> Self {
         let interference = Bucket::new(cpu.interference);
         let cost_percent = u64::from(cost_percent);
         Self { costs: cpu.costs, interference, wake_max, cold: Nanos::ZERO, slow: false, cost_percent, dice }
     }
 
-    /// Everything takes so many percent of its honest costs from now on.
+    /// Sets the percentage of honest costs that all work takes from now on.
     pub fn set_cost_percent(&mut self, percent: u32) {
         self.cost_percent = u64::from(percent);
     }
 
-    /// One that takes as long as it may, whenever it may, if `slow`.
+    /// This processor with all times as long as allowed, if `slow`.
     #[must_use]
     pub fn at_its_slowest(self, slow: bool) -> Self {
         Self { slow, ..self }
     }
 
-    /// How long it takes from an event to the processor's looking at it, when it sleeps.
+    /// Time from an event until the sleeping processor handles it.
     pub fn wake_up(&mut self) -> Nanos {
         self.cold = self.real(self.costs.cold_start);
         let least = if self.slow { self.wake_max } else { Nanos::ZERO };
         self.dice.span(least, self.wake_max)
     }
 
-    /// How long `work`, begun at `now`, keeps the processor.
+    /// Duration of `work`, begun at `now`.
     pub fn time_of(&mut self, work: &Work, now: SimTime) -> Nanos {
         let cost =
             self.costs.of_unit(work.kind, work.packets, work.bytes, work.message_edge) + work.application;
@@ -79,12 +79,12 @@ impl Processor {
         own + self.warmed_up() + self.interrupted(now)
     }
 
-    /// The longest that work really takes that is to take `cost` at most.
+    /// The longest true duration of work whose assumed cost is `cost`.
     fn real(&self, cost: Nanos) -> Nanos {
         Nanos(cost.0 * COST_PPM_MAX / 1_000_000 * self.cost_percent / 100)
     }
 
-    /// What cold caches add to a unit.
+    /// Additional time of a unit because of cold caches.
     fn warmed_up(&mut self) -> Nanos {
         if self.cold == Nanos::ZERO {
             return Nanos::ZERO;
@@ -95,7 +95,7 @@ impl Processor {
         took
     }
 
-    /// Time that driver work takes from a unit, now and then all that the bound allows.
+    /// Time that driver work takes from a unit, sometimes all that the bound allows.
     fn interrupted(&mut self, now: SimTime) -> Nanos {
         let available = self.interference.available(now);
         let wanted = match self.dice.between(0, 31) {

@@ -1,4 +1,4 @@
-//! The event queue: by time, then by order of scheduling. That order is what makes a run repeatable.
+//! The event queue: by time, then by order of scheduling. This order makes a run reproducible.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -24,13 +24,13 @@ impl<E> PartialOrd for Entry<E> {
     }
 }
 impl<E> Ord for Entry<E> {
-    /// Reversed: `BinaryHeap` gives its largest, we want the earliest.
+    /// Reversed: `BinaryHeap` returns its largest element, and the earliest event is needed.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
     }
 }
 
-/// Events in the order in which they happen; at first none.
+/// Events in order of their times; initially empty.
 #[derive(Debug)]
 pub struct Queue<E> {
     heap: BinaryHeap<Entry<E>>,
@@ -44,7 +44,7 @@ impl<E> Default for Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// Lets `event` happen at `at`, after all that is scheduled for then already.
+    /// Schedules `event` for `at`, after all events that are already scheduled for then.
     pub fn schedule(&mut self, at: SimTime, event: E) {
         let sequence = self.scheduled;
         self.scheduled += 1;

@@ -1,4 +1,4 @@
-//! Sets of seeds as ranges: what a campaign has done, and what is left.
+//! Sets of seeds as ranges: completed and remaining seeds of a campaign.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Adds one number; whether it is new.
+    /// Adds one number; returns whether it is new.
     pub fn insert(&mut self, number: u64) -> bool {
         if self.contains(number) {
             return false;
@@ -33,12 +33,12 @@ impl Ranges {
         true
     }
 
-    /// Whether it is in.
+    /// Whether the set contains `number`.
     pub fn contains(&self, number: u64) -> bool {
         self.spans.range(..=number).next_back().is_some_and(|(_, &end)| number < end)
     }
 
-    /// What of `wanted` is not in, in order.
+    /// The parts of `wanted` that are not in the set, in order.
     pub fn missing(&self, wanted: Range<u64>) -> Vec<Range<u64>> {
         let mut missing = Vec::new();
         let mut from = wanted.start;

@@ -1,17 +1,19 @@
-//! What a run has in memory while it goes on. Channels come and go for days; neither nodes nor checkers may keep anything
-//! of them.
+//! Memory of a run over time. Channels are opened and closed for days; neither nodes nor checkers may keep
+//! state of them.
 
 use punctual_analysis::Nanos;
 
-/// Reads how many bytes are in use: of the process, or of what a test counts. The simulator itself asks no system.
+/// Reads the number of bytes in use: of the process, or as counted by a test. The simulator itself does not
+/// query the system.
 pub type Scales = fn() -> u64;
 
 /// Readings of a long run.
 pub const READINGS: u64 = 24;
-/// What the last quarter of them may lie above the second one, in percent: more channels may be open by chance.
+/// Largest growth from the second quarter of them to the last, in percent: the number of open channels varies
+/// randomly.
 const GROWTH_PERCENT_MAX: u64 = 5;
 
-/// What was in use at one time.
+/// Memory in use at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Virtual time since the run began.
@@ -20,8 +22,8 @@ pub struct Reading {
     pub bytes: u64,
 }
 
-/// What this process has taken of the machine's memory and used; 0 where the system does not say. Its code is not in it,
-/// which comes into memory as it is run for the first time.
+/// Resident memory of this process; 0 if the system does not report it. Without its code, which becomes
+/// resident when it runs for the first time.
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -29,8 +31,8 @@ pub fn resident_bytes() -> u64 {
     kib.unwrap_or(0) * 1_024
 }
 
-/// The means of the second quarter of the readings of a run, when everything has been there once, and of the last one.
-/// Nothing if there are too few of them.
+/// The means of the second quarter of a run's readings, when all state has been allocated once, and of the
+/// last one. `None` if there are too few of them.
 pub fn before_and_after(readings: &[Reading]) -> Option<[Reading; 2]> {
     let quarter = readings.len() / 4;
     let mean = |readings: &[Reading]| {
@@ -40,7 +42,7 @@ pub fn before_and_after(readings: &[Reading]) -> Option<[Reading; 2]> {
     (quarter > 0).then(|| [&readings[quarter..2 * quarter], &readings[readings.len() - quarter..]].map(mean))
 }
 
-/// What is wrong with the readings of a run.
+/// Describes a growth in the readings of a run.
 pub fn growth(readings: &[Reading]) -> Option<String> {
     let [before, after] = before_and_after(readings)?;
     (after.bytes > before.bytes + before.bytes * GROWTH_PERCENT_MAX / 100).then(|| {

@@ -1,4 +1,4 @@
-//! How an application sends: at the contract's very edge, or beyond it.
+//! Sending patterns of an application: at the limit of its contract, or beyond it.
 
 use punctual_analysis::{Contract, Instant, Nanos};
 
@@ -21,20 +21,21 @@ pub struct Sender {
     contract: Contract,
     full: bool,
     last: Option<Instant>,
-    /// When the next message of a periodic sender is due by its timer, which is late by the jitter allowance at most.
+    /// Due time of a periodic sender's next message by its timer, which is late by the jitter allowance at
+    /// most.
     due: Option<Instant>,
-    /// Messages that are left of a train.
+    /// Remaining messages of a train.
     train: u64,
     dice: Dice,
 }
 
 impl Sender {
-    /// Sends messages of `contract` as `arrivals` say.
+    /// A sender of messages of `contract` with the pattern `arrivals`.
     pub fn new(arrivals: Arrivals, contract: Contract, dice: Dice) -> Self {
         Self { arrivals, contract, full: false, last: None, due: None, train: 0, dice }
     }
 
-    /// One whose messages are all as long as they may be, if `full`.
+    /// This sender with messages of the largest size, if `full`.
     #[must_use]
     pub fn with_full_messages(self, full: bool) -> Self {
         Self { full, ..self }
@@ -45,7 +46,7 @@ impl Sender {
         self.arrivals != Arrivals::Breaker
     }
 
-    /// When it wakes next, after `now`.
+    /// Time of its next wake-up, after `now`.
     pub fn next(&mut self, now: SimTime, clock: &HostClock, so_far: &Conformance) -> SimTime {
         let interval = self.contract.interval();
         let last = self.last;
@@ -65,14 +66,15 @@ impl Sender {
         clock.when(wanted).max(now + Nanos(1))
     }
 
-    /// How late the timer of a periodic sender is this time: mostly little.
+    /// Lateness of a periodic sender's timer this time: mostly little.
     fn lateness(&mut self) -> Nanos {
         let most = self.contract.jitter_allowance();
         let most = if self.dice.between(0, 15) == 0 { most } else { most / 16 };
         Nanos(self.dice.between(0, most.0))
     }
 
-    /// Until the next message of a source that keeps its mean by itself: I within a train, a random pause behind it.
+    /// Time until the next message of a source that keeps its mean by itself: I within a train, a random
+    /// pause after it.
     fn pause(&mut self) -> Nanos {
         let interval = self.contract.interval();
         let mean = self.contract.statistical.map_or(interval * 2, |soft| soft.mean_rate.interval());
@@ -84,7 +86,7 @@ impl Sender {
         interval + Nanos(self.dice.between(0, (mean - interval).0 * 2 * (self.train + 1)))
     }
 
-    /// How many messages it sends now, when its clock shows `stamp`.
+    /// Number of messages that it sends now, when its clock shows `stamp`.
     pub fn count(&mut self, stamp: Instant, so_far: &Conformance) -> u32 {
         let burst = self.contract.burst_messages_max;
         self.last = Some(stamp);

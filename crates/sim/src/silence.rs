@@ -1,12 +1,13 @@
-//! After invented message numbers: what a sink refuses before it believes honest ones again. So much is excused by count
-//! and not by time: a channel that sends rarely is silent for longer than one that sends often.
+//! After forged message numbers: the messages that a sink refuses before it accepts honest numbers again. The
+//! excuse is counted in messages, not in time: a channel that sends rarely is silent for longer than one that
+//! sends often.
 
 use crate::time::SimTime;
 
 /// Consecutive messages that a sink refuses before it takes the next one (GUARANTEES, what is not promised).
 const REFUSED: u64 = 3;
 
-/// Where a sink's silence is.
+/// State of a sink's silence.
 #[derive(Clone, Copy, Debug)]
 pub struct Silence {
     since: SimTime,
@@ -14,31 +15,31 @@ pub struct Silence {
     is_over: bool,
 }
 
-/// A message as far as it matters here.
+/// The relevant properties of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct SentMessage {
-    /// When it was sent.
+    /// Time of sending.
     pub sent: SimTime,
-    /// It keeps the contract; what does not takes no number.
+    /// It keeps the contract; a message that does not takes no number.
     pub promised: bool,
-    /// It came.
+    /// It was delivered.
     pub delivered: bool,
     /// Another fault touched it: it need not have reached the sink, and the next one begins a new run.
     pub touched: bool,
 }
 
 impl Silence {
-    /// Numbers were honest again from `since` on.
+    /// The numbers were honest again from `since` on.
     pub const fn new(since: SimTime) -> Self {
         Self { since, refused: 0, is_over: false }
     }
 
-    /// Whether the sink believes what it is told.
+    /// Whether the sink accepts numbers again.
     pub const fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// The next message, in the order of sending; whether the silence may swallow it.
+    /// Takes the next message, in the order of sending; returns whether the silence may swallow it.
     pub fn swallows(&mut self, said: SentMessage) -> bool {
         if self.is_over || said.sent <= self.since || !said.promised {
             return false;

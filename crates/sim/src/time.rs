@@ -1,7 +1,7 @@
-//! Virtual time, and the clocks that hosts read instead of it.
+//! Virtual time, and the clocks that hosts read in its place.
 //!
-//! [`SimTime`] is the truth that only the simulator and its checker know. A node sees its own
-//! [`Instant`], which starts anywhere and runs fast or slow. The two never mix without a [`HostClock`].
+//! [`SimTime`] is the true time, which only the simulator and its checker use. A node reads its own
+//! [`Instant`], which has any origin and runs fast or slow. Conversion between the two needs a [`HostClock`].
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -13,7 +13,7 @@ use punctual_analysis::{Instant, Nanos};
 pub struct SimTime(pub u64);
 
 impl SimTime {
-    /// The span since `earlier`, zero if it lies in the future.
+    /// The span since `earlier`, zero if `earlier` is in the future.
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
@@ -41,36 +41,36 @@ impl fmt::Display for SimTime {
 
 const PPB: i128 = 1_000_000_000;
 
-/// One host's clock: `offset + floor(t * (1 + drift))`, so it is monotonic and exactly invertible. Where it was to
-/// step back it stands still instead, as every monotonic clock does.
+/// One host's clock: `offset + floor(t * (1 + drift))`, so it is monotonic and exactly invertible. Instead of
+/// stepping back it stops, as every monotonic clock does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostClock {
-    /// What it shows at virtual time zero, in nanoseconds.
+    /// Its reading at virtual time zero, in nanoseconds.
     pub offset_ns: u64,
-    /// How much it runs fast, in parts per 10^9; within the configured tolerance where the host is honest.
+    /// Its drift, positive if fast, in parts per 10^9; within the configured tolerance if the host is honest.
     pub drift_ppb: i64,
-    /// It shows no less than this.
+    /// Lower limit of its readings.
     pub least: Instant,
 }
 
 impl HostClock {
-    /// A clock that has not been touched.
+    /// A clock without faults.
     pub const fn new(offset_ns: u64, drift_ppb: i64) -> Self {
         Self { offset_ns, drift_ppb, least: Instant::ZERO }
     }
 
-    /// What the clock shows at `at`.
+    /// Its reading at `at`.
     pub fn read(&self, at: SimTime) -> Instant {
         let elapsed = i128::from(at.0) * (PPB + i128::from(self.drift_ppb)) / PPB;
         Instant(self.offset_ns.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX))).max(self.least)
     }
 
-    /// It jumps ahead.
+    /// Jumps ahead.
     pub const fn jump(&mut self, by: Nanos) {
         self.offset_ns = self.offset_ns.saturating_add(by.0);
     }
 
-    /// It runs `ppb` faster from `at` on than it did; what it shows goes on.
+    /// Runs `ppb` faster than before from `at` on; the reading is continuous.
     pub fn drift_more(&mut self, at: SimTime, ppb: i64) {
         let shown = self.read(at);
         self.drift_ppb += ppb;
@@ -78,13 +78,13 @@ impl HostClock {
         self.offset_ns = self.offset_ns.saturating_add_signed(shown.minus(anew));
     }
 
-    /// It steps back at `at`, which shows as standing still until it has caught up.
+    /// Steps back at `at`: the clock stops until true time has caught up.
     pub fn step_back(&mut self, at: SimTime, by: Nanos) {
         self.least = self.read(at);
         self.offset_ns = self.offset_ns.saturating_sub(by.0);
     }
 
-    /// The earliest virtual time at which the clock shows `instant` or more.
+    /// The earliest virtual time at which the reading is `instant` or more.
     pub fn when(&self, instant: Instant) -> SimTime {
         let elapsed = i128::from(instant.0.saturating_sub(self.offset_ns));
         let pace = PPB + i128::from(self.drift_ppb);

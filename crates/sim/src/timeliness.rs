@@ -1,28 +1,28 @@
-//! Whether what a sink tells of a message's lateness is true: judged by true time, which no node knows.
+//! Checks a sink's report of a message's lateness against true time, which no node can read.
 
 use punctual_analysis::Nanos;
 use punctual_proto::memory::{MessageInfo, Timeliness};
 
 use crate::time::{HostClock, SimTime};
 
-/// Readings of clocks are whole nanoseconds, and latencies do not go below zero.
+/// Clock readings are whole nanoseconds, and latencies are never below zero.
 const ROUNDING: Nanos = Nanos(100);
 
-/// What is reported about one message, and the truth.
+/// The report about one message, and the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportedTimeliness {
-    /// It was later than its deadline by more than what is stated as the clocks' error.
+    /// It was later than its deadline by more than the stated error of the clocks.
     pub is_late: bool,
     /// It is reported as late, or perhaps late.
     pub tells: bool,
-    /// It is reported as surely late.
+    /// It is reported as certainly late.
     pub tells_surely: bool,
-    /// Nothing is told, since no clock is known.
+    /// There is no report, because no clock offset is known.
     pub unmeasured: bool,
 }
 
-/// Judges what `info` tells of a message that was due at `due`, by `deadline` after its logical arrival, and was delivered
-/// `now` at a host with `clock`. `Err`: what is not true of it.
+/// Checks the report `info` of a message that was due at `due`, `deadline` after its logical arrival, and was
+/// delivered `now` at a host with `clock`. `Err`: the untrue part of the report.
 pub fn check(
     info: &MessageInfo,
     deadline: Nanos,

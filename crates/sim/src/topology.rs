@@ -1,6 +1,6 @@
-//! Which hosts there are and which links join them: drawn from the seed or read from a file.
+//! Hosts and links of a network: drawn from the seed or read from a file.
 //!
-//! Everything besides names and ends of links may be left out; the seed then decides.
+//! All values besides names and ends of links may be left out; the seed then determines them.
 
 mod shapes;
 
@@ -25,7 +25,7 @@ pub struct Topology {
     /// Its hosts.
     #[serde(rename = "host")]
     pub hosts: Vec<HostSpec>,
-    /// Its links, each of which goes both ways.
+    /// Its links, each in both directions.
     #[serde(rename = "link")]
     pub links: Vec<LinkSpec>,
     /// Channels to open; drawn if there is none.
@@ -59,7 +59,7 @@ pub struct LinkSpec {
     pub rate_mbit: Option<u32>,
     /// Longest propagation.
     pub propagation_max_us: Option<u32>,
-    /// What tells that a packet is sent.
+    /// Evidence that a packet is sent: completions or the clock.
     pub pace: Option<Pacing>,
     /// Packets that may be outstanding, 1 to 4; at least 2 by the clock.
     pub pipeline_depth: Option<u32>,
@@ -84,22 +84,22 @@ pub struct ChannelSpec {
     pub burst_messages_max: u32,
     /// D in microseconds.
     pub deadline_us: u64,
-    /// What happens to excess.
+    /// Handling of excess.
     #[serde(default)]
     pub policing: Policing,
     /// When the sink delivers.
     #[serde(default)]
     pub delivery: Delivery,
-    /// How early hops serve.
+    /// How early hops may serve.
     #[serde(default)]
     pub horizon: Horizon,
-    /// What wakes handlers.
+    /// Activation of handlers.
     #[serde(default)]
     pub activation: Activation,
-    /// What happens to what is late already.
+    /// Handling of late messages.
     #[serde(default)]
     pub late: Late,
-    /// How messages arrive; drawn where missing.
+    /// Arrival pattern; drawn if missing.
     pub arrivals: Option<Arrivals>,
 }
 
@@ -107,7 +107,7 @@ const fn one() -> u32 {
     1
 }
 
-/// How an application sends. All but `Breaker` keep the contract, at its very edge.
+/// Sending pattern of an application. All but `Breaker` keep the contract, at its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
@@ -117,14 +117,14 @@ pub enum Arrivals {
     Bursts,
     /// Bursts of B that start at the same moments on every host.
     Synchronous,
-    /// As many as conform, as soon as they do.
+    /// As many messages as conform, as soon as they do.
     Greedy,
     /// One at a time, with random pauses.
     Sporadic,
-    /// Trains of messages with random pauses, at the mean rate of a soft contract: whoever sends so is independent of
-    /// all others.
+    /// Trains of messages with random pauses, at the mean rate of a soft contract: such a source is
+    /// independent of all others.
     Independent,
-    /// Three times what the contract allows: may harm only itself.
+    /// Three times the contract's rate: it may affect only itself.
     Breaker,
 }
 
@@ -137,7 +137,7 @@ pub enum TopologyError {
     /// Not JSON, or unknown or missing keys.
     #[error("topology: {0}")]
     Json(#[from] serde_json::Error),
-    /// A value out of range or a name that is not there.
+    /// A value out of range or an unknown name.
     #[error("topology: {0}")]
     Value(String),
 }
@@ -150,7 +150,7 @@ impl Topology {
     /// From TOML, or from JSON where the text begins with `{`.
     ///
     /// # Errors
-    /// If the text is malformed or a value does not make sense; the text of the error says which.
+    /// If the text is malformed or a value is invalid; the error's text names it.
     pub fn parse(text: &str) -> Result<Self, TopologyError> {
         let json = text.trim_start().starts_with('{');
         let topology: Self = if json { serde_json::from_str(text)? } else { toml::from_str(text)? };
@@ -158,7 +158,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Where the host of each name stands.
+    /// Index of each host by name.
     pub fn positions(&self) -> BTreeMap<&str, usize> {
         self.hosts.iter().enumerate().map(|(position, host)| (host.name.as_str(), position)).collect()
     }
@@ -216,8 +216,8 @@ fn check_channel(names: &BTreeSet<&str>, channel: &ChannelSpec) -> Result<(), To
 }
 
 impl Topology {
-    /// A network of a shape and size that `dice` choose: a line, star, ring or mesh if it is small; a line, star,
-    /// ring, fat tree or random network if it is not.
+    /// A network of a shape and size that `dice` choose: a line, star, ring or mesh if it is small; a line,
+    /// star, ring, fat tree or random network otherwise.
     pub fn draw(size: Size, dice: &mut Dice) -> Self {
         let (shape, wanted) = match size {
             Size::Small => {
@@ -238,7 +238,7 @@ impl Topology {
     }
 }
 
-/// How large a drawn network is.
+/// Size of a drawn network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// 2 to 7 hosts.

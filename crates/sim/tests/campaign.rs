@@ -1,4 +1,4 @@
-//! Pieces of a campaign add up to the whole, whatever their order, and nothing else is added.
+//! The pieces of a campaign add up to the whole, in any order, and no other results are added.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use punctual_analysis::{Nanos, Ppm};
 use punctual_sim::campaign::{Campaign, CampaignError, Record};
 use punctual_sim::{Options, Sabotage, SizeChoice, Traffic};
 
-/// A file of this test's own, not there yet.
+/// A new file of this test.
 fn file(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
@@ -23,7 +23,7 @@ fn open(path: &std::path::Path, options: Options) -> Campaign {
     Campaign::open(path, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs on, until `most` more are done.
+/// Continues the campaign until `most` more seeds are done.
 fn run(path: &std::path::Path, seeds: std::ops::Range<u64>, most: u64) -> Record {
     let mut campaign = open(path, short());
     let done = AtomicU64::new(0);
@@ -41,7 +41,7 @@ fn pieces_add_up_to_the_whole() {
     let all = run(&whole, 0..10, u64::MAX);
     assert_eq!((all.report.seeds, all.report.violations_total), (10, 0), "{all:?}");
     assert!(all.report.messages > 0 && all.report.packet_hops > all.report.messages);
-    // Backwards, one overlapping the other, one stopped in its middle.
+    // Backwards, one overlapping the other, one stopped in the middle.
     run(&pieces, 7..10, u64::MAX);
     let stopped = run(&pieces, 2..8, 2);
     assert!((4..9).contains(&stopped.report.seeds), "{}", stopped.report.seeds);
@@ -77,7 +77,7 @@ fn a_damaged_file_is_refused() {
     open(&path, short());
 }
 
-/// Of a campaign of its own: files whose names differ in their last part only do not meet.
+/// A campaign of its own: the locks of files whose names differ only in the last part are different.
 #[test]
 fn one_process_at_a_time() {
     let path = file("busy");

@@ -1,4 +1,4 @@
-//! Runs repeat to the bit, hold what they promise, and the checker can fail.
+//! Runs are reproducible bit by bit, keep their promises, and the checker can fail.
 
 use punctual_analysis::{Nanos, Ppm};
 use punctual_sim::{
@@ -54,7 +54,7 @@ fn an_honest_busy_network_keeps_every_promise() {
     assert!(outcome.admitted >= 4 && outcome.messages > 200, "{outcome:?}");
 }
 
-/// Those that once found a mistake are in tests/seeds, see `seeds.rs`.
+/// Networks that once found a mistake are in tests/seeds, see `seeds.rs`.
 #[test]
 fn drawn_networks_keep_every_promise() {
     for seed in [0, 5, 6] {
@@ -77,7 +77,7 @@ fn faults_harm_only_the_channels_that_they_hit() {
     assert!(outcome.excused > 0 && outcome.excused < outcome.messages, "{outcome:?}");
 }
 
-/// A host that is slower than it promised makes packets late; soft channels drop them at the next one.
+/// A host that is slower than promised makes packets late; soft channels drop them at the next host.
 #[test]
 fn soft_channels_drop_what_is_late_already() {
     let soft = BUSY.replace("[[channel]]\n", "[[channel]]\nlate = \"drop\"\n");
@@ -138,7 +138,8 @@ fn what_waits_for_nobody_is_caught() {
     }
 }
 
-/// In one seed of four receivers ask for channels, whatever else there is; they get one, or hear that they do not.
+/// In one seed of four receivers request channels, beside all other activity; they get one, or a notice that
+/// they do not.
 #[test]
 fn receivers_that_ask_hear_of_it() {
     let asks = |seed: &u64| !Scenario::draw(*seed, &small()).expect("drawn").requests.is_empty();

@@ -1,5 +1,5 @@
-//! Whole networks under faults of every kind: what a fault does not touch keeps every promise, what it has touched is
-//! well again afterwards. That every check that says so can fail is in `sabotage.rs`.
+//! Whole networks under faults of every kind: channels that a fault does not touch keep every promise, and
+//! those that it has touched work again afterwards. `sabotage.rs` tests that each of these checks can fail.
 
 use punctual_analysis::Nanos;
 use punctual_sim::faults::{Fault, Mischief, Moment};
@@ -25,7 +25,7 @@ fn holds(seed: u64, options: &Options, what: &str) -> Outcome {
     outcome
 }
 
-/// The busy network, quiet besides what `schedule` says.
+/// The busy network, without faults besides those of `schedule`.
 fn busy(schedule: Vec<Fault>) -> Options {
     Options {
         topology: Some(Topology::parse(BUSY).expect("the file is good")),

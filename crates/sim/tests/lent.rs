@@ -1,5 +1,5 @@
-//! Kernel traffic has what is not admitted, takes all of it, and no message of a guaranteed channel is late: shapers change
-//! some time after they are asked, and tell some time after that (ADR 0028).
+//! Kernel traffic has the share that is not reserved and uses all of it, and no message of a guaranteed
+//! channel is late. Shapers change some time after the request, and confirm some time after that (ADR 0028).
 
 use punctual_analysis::Nanos;
 use punctual_sim::{Class, FaultChoice, Faults, Options, SizeChoice, Traffic, run};

@@ -1,4 +1,4 @@
-//! A plan that goes wrong is cut down to what it takes, and what is left goes wrong in the same way.
+//! A failing plan is reduced to the necessary part, and that part fails in the same way.
 
 use std::path::Path;
 

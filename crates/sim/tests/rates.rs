@@ -1,4 +1,5 @@
-//! What links drain is asked for again and again in drawn networks: what is said is true, and no promise suffers.
+//! Drain rates of links are measured repeatedly in drawn networks: the results are true, and no promise is
+//! broken.
 
 use punctual_analysis::Nanos;
 use punctual_sim::{Class, FaultChoice, Faults, Options, ScheduleChoice, SizeChoice, Traffic, run};

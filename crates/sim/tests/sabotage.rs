@@ -1,4 +1,4 @@
-//! Every check of the simulator can fail: what each is there for happens on purpose, on the busy network.
+//! Every check of the simulator can fail: its violation is caused deliberately, on the busy network.
 
 use punctual_analysis::{Nanos, Ppm};
 use punctual_sim::faults::{Fault, Mischief, Moment};
@@ -14,7 +14,7 @@ fn outcome(seed: u64, options: &Options) -> Outcome {
     run(seed, options).unwrap_or_else(|error| panic!("seed {seed}: {error}"))
 }
 
-/// The busy network, quiet besides what `schedule` says.
+/// The busy network, without faults besides those of `schedule`.
 fn busy(schedule: Vec<Fault>, sabotage: Sabotage) -> Options {
     Options {
         topology: Some(Topology::parse(BUSY).expect("the file is good")),
@@ -79,7 +79,7 @@ fn best_effort_that_gets_too_little_is_caught() {
     assert!((1..9).any(starved), "best effort never waits too long");
 }
 
-/// A partition that outlasts the time in which all must be well.
+/// A partition that lasts longer than the time after which everything must work.
 #[test]
 fn a_network_that_does_not_heal_is_caught() {
     let partition = amidst(Mischief::Partition { host: 0, link: 0, both: true }, Nanos::from_secs(30));
@@ -88,7 +88,7 @@ fn a_network_that_does_not_heal_is_caught() {
     caught(&options, "refused without a fault");
 }
 
-/// A host that is upgraded for a while, and `versions` of what it speaks then.
+/// A host that is upgraded for a while, with the violation `versions`.
 fn upgraded(versions: Versions) -> Options {
     let (at, lasts) = (SimTime(900_000_000), Nanos::from_millis(1_700));
     let upgrade = Fault { at, lasts, what: Mischief::Version { host: 1 } };

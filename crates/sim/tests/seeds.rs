@@ -1,5 +1,5 @@
-//! What once went wrong does not go wrong again: every case of `tests/seeds` keeps every promise. And runs are the
-//! same to the bit on every machine: some digests are pinned.
+//! Regression tests: every case of `tests/seeds`, which once failed, keeps every promise. Runs are the same
+//! bit by bit on every machine: some digests are pinned.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ fn cases() -> Vec<(PathBuf, Case)> {
     files.into_iter().flat_map(of).collect()
 }
 
-/// A seed that draws another plan today has nothing to do with its lesson any more.
+/// A seed that draws another plan today no longer tests what its case recorded.
 #[test]
 fn cases_draw_the_plans_of_their_lessons() {
     let mut others = String::new();
@@ -53,8 +53,8 @@ fn lessons_stay_learnt() {
 
 const PINS: &str = "tests/digests.txt";
 
-/// The digest covers every event of a run: another machine, build or order of threads must not change one bit of it.
-/// A change of behaviour does; whoever means it sets the pins anew with `PUNCTUAL_PIN=1`.
+/// The digest covers every event of a run: another machine, build or order of threads must not change one bit
+/// of it. A change of behaviour does; if it is intended, run with `PUNCTUAL_PIN=1` to set the pins.
 #[test]
 fn digests_are_the_same_everywhere() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(PINS);

@@ -1,5 +1,5 @@
-//! Soft channels beside hard ones: hard ones lose nothing, soft ones no more than their contracts bear, and every host
-//! says which is which.
+//! Soft channels beside hard ones: hard ones lose no message, soft ones no more than their contracts permit,
+//! and every host reports which is which.
 
 use punctual_analysis::{Nanos, Ppm};
 use punctual_sim::{
@@ -34,7 +34,7 @@ fn independent_sources_keep_their_miss_ratio_and_hard_channels_every_promise() {
     );
 }
 
-/// Hard channels must not notice either what faults do to others.
+/// Hard channels must not be affected either by faults of others.
 #[test]
 fn faults_beside_soft_channels_harm_only_what_they_touch() {
     for seed in 0..6 {
@@ -44,8 +44,9 @@ fn faults_beside_soft_channels_harm_only_what_they_touch() {
     }
 }
 
-/// What frames lose without a word is more than soft channels bear, and each that bears too much is named. (Alone: hard
-/// ones would say so first, and of a run's violations only the first keep their text.)
+/// Unrecorded loss of frames exceeds what soft channels permit, and each channel with too many misses is
+/// reported. (Only soft channels: hard ones would be reported first, and of a run's violations only the first
+/// keep their text.)
 #[test]
 fn what_soft_channels_lose_is_counted_and_too_much_is_a_violation() {
     let sabotage = Sabotage { silent_loss: Ppm(200_000), ..Sabotage::default() };
@@ -65,7 +66,7 @@ fn what_soft_channels_lose_is_counted_and_too_much_is_a_violation() {
     assert!(named > 0, "no soft channel is told to miss too much");
 }
 
-/// Stages that soft channels fill up to where they are refused, beside hard ones that come early: so many are asked for.
+/// Stages that are filled with soft channels up to the first refusal, beside hard ones that send early.
 #[test]
 fn soft_channels_up_to_the_limit_keep_their_miss_ratio() {
     const COPIES: usize = 6;

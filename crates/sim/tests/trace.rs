@@ -1,4 +1,4 @@
-//! The timeline as a trace file: well-formed, spans in order, what never came is open to the end.
+//! The timeline as a trace file: well-formed, spans in order, lost messages are open to the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ fn named<'a>(events: &'a [Value], ph: &str, name: &str) -> Vec<&'a Value> {
     events.iter().filter(|e| e["ph"] == ph && e["name"].as_str().is_some_and(|n| n.contains(name))).collect()
 }
 
-/// Channels of which a message never came.
+/// Channels with a lost message.
 fn losers(events: &[Value]) -> BTreeSet<u64> {
     let open = named(events, "B", "#").into_iter().filter_map(|e| e["tid"].as_u64());
     open.map(|tid| tid / 1_000).collect()
@@ -41,7 +41,7 @@ fn every_message_and_packet_is_a_span_on_a_row_without_overlap() {
     assert_eq!(hosts, ["channels", "a", "r", "s", "b"]);
     assert!(!named(&events, "X", "channel 0 message 0 part 1/").is_empty(), "packets fly");
     assert!(!named(&events, "X", "#0").is_empty(), "messages come");
-    // One channel breaks its contract: what it sends beyond that is dropped. Nobody else's is.
+    // One channel breaks its contract: its excess messages are dropped. No other channel's are.
     assert!(losers(&events).len() <= 1, "{:?}", losers(&events));
     assert!(!named(&events, "X", "Forward").is_empty(), "processors work");
     let mut rows: BTreeMap<(u64, u64), f64> = BTreeMap::new();
@@ -56,7 +56,7 @@ fn every_message_and_packet_is_a_span_on_a_row_without_overlap() {
 #[test]
 fn a_message_that_never_came_stays_open() {
     let lossy = events(Ppm(50_000));
-    // Those that keep their contract lose something too.
+    // Channels that keep their contract lose messages too.
     assert!(losers(&lossy).difference(&losers(&events(Ppm(0)))).count() > 0, "{:?}", losers(&lossy));
     assert!(named(&lossy, "B", "#").iter().all(|span| span["args"]["delivered"] == false));
 }

@@ -1,4 +1,5 @@
-//! Assumptions are broken on purpose, and what nodes tell is compared with true time, which only the simulator knows.
+//! Assumptions are broken deliberately, and nodes' reports are compared with true time, which only the
+//! simulator has.
 
 use punctual_analysis::Nanos;
 use punctual_sim::{FaultKind, FaultKinds, Options, SizeChoice, TimelinessCounts, Traffic};

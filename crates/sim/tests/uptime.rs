@@ -1,4 +1,4 @@
-//! Hosts that are up for long: channels come and go, and in the end nothing is left of them.
+//! Hosts with long uptime: channels are opened and closed, and no state of them is left at the end.
 
 use punctual_analysis::Nanos;
 use punctual_sim::{FaultKinds, Options, SizeChoice, Traffic, run};
@@ -19,7 +19,7 @@ fn channels_come_and_go_and_nothing_leaks() {
     }
 }
 
-/// Faults come first; what is up for long afterwards forgets nothing either.
+/// Faults come first; after a long uptime no state is leaked either.
 #[test]
 fn nothing_leaks_after_faults_nor_of_soft_channels() {
     let options = Options {

@@ -1,5 +1,5 @@
-//! Hosts that are up for long, by what is allocated: neither nodes nor the record of the run keep anything of channels
-//! that have come and gone.
+//! Hosts with long uptime, by allocated memory: neither nodes nor the record of the run keep state of closed
+//! channels.
 
 #![allow(unsafe_code)]
 
@@ -31,11 +31,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Beside what is reserved for good, a hundredth would hide what an hour's channels leave behind: the record of one
-/// attempt took 1.4 KB, some 250 are made between the quarters that are compared.
+/// With the permanent reservations included, one percent would hide an hour's leak: the record of one attempt
+/// took 1.4 KB, and some 250 are made between the compared quarters.
 const GROWTH_BYTES_MAX: u64 = 128 << 10;
 
-/// An hour here; `punctual sim --seed 1 --size small --uptime-h 24` judges the whole day by what is resident.
+/// An hour here; `punctual sim --seed 1 --size small --uptime-h 24` judges a whole day by resident memory.
 #[test]
 fn memory_stays_flat_while_channels_come_and_go() {
     let options = Options {

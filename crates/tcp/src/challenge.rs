@@ -1,8 +1,8 @@
-//! How often a segment that proves nothing may make us answer (RFC 5961 7: an attacker must not make us send).
+//! The limit of our replies to segments that prove nothing (RFC 5961 7: an attacker must not make us send).
 
 use punctual_analysis::{Instant, Nanos};
 
-/// Answers in one span; the span is that of RFC 5961 7.
+/// Replies in one span; the span is that of RFC 5961 7.
 const ANSWERS: u8 = 10;
 const SPAN: Nanos = Nanos::from_secs(5);
 
@@ -14,7 +14,7 @@ pub(crate) struct Challenges {
 }
 
 impl Challenges {
-    /// Whether one more may be sent at `now`; if so it is counted.
+    /// Whether one more may be sent at `now`; if so, counts it.
     pub(crate) fn may_send(&mut self, now: Instant) -> bool {
         let is_over = self.since.is_none_or(|since| now >= since + SPAN);
         if is_over {

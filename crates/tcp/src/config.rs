@@ -1,15 +1,17 @@
-//! What a program may choose for a connection.
+//! Settings of a connection that a program may choose.
 
 use punctual_analysis::Nanos;
 
 /// Settings of a connection. [`Config::default`] suits a bulk transfer over Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes received and not yet read, 1 to 2^30; larger values are cut. The window scale follows from it (RFC 7323 2).
+    /// Bytes received and not yet read, 1 to 2^30; larger values are reduced. The window scale follows from
+    /// it (RFC 7323 2).
     pub receive_bytes: usize,
     /// Bytes sent and not yet acknowledged, at least 1.
     pub send_bytes: usize,
-    /// Largest IP packet of the device in bytes, 576 to 65,535 (IPv6: from 1,280); other values are moved into that range.
+    /// Largest IP packet of the device in bytes, 576 to 65,535 (IPv6: from 1,280); other values are clamped
+    /// to that range.
     pub mtu_bytes: u16,
     /// Send small segments at once, without waiting for acknowledgements (no Nagle, RFC 9293 3.7.4).
     pub is_nodelay: bool,
@@ -17,12 +19,14 @@ pub struct Config {
     pub has_timestamps: bool,
     /// Idle time after which a keep-alive segment is sent (RFC 9293 3.8.4); none by default.
     pub keep_alive: Option<Nanos>,
-    /// How long an acknowledgement may wait for data to ride on; at most 500 ms (RFC 9293 3.8.6.3).
+    /// Longest time that an acknowledgement may wait for data to be sent with; at most 500 ms (RFC 9293
+    /// 3.8.6.3).
     pub ack_delay: Nanos,
-    /// How long the peer may leave data unacknowledged before the connection ends (RFC 9293 3.8.3, R2: at least 100 s). A SYN
-    /// waits for at most three minutes of it.
+    /// Longest time that the peer may leave data unacknowledged before the connection ends (RFC 9293 3.8.3,
+    /// R2: at least 100 s). A SYN waits for at most three minutes of it.
     pub user_timeout: Nanos,
-    /// Maximum segment lifetime; TIME-WAIT lasts twice that (RFC 9293 3.4.2 says two minutes; Linux and BSD use 30 s).
+    /// Maximum segment lifetime; TIME-WAIT lasts twice that (RFC 9293 3.4.2 requires two minutes; Linux and
+    /// BSD use 30 s).
     pub msl: Nanos,
     /// Time to live or hop limit, 1 to 255; 0 counts as 64.
     pub hop_limit: u8,
@@ -46,7 +50,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// These settings moved into their ranges, for a flow over IPv6 or IPv4.
+    /// These settings clamped to their ranges, for a flow over IPv6 or IPv4.
     pub(crate) fn bounded(mut self, is_v6: bool) -> Self {
         self.receive_bytes = self.receive_bytes.clamp(1, 1 << 30);
         self.send_bytes = self.send_bytes.max(1);
@@ -56,5 +60,36 @@ impl Config {
             self.hop_limit = 64;
         }
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounded(change: impl FnOnce(&mut Config), is_v6: bool) -> Config {
+        let mut config = Config::default();
+        change(&mut config);
+        config.bounded(is_v6)
+    }
+
+    #[test]
+    fn values_out_of_range_are_moved_into_it() {
+        assert_eq!(bounded(|it| it.receive_bytes = usize::MAX, false).receive_bytes, 1 << 30);
+        assert_eq!(bounded(|it| it.receive_bytes = 0, false).receive_bytes, 1);
+        assert_eq!(bounded(|it| it.send_bytes = 0, false).send_bytes, 1);
+        assert_eq!(bounded(|it| it.mtu_bytes = 0, false).mtu_bytes, 576);
+        assert_eq!(bounded(|it| it.mtu_bytes = 576, true).mtu_bytes, 1280);
+        assert_eq!(
+            bounded(|it| it.ack_delay = Nanos::from_secs(9), false).ack_delay,
+            Nanos::from_millis(500)
+        );
+        assert_eq!(bounded(|it| it.hop_limit = 0, false).hop_limit, 64);
+    }
+
+    #[test]
+    fn values_in_range_stay() {
+        let config = Config { hop_limit: 1, mtu_bytes: 9000, ..Config::default() };
+        assert_eq!(config.bounded(true), config);
     }
 }

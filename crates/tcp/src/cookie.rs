@@ -1,16 +1,17 @@
-//! SYN cookies (RFC 4987 3.6): when the backlog is full, what a listener must remember of a SYN travels in the numbers of its
-//! answer: time, an index into a table of segment sizes and a keyed hash in the sequence number, the rest in the timestamp.
+//! SYN cookies (RFC 4987 3.6): when the backlog is full, the listener encodes the state of a SYN in the
+//! numbers of its reply: time, an index into a table of segment sizes and a keyed hash in the sequence
+//! number, the rest in the timestamp.
 
 use punctual_analysis::Instant;
 
 use crate::secrets::{Secrets, Use};
 use crate::wire::{Flow, Segment};
 
-/// Segment sizes that a cookie can name (3 bits).
+/// Segment sizes that a cookie can encode (3 bits).
 const SIZES: [u16; 8] = [536, 966, 1220, 1280, 1360, 1400, 1440, 1460];
-/// A cookie is good in the slot of 64 s in which it was made, and in the next.
+/// A cookie is valid in the slot of 64 s in which it was made, and in the next.
 const SLOT_NS: u64 = 64_000_000_000;
-/// The value of four bits that stands for "no window scale".
+/// The value of four bits that means "no window scale".
 const NO_SCALE: u32 = 15;
 /// Bits of the timestamp that carry scale and SACK.
 pub(crate) const OPTION_BITS: u32 = 0b1_1111;
@@ -24,14 +25,15 @@ fn number(secrets: &Secrets, flow: Flow, irs: u32, slot: u64, size: u32) -> u32 
     ((slot as u32 & 31) << 27) | (size << 24) | (hash & 0xff_ffff)
 }
 
-/// The initial sequence number that answers `syn` and remembers its segment size, rounded down.
+/// The initial sequence number that replies to `syn` and encodes its segment size, rounded down.
 pub(crate) fn bake(secrets: &Secrets, syn: &Segment, now: Instant) -> u32 {
     let mss = syn.mss.unwrap_or(536);
     let size = SIZES.iter().rposition(|size| *size <= mss).unwrap_or(0);
     number(secrets, syn.flow, syn.seq, slot(now), size as u32)
 }
 
-/// The segment size that the cookie in `ack`, the answer to our SYN, remembers; none if it is forged or too old.
+/// The segment size that the cookie in `ack`, the reply to our SYN-ACK, encodes; `None` if the cookie is
+/// forged or too old.
 pub(crate) fn check(secrets: &Secrets, ack: &Segment, now: Instant) -> Option<u16> {
     let cookie = ack.ack?.wrapping_sub(1);
     let irs = ack.seq.wrapping_sub(1);
@@ -41,13 +43,13 @@ pub(crate) fn check(secrets: &Secrets, ack: &Segment, now: Instant) -> Option<u1
     is_good.then(|| SIZES[size as usize])
 }
 
-/// The timestamp that answers `syn`: `clock` with the lowest bits replaced by its options.
+/// The timestamp that replies to `syn`: `clock` with the lowest bits replaced by its options.
 pub(crate) fn options(syn: &Segment, clock: u32) -> u32 {
     let scale = syn.scale.map_or(NO_SCALE, u32::from);
     (clock & !OPTION_BITS) | scale | (u32::from(syn.sack) << 4)
 }
 
-/// Scale and SACK out of the clock value that came back.
+/// Scale and SACK from the echoed clock value.
 pub(crate) const fn read_options(clock: u32) -> (Option<u8>, bool) {
     let scale = clock & 15;
     let has_scale = scale != NO_SCALE;
@@ -77,7 +79,23 @@ mod tests {
         assert_eq!(read_options(options(&plain, 0)), (None, false));
     }
 
-    /// A cookie is good for 64 to 128 s, for its flow and first number alone.
+    /// The table's first size is the one that every host accepts (RFC 9293 3.7.1); others are rounded down to
+    /// the table's.
+    #[test]
+    fn a_segment_size_is_rounded_down_to_the_table() {
+        let secrets = Secrets::new([1; 16]);
+        let size = |mss| {
+            let cookie = bake(&secrets, &Segment { mss, ..syn() }, NOW);
+            check(&secrets, &Segment { seq: 78, ack: Some(cookie.wrapping_add(1)), ..bare(syn().flow) }, NOW)
+        };
+        assert_eq!(size(None), Some(536));
+        assert_eq!(size(Some(100)), Some(536));
+        assert_eq!(size(Some(965)), Some(536));
+        assert_eq!(size(Some(966)), Some(966));
+        assert_eq!(size(Some(9000)), Some(1460));
+    }
+
+    /// A cookie is valid for 64 to 128 s, only for its flow and first number.
     #[test]
     fn a_forged_or_old_cookie_is_refused() {
         let secrets = Secrets::new([1; 16]);

@@ -1,5 +1,6 @@
-//! Changes to packets on their way between the wire and the machine: numbers, timestamps, urgent pointers and checksums.
-//! Every packet here was checked or made by us, so its layout is known to be right; one that is not stays as it is.
+//! Changes to packets on their way between the wire and the machine: numbers, timestamps, urgent pointers and
+//! checksums. Every packet here was checked or made by us, so its layout is valid; an invalid one is left
+//! unchanged.
 
 use smoltcp::wire::{Ipv4Packet, TcpPacket, TcpSeqNumber};
 
@@ -15,7 +16,7 @@ pub(crate) fn edit(packet: &mut [u8], change: impl FnOnce(&mut TcpPacket<&mut [u
     }
 }
 
-/// Computes the checksums of a packet that leaves: the machine computes none.
+/// Computes the checksums of a leaving packet: the machine computes none.
 pub(crate) fn seal(packet: &mut [u8]) {
     let Ok(layout) = layout(packet) else { return };
     if packet[0] >> 4 == 4 {
@@ -24,7 +25,7 @@ pub(crate) fn seal(packet: &mut [u8]) {
     TcpPacket::new_unchecked(&mut packet[layout.tcp]).fill_checksum(&layout.source, &layout.destination);
 }
 
-/// The sequence number of the first byte of data that a packet carries; none if it carries none.
+/// The sequence number of the first byte of data that a packet carries; `None` if it carries none.
 pub(crate) fn first_byte(packet: &[u8]) -> Option<u32> {
     let tcp = TcpPacket::new_unchecked(&packet[layout(packet).ok()?.tcp]);
     (!tcp.payload().is_empty()).then(|| tcp.seq_number().0 as u32)

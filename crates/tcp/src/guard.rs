@@ -1,4 +1,4 @@
-//! What is checked of a segment before the machine sees it: the rules of RFC 9293 3.10.7.4, RFC 5961 and RFC 7323 that
+//! Checks of a segment before the machine gets it: the rules of RFC 9293 3.10.7.4, RFC 5961 and RFC 7323 that
 //! smoltcp lacks. The guard owns the timestamps of a connection and the last window update that it accepted.
 
 use punctual_analysis::{Instant, Nanos};
@@ -9,7 +9,7 @@ use crate::wire::Segment;
 /// A timestamp older than this may be from before a wrap, so it is not compared (RFC 7323 5.5: 24 days).
 const TIMESTAMP_LIFE: Nanos = Nanos::from_secs(24 * 24 * 3600);
 
-/// Where a connection stands; numbers as on the wire.
+/// State of a connection; numbers as on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     /// Oldest byte that is not acknowledged (SND.UNA).
@@ -18,29 +18,31 @@ pub(crate) struct Place {
     pub(crate) sent: u32,
     /// Next byte expected (RCV.NXT).
     pub(crate) next: u32,
-    /// End of the window that the peer knows.
+    /// End of the window that was announced to the peer.
     pub(crate) edge: u32,
 }
 
-/// What is to be done with a segment.
+/// Decision about a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Hand it to the machine, changed as said.
+    /// Pass it to the machine with these changes.
     Pass(Changes),
     /// Drop it.
     Drop,
-    /// Drop it, and show the peer where we stand.
+    /// Drop it, and send the peer our state.
     Challenge,
 }
 
-/// Changes before the machine sees a segment.
+/// Changes to a segment before the machine gets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Acknowledge this instead: the machine would drop the data of a segment whose acknowledgement is old.
+    /// Replacement of the acknowledgement: the machine would drop the data of a segment whose acknowledgement
+    /// is old.
     pub(crate) ack: Option<u32>,
-    /// Begin here instead: an acknowledgement at the window's very end, from a peer that has filled it.
+    /// Replacement of the sequence number: an acknowledgement at the window's very end, from a peer that has
+    /// filled it.
     pub(crate) seq: Option<u32>,
-    /// Show this window instead: the segment is older than the last window update.
+    /// Replacement of the window: the segment is older than the last window update.
     pub(crate) window: Option<u16>,
 }
 
@@ -80,7 +82,7 @@ impl Guard {
         self.has_timestamps
     }
 
-    /// An acknowledgement left (Last.ACK.sent).
+    /// Notes that an acknowledgement was sent (Last.ACK.sent).
     pub(crate) fn acknowledged(&mut self, ack: u32) {
         self.last_ack_sent = ack;
     }
@@ -99,7 +101,7 @@ impl Guard {
         if let Some(verdict) = self.judge_timestamp(segment, now) {
             return verdict;
         }
-        // RFC 5961 4.2: a SYN is challenged wherever it lies.
+        // RFC 5961 4.2: a SYN is challenged at any sequence number.
         if segment.flags.syn {
             return Verdict::Challenge;
         }
@@ -107,7 +109,8 @@ impl Guard {
         if !self.is_ack_acceptable(ack, place) {
             return Verdict::Challenge;
         }
-        // The peer knows the window's edge. smoltcp scales the window of its own SYN, and so would take more than fits.
+        // The peer has been announced the window's edge. smoltcp scales the window of its own SYN, and so
+        // would accept more than fits.
         let data_end = segment.seq.wrapping_add(u32::from(segment.payload_bytes));
         if segment.payload_bytes > 0 && before(place.edge, data_end) {
             return Verdict::Challenge;
@@ -150,8 +153,9 @@ impl Guard {
         }
         // RFC 9293 3.10.7.4, fifth: SND.WL1 and SND.WL2 keep old segments from changing the window.
         let (seq, acked, window) = self.update;
-        // Of two that show the same numbers the larger window is the newer one: a window does not shrink by itself. Were it
-        // taken for smaller, data in flight would lie beyond it, and smoltcp then neither sends it again nor probes.
+        // Of two segments with the same numbers the one with the larger window is newer, because a window
+        // does not shrink without reason. If the smaller one were applied, data in flight would be beyond it,
+        // and smoltcp then neither retransmits it nor probes.
         let is_same = seq == segment.seq && ack == acked;
         let is_newer = before(seq, segment.seq)
             || (seq == segment.seq && before(acked, ack))
@@ -278,5 +282,39 @@ mod tests {
         let verdict = |payload_bytes| guard(None).judge(&Segment { payload_bytes, ..segment() }, PLACE, NOW);
         assert_eq!(verdict(400), Verdict::Pass(Changes::default()));
         assert_eq!(verdict(401), Verdict::Challenge);
+    }
+
+    /// A segment without data takes no space of the window: the machine checks its position.
+    #[test]
+    fn a_bare_segment_beyond_the_window_is_not_data() {
+        let bare = Segment { seq: 1_000, ..segment() };
+        assert_eq!(guard(None).judge(&bare, PLACE, NOW), Verdict::Pass(Changes::default()));
+    }
+
+    /// A peer that has filled the window acknowledges from the window's end, also while its first segment is missing. The
+    /// machine would drop that segment as outside the window, so it reads it as one at the next number.
+    #[test]
+    fn an_acknowledgement_at_the_end_of_the_window_is_read() {
+        let at_end = Segment { seq: PLACE.edge, ..segment() };
+        let moved = Changes { seq: Some(PLACE.next), ..Changes::default() };
+        assert_eq!(guard(None).judge(&at_end, PLACE, NOW), Verdict::Pass(moved));
+        let fin = Segment { flags: Flags { fin: true, ..Flags::default() }, ..at_end };
+        assert_eq!(guard(None).judge(&fin, PLACE, NOW), Verdict::Pass(Changes::default()));
+    }
+
+    /// RFC 7323 2.3: the window is scaled if both ends offered a scale; how far back RFC 5961 5.2 reads depends on it.
+    #[test]
+    fn the_largest_window_is_scaled() {
+        for (is_scaled, oldest) in [(false, 1000 - 100), (true, 1000_u32.wrapping_sub(100 << 4))] {
+            let syn = Segment { seq: 499, scale: Some(4), ..segment() };
+            let mut guard = Guard::new(&syn, true, is_scaled, NOW);
+            let mut is_taken = |ack| {
+                let verdict = guard.judge(&Segment { ack: Some(ack), seq: 501, ..segment() }, PLACE, NOW);
+                matches!(verdict, Verdict::Pass(_))
+            };
+            assert!(is_taken(1000), "the window of this segment counts");
+            assert!(is_taken(oldest));
+            assert!(!is_taken(oldest.wrapping_sub(1)));
+        }
     }
 }

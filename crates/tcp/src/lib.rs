@@ -1,13 +1,15 @@
-//! TCP/IP for a node: pure, like `punctual-proto`. Packets, `now` and secrets are arguments; nothing here reads a clock, a
-//! socket or a random source.
+//! TCP/IP for a node: pure, like `punctual-proto`. Packets, `now` and secrets are arguments; this crate reads
+//! no clock, no socket and no random source.
 //!
-//! One [`Connection`] is two handlers (RTU 5.2): [`Connection::input`] processes one segment, [`Connection::output`] makes
-//! one. Its timers are one instant, [`Connection::next_deadline`]. A [`Listener`] answers SYNs and hands over connections.
-//! [`Stack`] joins both for tests and simulations; an engine that classifies packets early keeps connections itself.
+//! One [`Connection`] has two handlers (RTU 5.2): [`Connection::input`] processes one segment,
+//! [`Connection::output`] makes one. Its timers are one instant, [`Connection::next_deadline`]. A
+//! [`Listener`] replies to SYNs and hands over connections. [`Stack`] joins both for tests and simulations;
+//! an engine that classifies packets early stores connections itself.
 //!
-//! The protocol machine is smoltcp's, one instance for each connection, behind the module `machine`. What it lacks is done
-//! around it (docs/adr/0052): `guard` looks at segments before the machine sees them (RFC 5961, 7323, 9293), and `edge`
-//! translates those that leave (sequence numbers of RFC 6528, timestamps, urgent data).
+//! The protocol machine is smoltcp's, one instance for each connection, behind the module `machine`. Missing
+//! parts are implemented around it (docs/adr/0052): `guard` checks segments before the machine gets them (RFC
+//! 5961, 7323, 9293), and `edge` translates those that leave (sequence numbers of RFC 6528, timestamps,
+//! urgent data).
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,5 +1,6 @@
-//! A listener: it answers SYNs, remembers a bounded number of half-open connections, and says when a handshake is done. Past
-//! its backlog it answers with SYN cookies, so that a flood of SYNs costs it no memory (RFC 4987 3.6).
+//! A listener: it replies to SYNs, stores a bounded number of half-open connections, and reports completed
+//! handshakes. Beyond its backlog it replies with SYN cookies, so that a flood of SYNs costs it no memory
+//! (RFC 4987 3.6).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -15,7 +16,7 @@ use crate::wire::{self, Flags, Flow, IPV4_BYTES, IPV6_BYTES, Segment, TCP_BYTES,
 
 /// First wait for the third segment of a handshake (RFC 6298 2); it doubles each time.
 const FIRST_WAIT: Nanos = Nanos::from_secs(1);
-/// SYN-ACKs that are sent again before a half-open connection is forgotten.
+/// Retransmissions of a SYN-ACK before a half-open connection is dropped.
 const RETRIES: u32 = 5;
 /// How long cookies are accepted after the last one was sent (two slots, `cookie`).
 const COOKIE_LIFE: Nanos = Nanos::from_secs(128);
@@ -27,16 +28,16 @@ struct HalfOpen {
     sent: u32,
 }
 
-/// What a listener says of a segment.
+/// Result of a listener for a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing more; there may be a reply.
+    /// No connection was opened; there may be a reply.
     Done,
     /// The segment completes a handshake: it is the first of the connection that [`crate::Connection`] takes over.
     Opened(Opening),
 }
 
-/// Answers the SYNs to one local address and port.
+/// Replies to the SYNs to one local address and port.
 #[derive(Debug)]
 pub struct Listener {
     config: Config,
@@ -47,13 +48,13 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// A listener that remembers `backlog` half-open connections; 0 means that it always answers with cookies.
+    /// A listener that stores `backlog` half-open connections; with 0 it always replies with cookies.
     pub fn new(config: &Config, backlog: usize) -> Self {
         let (half_open, due) = (BTreeMap::new(), BTreeSet::new());
         Self { config: *config, backlog, half_open, due, cookies_until: None }
     }
 
-    /// Half-open connections that it remembers.
+    /// Number of stored half-open connections.
     pub fn half_open(&self) -> usize {
         self.half_open.len()
     }
@@ -63,8 +64,9 @@ impl Listener {
         &self.config
     }
 
-    /// Processes a segment that belongs to no connection. What must leave at once is in `reply`, which is empty otherwise.
-    /// `has_room` says whether one connection more may be opened: if not, the peer tries again later.
+    /// Processes a segment that belongs to no connection. A packet that must leave at once is in `reply`,
+    /// which is empty otherwise. `has_room` is whether one more connection may be opened: if not, the peer
+    /// tries again later.
     pub fn input(
         &mut self,
         now: Instant,
@@ -80,7 +82,8 @@ impl Listener {
             (Flags { syn: false, .. }, Some(ack)) => {
                 return self.input_ack(now, segment, ack, secrets, has_room, reply);
             }
-            // RFC 9293 3.10.7.2, second: an acknowledgement of nothing is reset; a segment without one is dropped.
+            // RFC 9293 3.10.7.2, second: an acknowledgement without a connection is reset; a segment without
+            // one is dropped.
             (_, Some(_)) => {
                 wire::reset_for(segment, reply);
             }
@@ -89,7 +92,8 @@ impl Listener {
         Answer::Done
     }
 
-    /// Makes one SYN-ACK that is due again, in `packet`; whether there was one. Forgets who never answered.
+    /// Makes one SYN-ACK whose retransmission is due, in `packet`; returns whether there was one. Drops
+    /// half-open connections whose peers did not reply.
     pub fn output(&mut self, now: Instant, secrets: &Secrets, packet: &mut Vec<u8>) -> bool {
         packet.clear();
         while let Some(&(due, flow)) = self.due.first() {
@@ -109,7 +113,7 @@ impl Listener {
         false
     }
 
-    /// When `output` has work; none while nothing is half-open.
+    /// Time at which `output` has work; `None` while no connection is half-open.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }
@@ -174,7 +178,7 @@ impl Listener {
         Answer::Opened(Opening(shake))
     }
 
-    /// What the cookie in an acknowledgement says of the SYN that it answers.
+    /// The state of the SYN, decoded from the cookie in an acknowledgement.
     fn remembered(&self, now: Instant, segment: &Segment, secrets: &Secrets) -> Option<Handshake> {
         self.cookies_until.filter(|until| now < *until)?;
         let mss = cookie::check(secrets, segment, now)?;

@@ -1,8 +1,9 @@
-//! smoltcp, behind one door: one interface and one socket for one connection. No other module knows its sockets.
+//! The only interface to smoltcp: one smoltcp interface and one socket for one connection. No other module
+//! uses its sockets.
 //!
-//! A call processes one packet or makes one: the device of a call has room for one packet that leaves. The machine numbers
-//! its bytes as it likes (its generator is guessable); `connection` translates. It computes no checksums: `wire` checks those
-//! that arrive, `edge` fills in those that leave.
+//! A call processes one packet or makes one: the device of a call has room for one leaving packet. The
+//! machine chooses sequence numbers of its own (its generator is predictable); `connection` translates them.
+//! It computes no checksums: `wire` checks those that arrive, `edge` sets those that leave.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,7 +20,7 @@ use crate::wire::Flow;
 
 pub(crate) use smoltcp::socket::tcp::State as MachineState;
 
-/// How long a SYN may stay unanswered (RFC 9293 3.8.3: at least three minutes).
+/// Longest time that a SYN may stay unacknowledged (RFC 9293 3.8.3: at least three minutes).
 const SYN_TIMEOUT: Nanos = Nanos::from_secs(180);
 
 /// The device of one call: at most one packet in, at most one out.
@@ -121,7 +122,8 @@ impl Machine {
         socket.set_ack_delay(Some(span_of(config.ack_delay)));
         socket.set_keep_alive(config.keep_alive.map(span_of));
         socket.set_hop_limit(Some(config.hop_limit.max(1)));
-        // The value is a stand-in: a generator has no argument, so it has no clock. `connection` writes the real one.
+        // The value is a placeholder: a generator has no argument, so it has no clock. `connection` writes
+        // the real one.
         socket.set_tsval_generator(config.has_timestamps.then_some(|| 0));
         let mut sockets = SocketSet::new(vec![]);
         let handle = sockets.add(socket);
@@ -130,7 +132,7 @@ impl Machine {
         Self { interface: interface(flow, mtu, now), sockets, handle, mtu, user_timeout }
     }
 
-    /// Begins an active open. Whether the flow allows one.
+    /// Begins an active open. Returns whether the flow allows one.
     pub(crate) fn connect(&mut self, flow: Flow) -> bool {
         let context = self.interface.context();
         let socket = self.sockets.get_mut::<Socket>(self.handle);
@@ -139,7 +141,7 @@ impl Machine {
         socket.connect(context, remote, local).is_ok()
     }
 
-    /// Begins a passive open. Whether the flow allows one.
+    /// Begins a passive open. Returns whether the flow allows one.
     pub(crate) fn listen(&mut self, flow: Flow) -> bool {
         let local = (IpAddress::from(flow.local.ip()), flow.local.port());
         self.socket_mut().listen(local).is_ok()
@@ -157,7 +159,7 @@ impl Machine {
         self.socket().state()
     }
 
-    /// Processes one packet; what it answers at once is in `reply`, which is empty otherwise.
+    /// Processes one packet; an immediate reply is in `reply`, which is empty otherwise.
     pub(crate) fn input(&mut self, now: Instant, packet: &[u8], reply: &mut Vec<u8>) {
         reply.clear();
         let mut call = Call { arriving: Some(packet), leaving: Some(reply), mtu: self.mtu };
@@ -184,7 +186,8 @@ impl Machine {
         socket.set_timeout(is_waiting.then_some(timeout));
     }
 
-    /// When `output` has something to do next; `now` if at once, none if only a packet or the program can change that.
+    /// Time of the next work of `output`; `now` if at once, `None` if only a packet or the program can cause
+    /// some.
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Instant> {
         self.arm_user_timeout();
         let at = self.interface.poll_at(time_of(now), &self.sockets)?;

@@ -1,16 +1,16 @@
-//! The largest packet that the path carries: what ICMP says (RFC 1191, RFC 8201), and what retransmissions suggest where a
-//! router drops packets that are too large and says nothing (a black hole, RFC 4821 7.7).
+//! The largest packet of the path: from ICMP errors (RFC 1191, RFC 8201), and from retransmissions where a
+//! router drops large packets without an error (a black hole, RFC 4821 7.7).
 
 use punctual_analysis::{Instant, Nanos};
 
-/// Sizes to step down through when large segments vanish (RFC 1191 7.1, and IPv6's minimum).
+/// Sizes to step down through when large segments are lost (RFC 1191 7.1, and IPv6's minimum).
 const PLATEAUS: &[u16] = &[32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_400, 1_280, 1_024, 576];
-/// A lower value is tried upwards again after this time (RFC 1191 6.3, RFC 8201 4).
+/// Time after which a larger value is tried again (RFC 1191 6.3, RFC 8201 4).
 const RAISE_AFTER: Nanos = Nanos::from_secs(600);
-/// Timeouts in a row of one full segment that make a black hole likely (RFC 4821 7.7).
+/// Consecutive timeouts of one full segment that make a black hole likely (RFC 4821 7.7).
 const TIMEOUTS: u8 = 2;
 
-/// What is known of the path.
+/// State of the path.
 #[derive(Debug)]
 pub(crate) struct PathMtu {
     device: u16,
@@ -31,14 +31,16 @@ impl PathMtu {
         self.current
     }
 
-    /// A router said that the next hop carries only `mtu` bytes. Whether that changes anything: a value that is not smaller
-    /// is ignored, and one below the minimum is the minimum (RFC 8201 4). A router that predates RFC 1191 says 0.
+    /// Handles a router's report that the next hop carries only `mtu` bytes. Returns whether that changes the
+    /// size: a value that is not smaller is ignored, and one below the minimum counts as the minimum (RFC
+    /// 8201 4). A router that predates RFC 1191 reports 0.
     pub(crate) fn too_big(&mut self, mtu: u16, now: Instant) -> bool {
         let said = if mtu == 0 { self.plateau_below() } else { mtu };
         self.lower(said.max(self.floor), now)
     }
 
-    /// A segment of `packet_bytes` that begins at `seq` left because of a timeout. Whether the path now counts as smaller.
+    /// Handles a segment of `packet_bytes` that begins at `seq` and was sent because of a timeout. Returns
+    /// whether the path now counts as smaller.
     pub(crate) fn timed_out(&mut self, seq: u32, packet_bytes: usize, now: Instant) -> bool {
         let times = match self.repeated {
             Some((there, times)) if there == seq => times + 1,
@@ -52,12 +54,12 @@ impl PathMtu {
         self.lower(self.plateau_below(), now)
     }
 
-    /// When the device's size is to be tried again.
+    /// Time at which the device's size is tried again.
     pub(crate) const fn deadline(&self) -> Option<Instant> {
         self.raise_at
     }
 
-    /// Tries the device's size again if it is time. Whether the size changed.
+    /// Tries the device's size again if it is due. Returns whether the size changed.
     pub(crate) fn raise(&mut self, now: Instant) -> bool {
         if self.raise_at.is_none_or(|at| now < at) {
             return false;

@@ -1,4 +1,4 @@
-//! Ephemeral ports by RFC 6056, algorithm 4 (double hash): unguessable, and a port is not used again soon.
+//! Ephemeral ports by RFC 6056, algorithm 4 (double hash): unpredictable, and a port is not reused soon.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use crate::secrets::{Secrets, Use};
 const FIRST: u16 = 49_152;
 /// Ports in the range.
 const COUNT: u32 = 65_536 - FIRST as u32;
-/// Counters; more of them tell an attacker less (RFC 6056 3.3.4 suggests 10).
+/// Number of counters; more of them give an attacker less information (RFC 6056 3.3.4 suggests 10).
 const TABLE: usize = 64;
 
 /// Chooses local ports.
@@ -26,8 +26,8 @@ impl Default for EphemeralPorts {
 }
 
 impl EphemeralPorts {
-    /// A port for a connection from `local` to `remote` that `is_free` says yes to; none if all are taken. Asks `is_free` at
-    /// most 16,384 times.
+    /// A port for a connection from `local` to `remote` for which `is_free` is true; `None` if all are taken.
+    /// Calls `is_free` at most 16,384 times.
     pub fn choose(
         &mut self,
         secrets: &Secrets,

@@ -1,5 +1,5 @@
-//! Numbers that an attacker off the path must not guess: keyed hashes of a flow. The key is an argument; the caller draws it
-//! once from the system's random source and never shows it.
+//! Numbers that an off-path attacker cannot guess: keyed hashes of a flow. The key is an argument; the caller
+//! draws it once from the system's random source and never discloses it.
 
 use core::hash::{Hash, Hasher};
 
@@ -8,7 +8,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::wire::Flow;
 
-/// What a hash is for: the same flow gives unrelated numbers for each use.
+/// Purpose of a hash: the same flow gives unrelated numbers for each purpose.
 #[derive(Clone, Copy, Hash)]
 pub(crate) enum Use {
     InitialSequence,
@@ -18,7 +18,7 @@ pub(crate) enum Use {
     Cookie,
 }
 
-/// The secret key of a host's TCP: 128 random bits. Two hosts, or two boots, must not share it.
+/// The secret key of a host's TCP: 128 random bits. Two hosts, or two boots, must have different ones.
 #[derive(Clone)]
 pub struct Secrets([u8; 16]);
 
@@ -62,7 +62,8 @@ mod tests {
         Flow { local: ([10, 0, 0, 1], port).into(), remote: ([10, 0, 0, 2], 80).into() }
     }
 
-    /// RFC 6528 3: the number of one flow grows by one each 4 us, so that an old segment is not taken for a new one.
+    /// RFC 6528 3: the number of one flow grows by one each 4 us, so that an old segment is not mistaken for
+    /// a new one.
     #[test]
     fn one_flow_sees_a_clock_of_four_microseconds() {
         let secrets = Secrets::new([7; 16]);
@@ -71,7 +72,7 @@ mod tests {
         assert_eq!(at(4_000_000).wrapping_sub(at(0)), 1_000_000);
     }
 
-    /// RFC 6528 1: numbers of other flows, or under another key, say nothing of this one's.
+    /// RFC 6528 1: numbers of other flows, or under another key, give no information about this one's.
     #[test]
     fn flows_and_keys_are_unrelated() {
         let (a, b) = (Secrets::new([7; 16]), Secrets::new([8; 16]));

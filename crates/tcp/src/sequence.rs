@@ -10,7 +10,7 @@ pub(crate) const fn at_or_after(a: u32, b: u32) -> bool {
     !before(a, b)
 }
 
-/// Whether `from <= x < to`, walking upwards from `from`.
+/// Whether `from <= x < to`, counting upwards from `from`.
 pub(crate) const fn within(x: u32, from: u32, to: u32) -> bool {
     x.wrapping_sub(from) < to.wrapping_sub(from)
 }

@@ -1,5 +1,5 @@
-//! Connections and listeners of one host together, for tests and simulations: segments find their connection by flow. What
-//! is ready is asked connection by connection, as an executor does.
+//! The connections and listeners of one host, for tests and simulations: segments find their connection by
+//! flow. Connections are polled for work one after the other, as an executor does.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use crate::ports::EphemeralPorts;
 use crate::secrets::Secrets;
 use crate::wire::{self, Flow, Malformed, Segment};
 
-/// Names a connection of a [`Stack`]; never used again.
+/// Id of a connection of a [`Stack`]; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(u64);
 
@@ -25,21 +25,21 @@ pub enum ConnectError {
     /// Every port to that destination is taken.
     #[error("no local port is free for {0}: close connections to it, or connect from another address")]
     NoPort(SocketAddr),
-    /// The addresses cannot belong to a connection.
+    /// The addresses are invalid for a connection.
     #[error(
         "{0} cannot be connected to from this address: both must be unicast addresses of one IP version, with a port"
     )]
     Address(SocketAddr),
 }
 
-/// For whom a packet was.
+/// Destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// A connection that was there, or that the packet opened.
+    /// An existing connection, or one that the packet opened.
     Connection(ConnectionId),
     /// A listener, or an ICMP error that quotes one of our segments.
     Handled,
-    /// Nobody: a reset is in the reply, unless the packet was one.
+    /// No connection or listener: a reset is in the reply, unless the packet was one.
     ForNobody,
 }
 
@@ -66,18 +66,18 @@ impl Stack {
         Self { secrets, ports: EphemeralPorts::default(), flows, connections, listeners, next: 0 }
     }
 
-    /// Listens at `local` for at most `backlog` half-open connections and as many that wait for `accept`.
+    /// Listens at `local` with at most `backlog` half-open connections and as many that wait for `accept`.
     pub fn listen(&mut self, local: SocketAddr, config: &Config, backlog: usize) {
         let port =
             Port { listener: Listener::new(config, backlog), ready: VecDeque::new(), room: backlog.max(1) };
         self.listeners.insert(local, port);
     }
 
-    /// Begins to connect from `local`, at a port that is chosen, to `remote`.
+    /// Begins to connect from `local`, at an automatically chosen port, to `remote`.
     ///
     /// # Errors
     ///
-    /// No port is free, or the addresses are of no connection.
+    /// No port is free, or the addresses are invalid for a connection.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -112,12 +112,12 @@ impl Stack {
         self.connections.get_mut(&id)
     }
 
-    /// All connections, those in TIME-WAIT too.
+    /// All connections, including those in TIME-WAIT.
     pub fn ids(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.connections.keys().copied()
     }
 
-    /// Forgets a connection; its flow is free again.
+    /// Removes a connection; its flow is free again.
     pub fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         let connection = self.connections.remove(&id)?;
         if self.flows.get(&connection.flow()) == Some(&id) {
@@ -126,7 +126,7 @@ impl Stack {
         Some(connection)
     }
 
-    /// Processes one IP packet; what must leave at once is in `reply`, which is empty otherwise.
+    /// Processes one IP packet; a packet that must leave at once is in `reply`, which is empty otherwise.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Stack {
             if connection.input_checked(now, &segment, packet, reply) != Received::ForNobody {
                 return Ok(Arrival::Connection(id));
             }
-            // It is over, and its flow is free; the program may still read what came.
+            // The connection is over, and its flow is free; the program may still read received data.
             self.flows.remove(&segment.flow);
         }
         Ok(self.input_unknown(now, &segment, packet, reply))
@@ -191,14 +191,15 @@ impl Stack {
         Arrival::Connection(id)
     }
 
-    /// Makes one segment that is due, of a listener or a connection, in `packet`; whether there was one.
+    /// Makes one segment that is due, of a listener or a connection, in `packet`; returns whether there was
+    /// one.
     pub fn output(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
         let secrets = &self.secrets;
         self.listeners.values_mut().any(|port| port.listener.output(now, secrets, packet))
             || self.connections.values_mut().any(|connection| connection.output(now, packet))
     }
 
-    /// When `output` has work next.
+    /// Time at which `output` has work next.
     pub fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
         let listeners = self.listeners.values().filter_map(|port| port.listener.next_deadline());
         let listeners = listeners.min().map(|at| at.max(now));

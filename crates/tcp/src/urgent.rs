@@ -1,5 +1,5 @@
-//! Urgent data as RFC 6093 says: it stays in the stream, the pointer only marks where it ends. Old programs depend on it;
-//! new ones should not use it (RFC 6093 5).
+//! Urgent data as in RFC 6093: it stays in the stream, and the pointer only marks its end. Old programs
+//! depend on it; new ones should not use it (RFC 6093 5).
 
 use crate::sequence::{at_or_after, before};
 
@@ -16,21 +16,22 @@ impl Urgent {
         self.sending = Some(end);
     }
 
-    /// The pointer that a segment beginning at `seq` carries, if it lies before the mark. A mark further off than the field
-    /// reaches is shown as far as it goes (RFC 9293 3.8.5 allows further updates).
+    /// The pointer of a segment that begins at `seq`, if it is before the mark. If the mark is beyond the
+    /// range of the field, the largest value is used (RFC 9293 3.8.5 allows further updates).
     pub(crate) fn pointer(&self, seq: u32) -> Option<u16> {
         let end = self.sending.filter(|end| before(seq, *end))?;
         Some(u16::try_from(end.wrapping_sub(seq)).unwrap_or(u16::MAX))
     }
 
-    /// Forgets a mark that the peer has acknowledged.
+    /// Clears a mark that the peer has acknowledged.
     pub(crate) fn acknowledged(&mut self, una: u32) {
         if self.sending.is_some_and(|end| at_or_after(una, end)) {
             self.sending = None;
         }
     }
 
-    /// A segment that begins at `seq` carried `pointer`. A mark only moves forward (RFC 9293 3.10.7.4, sixth).
+    /// Handles the `pointer` of a segment that begins at `seq`. A mark only moves forward (RFC 9293 3.10.7.4,
+    /// sixth).
     pub(crate) fn received(&mut self, seq: u32, pointer: u16) {
         let end = seq.wrapping_add(u32::from(pointer));
         if self.receiving.is_none_or(|old| before(old, end)) {
@@ -38,7 +39,7 @@ impl Urgent {
         }
     }
 
-    /// Bytes from `next`, the next byte that the program reads, up to the mark; none if it was passed.
+    /// Bytes from `next`, the next byte that the program reads, up to the mark; `None` if it was passed.
     pub(crate) fn ahead(&self, next: u32) -> Option<u32> {
         let end = self.receiving.filter(|end| before(next, *end))?;
         Some(end.wrapping_sub(next))

@@ -1,4 +1,4 @@
-//! IP packets that carry TCP: checked once here, then trusted. What is wrong with a packet is told by reason.
+//! IP packets that carry TCP: checked once here, then trusted. A refused packet is reported with its reason.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ pub const IPV6_BYTES: usize = 40;
 /// See [`IPV4_BYTES`].
 pub const TCP_BYTES: usize = 20;
 
-/// The two ends of a connection, as this host sees them.
+/// The two ends of a connection, from this host's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow {
     /// This host's address and port.
@@ -32,7 +32,7 @@ impl Flow {
     }
 }
 
-/// Control bits of a segment (RFC 9293 3.1), those that this stack reads.
+/// Control bits of a segment (RFC 9293 3.1) that this stack uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Flags {
@@ -42,7 +42,7 @@ pub struct Flags {
     pub psh: bool,
 }
 
-/// A packet that was checked: its TCP header, read out.
+/// A checked packet: the fields of its TCP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The flow that it belongs to; its destination is local.
@@ -70,7 +70,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// What the segment takes of the sequence space: payload, SYN and FIN.
+    /// Length of the segment in sequence space: payload, SYN and FIN.
     pub fn length(&self) -> u32 {
         u32::from(self.payload_bytes) + u32::from(self.flags.syn) + u32::from(self.flags.fin)
     }
@@ -81,10 +81,10 @@ impl Segment {
     }
 }
 
-/// Why a packet is not a TCP segment that can be processed.
+/// Why a packet is no TCP segment that can be processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// Shorter than its headers say.
+    /// Shorter than its headers state.
     #[error("the packet is cut short")]
     Truncated,
     /// Neither IPv4 nor IPv6.
@@ -93,7 +93,7 @@ pub enum Malformed {
     /// Another protocol, or IPv6 extension headers before TCP.
     #[error("the packet carries no TCP")]
     Protocol,
-    /// A fragment of an IP packet: the caller reassembles.
+    /// A fragment of an IP packet: the caller must reassemble.
     #[error("the packet is a fragment")]
     Fragment,
     /// The checksum of IPv4 or TCP is wrong.
@@ -110,14 +110,14 @@ pub enum Malformed {
     Address,
 }
 
-/// The addresses of an IP packet, and where its TCP segment begins and ends.
+/// The addresses of an IP packet, and the begin and end of its TCP segment.
 pub(crate) struct Layout {
     pub(crate) source: IpAddress,
     pub(crate) destination: IpAddress,
     pub(crate) tcp: core::ops::Range<usize>,
 }
 
-/// Finds TCP in an IP packet, without looking into it.
+/// Finds the TCP segment in an IP packet, without parsing it.
 pub(crate) fn layout(packet: &[u8]) -> Result<Layout, Malformed> {
     match packet.first().map(|first| first >> 4) {
         Some(4) => layout_v4(packet),
@@ -158,7 +158,7 @@ pub(crate) fn is_usable(address: IpAddr) -> bool {
 ///
 /// # Errors
 ///
-/// Why it is not a segment of a connection.
+/// Why it is no segment of a connection.
 pub fn parse(packet: &[u8]) -> Result<Segment, Malformed> {
     let layout = layout(packet)?;
     let is_v4 = matches!(layout.source, IpAddress::Ipv4(_));
@@ -261,7 +261,7 @@ pub fn write_with(segment: &Segment, payload: &[u8], hop_limit: u8, is_to_peer: 
     tcp.emit(&mut TcpPacket::new_unchecked(&mut packet[start..]), &from, &to, &sums);
 }
 
-/// The reset that a segment without a connection gets (RFC 9293 3.10.7.1); none for a reset.
+/// The reset for a segment without a connection (RFC 9293 3.10.7.1); none for a reset.
 pub fn reset_for(segment: &Segment, packet: &mut Vec<u8>) -> bool {
     if segment.flags.rst {
         return false;
@@ -276,7 +276,7 @@ pub fn reset_for(segment: &Segment, packet: &mut Vec<u8>) -> bool {
     true
 }
 
-/// A segment with nothing in it.
+/// A segment without payload, flags and options.
 pub(crate) fn bare(flow: Flow) -> Segment {
     Segment {
         flow,
@@ -327,7 +327,8 @@ mod tests {
         }
     }
 
-    /// RFC 9293 3.1: every single flipped bit is seen, by a checksum or by a field that must be what it was.
+    /// RFC 9293 3.1: every single flipped bit is detected, by a checksum or by a field that must keep its
+    /// value.
     #[test]
     fn a_flipped_bit_is_seen() {
         for flow in flows() {

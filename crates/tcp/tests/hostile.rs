@@ -1,5 +1,5 @@
-//! Segments and ICMP errors that nobody should send: none panics, none that is forged off the path ends a connection, and the
-//! stream goes on unharmed.
+//! Invalid and hostile segments and ICMP errors: none causes a panic, none that is forged off the path ends a
+//! connection, and the stream continues intact.
 
 mod network;
 
@@ -7,7 +7,7 @@ use network::{Faults, Network, Random, Stream};
 use punctual_analysis::Nanos;
 use punctual_tcp::{Config, ConnectionId, Ended, Flags, Flow, Segment, State, wire};
 
-/// A segment with nothing in it, to the local end of `flow`.
+/// A segment without payload, flags and options, to the local end of `flow`.
 fn bare(flow: Flow) -> Segment {
     let flags = Flags::default();
     let (mss, scale, timestamp) = (None, None, None);
@@ -26,7 +26,7 @@ fn bare(flow: Flow) -> Segment {
     }
 }
 
-/// The last packet that `from` sent, as its peer reads it: so the forger knows all numbers.
+/// The last packet that `from` sent, as its peer parses it: so the forger has all numbers.
 fn peek(network: &mut Network, host: usize, id: ConnectionId) -> Segment {
     assert_eq!(network.at(1 - host, id).send(b"x"), Ok(1));
     let (now, mut packet) = (network.now, Vec::new());
@@ -69,7 +69,7 @@ fn forged_resets_and_syns_are_challenged() {
     assert_eq!(network.at(1, ids[1]).ended(), Some(Ended::Reset));
 }
 
-/// RFC 5961 7: an attacker gets ten answers in five seconds.
+/// RFC 5961 7: an attacker gets ten replies in five seconds.
 #[test]
 fn challenges_are_limited() {
     let mut network = Network::new(1, Faults::default());
@@ -85,7 +85,7 @@ fn challenges_are_limited() {
     assert_eq!(answers, 10);
 }
 
-/// A flood of SYNs costs no more memory than the backlog, and those who answer still come in.
+/// A flood of SYNs costs no more memory than the backlog, and honest clients can still connect.
 #[test]
 fn a_flood_of_syns_keeps_nobody_out() {
     let mut network = Network::new(1, Faults::default());
@@ -100,7 +100,34 @@ fn a_flood_of_syns_keeps_nobody_out() {
     network.open(false, &Config::default());
 }
 
-/// A well-formed segment whose numbers lie near those of the connection.
+/// RFC 9293 3.10.7.2 does not specify the case of a full queue; as on Linux the third segment is dropped, and
+/// the peer's data opens the connection once there is room.
+#[test]
+fn a_full_accept_queue_delays_a_connection_and_loses_none() {
+    let mut network = Network::new(1, Faults::default());
+    let [local, remote] = network::addresses(false);
+    network.stacks[1].listen(remote, &Config::default(), 1);
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let now = network.now;
+        let client = network.stacks[0].connect(now, local.ip(), remote, &Config::default()).expect("a port");
+        network.run(Nanos::from_millis(100), |_| false);
+        assert_eq!(network.at(0, client).state(), State::Established);
+        assert_eq!(network.at(0, client).send(b"hello"), Ok(5));
+        clients.push(client);
+    }
+    network.run(Nanos::from_millis(100), |_| false);
+    let first = network.stacks[1].accept(remote).expect("the first connection");
+    assert_eq!(network.stacks[1].accept(remote), None, "there is room for one");
+    let mut second = None;
+    assert!(network.run(Nanos::from_secs(10), |network| {
+        second = second.or_else(|| network.stacks[1].accept(remote));
+        second.is_some_and(|id| network.at(1, id).readable_bytes() == 5)
+    }));
+    assert_eq!(network.at(1, first).readable_bytes(), 5);
+}
+
+/// A well-formed segment whose numbers are near those of the connection.
 fn forged(random: &mut Random, base: &Segment) -> Segment {
     let near = |random: &mut Random, n: u32| match random.below(4) {
         0 => n,
@@ -125,7 +152,7 @@ fn forged(random: &mut Random, base: &Segment) -> Segment {
     }
 }
 
-/// In every state, with every field near what is expected and far from it: nothing panics, and nothing loops.
+/// In every state, with every field near its expected value and far from it: no panic, and no endless loop.
 #[test]
 fn no_segment_panics() {
     for seed in 1..400 {
@@ -192,7 +219,7 @@ fn icmp_error(is_v6: bool, kind: u8, code: u8, mtu: u16, quoted: &[u8]) -> Vec<u
         let mut pseudo = quoted[8..40].to_vec();
         pseudo.extend((icmp.len() as u32).to_be_bytes());
         pseudo.extend([0, 0, 0, 58]);
-        // To the local end, from anybody: the addresses change places, and their sum stays.
+        // To the local end, from any sender: the addresses are exchanged, and their sum stays the same.
         let (source, destination) = (quoted[8..24].to_vec(), quoted[24..40].to_vec());
         packet[8..24].copy_from_slice(&destination);
         packet[24..40].copy_from_slice(&source);
@@ -231,7 +258,7 @@ fn in_flight(network: &mut Network, id: ConnectionId) -> Vec<u8> {
     packet
 }
 
-/// RFC 1191, RFC 8201: a router's word is taken; RFC 5927 4.1: if it quotes what is in flight.
+/// RFC 1191, RFC 8201: a router's report is applied; RFC 5927 4.1: only if the quoted segment is in flight.
 #[test]
 fn a_router_says_that_a_packet_is_too_big() {
     for is_v6 in [false, true] {

@@ -6,7 +6,8 @@ use network::{Faults, Network, Stream};
 use punctual_analysis::{Instant, Nanos};
 use punctual_tcp::{Config, Ended, State};
 
-/// Sends `length` bytes each way and closes; checks every byte, and that both ends are over in the end.
+/// Sends `length` bytes in each direction and closes; checks every byte, and that both ends are over at the
+/// end.
 fn exchange(seed: u64, faults: Faults, is_v6: bool, length: u64, config: &Config) -> Network {
     let mut network = Network::new(seed, faults);
     let ids = network.open(is_v6, config);
@@ -51,7 +52,7 @@ fn reordering_and_duplication() {
     }
 }
 
-/// A flipped bit is seen by a checksum, so it is a loss.
+/// A checksum detects a flipped bit, so it counts as a loss.
 #[test]
 fn corruption() {
     for seed in 1..6 {
@@ -109,7 +110,7 @@ fn the_end_that_closes_first_waits_two_segment_lifetimes() {
     assert!(waited >= Nanos::from_millis(59_900) && waited <= Nanos::from_secs(60), "{waited}");
 }
 
-/// RFC 4821 7.7: the path carries 1,000 bytes, and no router says so.
+/// RFC 4821 7.7: the path carries 1,000 bytes, and no router reports that.
 #[test]
 fn a_black_hole_is_passed() {
     let mut network = Network::new(1, Faults::default());
@@ -148,7 +149,7 @@ fn a_closed_window_is_probed() {
     assert!(is_done, "{}", stream.read);
 }
 
-/// RFC 9293 3.8.3: a peer that vanishes ends the connection, and only when something is owed.
+/// RFC 9293 3.8.3: a peer that vanishes ends the connection, and only if data is unacknowledged.
 #[test]
 fn a_peer_that_vanishes_ends_the_connection_by_the_user_timeout() {
     let mut network = Network::new(1, Faults::default());
@@ -156,14 +157,78 @@ fn a_peer_that_vanishes_ends_the_connection_by_the_user_timeout() {
     network.faults.lost = 1000;
     network.run(Nanos::from_secs(3600), |_| false);
     assert_eq!(network.at(0, ids[0]).state(), State::Established, "an idle connection stays");
-    assert_eq!(network.at(0, ids[0]).send(b"hello"), Ok(5));
+    assert_eq!(network.at(0, ids[0]).send(b"x"), Ok(1));
     let start = network.now;
     assert!(network.run(Nanos::from_secs(2000), |network| network.at(0, ids[0]).ended().is_some()));
     assert_eq!(network.at(0, ids[0]).ended(), Some(Ended::TimedOut));
-    assert!(network.now.since(start) >= Nanos::from_secs(900));
+    let waited = network.now.since(start);
+    assert!(waited >= Nanos::from_secs(900) && waited <= Nanos::from_secs(901), "{waited}");
 }
 
-/// RFC 6093 3: urgent bytes stay in the stream, and the mark is seen.
+/// The end of the stream is reported when the peer has closed and everything was read, and not before.
+#[test]
+fn the_end_of_the_stream_comes_after_its_last_byte() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    assert!(!network.at(1, ids[1]).is_finished());
+    assert_eq!(network.at(0, ids[0]).send(b"last"), Ok(4));
+    network.at(0, ids[0]).close();
+    assert!(network.run(Nanos::from_secs(1), |network| network.at(1, ids[1]).state() == State::CloseWait));
+    let connection = network.at(1, ids[1]);
+    assert!(!connection.is_finished(), "four bytes are unread");
+    assert_eq!(connection.recv(&mut [0; 16]), 4);
+    assert!(connection.is_finished());
+    assert!(!network.at(0, ids[0]).is_finished(), "the other direction is open (half-close, RFC 9293 3.6)");
+}
+
+/// A receiver that has filled its window still takes acknowledgements at the window's end (RFC 9293 3.10.7.4, first): both
+/// ends have full windows, and each reads only when its own data has arrived.
+#[test]
+fn full_windows_in_both_directions_do_not_lock() {
+    let mut network = Network::new(1, Faults::default());
+    let config = Config { receive_bytes: 3_000, ..Config::default() };
+    let ids = network.open(false, &config);
+    let mut streams = [Stream::new(0, 9_000), Stream::new(1, 9_000)];
+    for side in 0..2 {
+        streams[side].write(network.at(side, ids[side]));
+    }
+    let is_acknowledged = network.run(Nanos::from_secs(10), |network| {
+        (0..2).all(|side| network.at(side, ids[side]).unacknowledged_bytes() == 6_000)
+    });
+    assert!(is_acknowledged, "acknowledgements of what fits arrive although the window is full");
+    let is_done = network.run(Nanos::from_secs(100), |network| {
+        for side in 0..2 {
+            streams[1 - side].read(network.at(side, ids[side]));
+            streams[side].write(network.at(side, ids[side]));
+        }
+        streams.iter().all(|stream| stream.read == 9_000)
+    });
+    assert!(is_done, "{} and {} bytes", streams[0].read, streams[1].read);
+}
+
+/// RFC 9293 3.8.3: a listener replies to a SYN six times within a minute, then it drops the attempt.
+#[test]
+fn a_listener_gives_up_after_six_answers() {
+    let mut network = Network::new(1, Faults::default());
+    let [local, remote] = network::addresses(false);
+    network.stacks[1].listen(remote, &Config::default(), 4);
+    let now = network.now;
+    let client = network.stacks[0].connect(now, local.ip(), remote, &Config::default()).expect("a port");
+    let mut syn = Vec::new();
+    assert!(network.stacks[0].output(now, &mut syn));
+    network.stacks[0].remove(client);
+    let mut reply = Vec::new();
+    network.stacks[1].input(now, &mut syn, &mut reply).expect("a SYN");
+    assert!(!reply.is_empty());
+    // Nothing of the listener arrives, so the other host cannot reset the attempt.
+    network.faults.lost = 1000;
+    let before = network.sent[1];
+    network.run(Nanos::from_secs(200), |_| false);
+    assert_eq!(network.sent[1] - before, 5);
+    assert_eq!(network.stacks[1].next_deadline(network.now), None);
+}
+
+/// RFC 6093 3: urgent bytes stay in the stream, and the mark is reported.
 #[test]
 fn urgent_data_stays_in_the_stream() {
     let mut network = Network::new(1, Faults::default());

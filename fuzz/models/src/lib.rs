@@ -1,9 +1,10 @@
 //! The rings and wake-ups of `ipc` and `link` over loom: every order of a few steps of two threads.
 //!
-//! The modules `ring`, `flag`, `packets`, `pool` and `wake_flag` *are* the sources of those crates, compiled once more; what
-//! they import from their crate comes from here: atomics and cells from loom (`sync`), shared memory whose payload
-//! notices races (`shm`), and descriptors that are conditions of loom (`wake`). A wake-up that is lost is a deadlock
-//! here, a slot that two threads touch a race, and loom finds both in any order that the memory model allows.
+//! The modules `ring`, `flag`, `packets`, `pool` and `wake_flag` *are* the sources of those crates, compiled
+//! once more. Their imports come from this crate: atomics and cells from loom (`sync`), shared memory whose
+//! payload detects races (`shm`), and descriptors that are conditions of loom (`wake`). A lost wake-up is a
+//! deadlock here, a slot that two threads access a race, and loom finds both in any order that the memory
+//! model permits.
 
 #![allow(dead_code, unused_imports, reason = "the shared sources offer more than the scenarios need")]
 

@@ -20,8 +20,8 @@ use crate::wake::bell_list::{BellList, BellNode};
 use crate::wake::{Alarm, Doorbell, RingPath, Shared, Signal, signal_of};
 use crate::wake_flag::WakeFlag;
 
-/// Every order in which one thread is taken the processor away at most `preemptions` times where it could go on;
-/// none: every order.
+/// Runs every order in which a thread that could continue is pre-empted at most `preemptions` times; `None`:
+/// every order.
 fn every_order(preemptions: Option<usize>, scenario: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = preemptions;
@@ -60,7 +60,8 @@ fn send_all(mut writer: OutboxWriter, count: u8) {
     assert!(writer.wait_sent(u64::from(count) - 1, None).expect("no error"), "closed");
 }
 
-/// The daemon sleeps while there is nothing, the application while there is no room: neither for ever.
+/// The daemon sleeps while there are no messages, the application while there is no room: neither sleeps
+/// without end.
 pub fn outgoing_messages_arrive_and_both_sides_sleep(slots: u32, count: u8, preemptions: Option<usize>) {
     every_order(preemptions, move || {
         let (mut reader, writer, doorbell) = outgoing(slots);
@@ -81,7 +82,7 @@ pub fn outgoing_messages_arrive_and_both_sides_sleep(slots: u32, count: u8, pree
     });
 }
 
-/// Messages are freed on two threads at once: both are, and who waits for the last one is told.
+/// Messages are freed on two threads at once: both are, and the thread that waits for the last one is woken.
 pub fn messages_are_freed_on_two_threads() {
     every_order(Some(3), || {
         let (mut reader, mut writer, _doorbell) = outgoing(2);
@@ -97,7 +98,7 @@ pub fn messages_are_freed_on_two_threads() {
     });
 }
 
-/// A ring that is closed wakes whoever waits for room.
+/// Closing a ring wakes the thread that waits for room.
 pub fn closing_wakes_the_sender() {
     every_order(None, || {
         let (reader, mut writer, _doorbell) = outgoing(1);
@@ -139,7 +140,7 @@ pub fn incoming_messages_arrive_and_the_reader_sleeps(slots: u32, count: u64, pr
     });
 }
 
-/// What was delivered before the end is read, and the end wakes the reader.
+/// Messages delivered before the end are read, and the end wakes the reader.
 pub fn closing_wakes_the_reader() {
     every_order(Some(3), || {
         let (mut writer, mut reader) = incoming(1);
@@ -171,7 +172,7 @@ pub fn an_alternating_ring_gives_every_message() {
             goodbye.0.ring();
         });
         assert!(deliver(&mut writer, 0) && deliver(&mut writer, 1));
-        // As the processor does: it looks whenever the doorbell rings.
+        // Like the processor: it checks whenever the doorbell rings.
         while !done.load(Ordering::Acquire) {
             doorbell.0.wait_edge();
             writer.resume();
@@ -249,7 +250,7 @@ pub fn a_record_is_of_one_moment_and_not_of_one_before(turns: u64, preemptions: 
             looks < 4
         });
         let [turn, one, two] = words;
-        // Who has given up may have what was before, and never a mixture.
+        // A reader that gave up may have the words of the turn before, but never a mixture.
         assert!(!is_whole || (one, two) == (turn, turn * 2), "{words:?}");
         processor.join().expect("no panic");
         assert!(sequence::read(&view, 0, &mut words, |_| false), "nobody writes any more");
@@ -258,7 +259,8 @@ pub fn a_record_is_of_one_moment_and_not_of_one_before(turns: u64, preemptions: 
     });
 }
 
-/// The same without giving up: whoever has seen an effect of a turn reads of that one or a later one.
+/// The same without giving up: a reader that has seen an effect of a turn gets the words of that turn or a
+/// later one.
 pub fn a_record_is_of_the_turn_that_was_seen() {
     every_order(Some(3), || {
         let (region, view) = record_of_two_words();
@@ -301,7 +303,7 @@ pub fn slots_are_given_up_on_another_thread() {
     });
 }
 
-/// A memory link: packets arrive in order, and a receiver that sleeps is told.
+/// A memory link: packets arrive in order, and a sleeping receiver is woken.
 pub fn packets_of_a_memory_link_arrive(slots: usize, count: u8, preemptions: Option<usize>) {
     every_order(preemptions, move || {
         let (mut producer, mut consumer) = packets::ring(slots, 1);
@@ -334,7 +336,7 @@ pub fn packets_of_a_memory_link_arrive(slots: usize, count: u8, preemptions: Opt
     });
 }
 
-/// A buffer belongs to one taker at a time, whoever gives it back.
+/// A buffer belongs to one taker at a time, whichever thread gives it back.
 pub fn buffers_of_a_pool_have_one_owner(preemptions: Option<usize>) {
     every_order(preemptions, || {
         let pool = Pool::new(2, 1);

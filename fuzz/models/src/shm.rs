@@ -10,7 +10,7 @@ use loom::cell::UnsafeCell;
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// As the real one's.
+/// Same as in `punctual_ipc`.
 pub const REGION_BYTES_MAX: u64 = 4 << 30;
 const LINE_BYTES: usize = 64;
 
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Region {
 
 // SAFETY: loom's threads take turns on one thread of the system.
 unsafe impl Send for Region {}
-// SAFETY: as above; loom's cells and atomics say where two of them touch the same.
+// SAFETY: as above; loom's cells and atomics report concurrent accesses to the same data.
 unsafe impl Sync for Region {}
 
 /// Something to hang an object of the model on.
@@ -59,7 +59,7 @@ impl Region {
         Ok((file, Self { storage, len }))
     }
 
-    /// What stands for a descriptor. Once: nothing of one model may reach into the next.
+    /// The storage of a descriptor. It is returned once: no storage of one model may be used in the next.
     fn find(file: impl AsFd, len: u64) -> io::Result<Self> {
         let found = FILES.with_borrow_mut(|files| files.remove(&file.as_fd().as_raw_fd()));
         Ok(Self { storage: found.ok_or(io::ErrorKind::NotFound)?, len: len as usize })
@@ -84,7 +84,7 @@ impl Region {
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         let start = offset % LINE_BYTES;
         self.storage.lines[offset / LINE_BYTES].with_mut(|line| {
-            // SAFETY: loom has just found that nobody else touches the line.
+            // SAFETY: loom has just checked that no other thread accesses the line.
             let line = unsafe { &mut *line };
             line[start..start + bytes.len()].copy_from_slice(bytes);
         });
@@ -94,7 +94,7 @@ impl Region {
     /// As the real one's.
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         let start = offset % LINE_BYTES;
-        // SAFETY: as the caller promises; loom has just looked.
+        // SAFETY: as the caller promises; loom has just checked it.
         self.storage.lines[offset / LINE_BYTES].with(|line| unsafe { &(&*line)[start..start + len] })
     }
 
@@ -103,13 +103,13 @@ impl Region {
     #[expect(clippy::mut_from_ref, reason = "as the real one's")]
     pub unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
         let start = offset % LINE_BYTES;
-        // SAFETY: as the caller promises; loom has just looked.
+        // SAFETY: as the caller promises; loom has just checked it.
         self.storage.lines[offset / LINE_BYTES]
             .with_mut(|line| unsafe { &mut (&mut *line)[start..start + len] })
     }
 }
 
-/// What the other side writes.
+/// The other side's file.
 #[derive(Debug)]
 pub struct View(Region);
 
@@ -135,7 +135,7 @@ impl View {
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         let start = offset % LINE_BYTES;
         self.0.storage.lines[offset / LINE_BYTES].with(|line| {
-            // SAFETY: loom has just found that nobody writes the line.
+            // SAFETY: loom has just checked that no thread writes the line.
             let line = unsafe { &*line };
             out.copy_from_slice(&line[start..start + out.len()]);
         });

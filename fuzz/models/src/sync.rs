@@ -1,10 +1,10 @@
-//! Loom's atomics. It takes sequentially consistent accesses for acquire and release; fences it knows, so such an
-//! access gets one on either side.
+//! Loom's atomics. Loom treats sequentially consistent accesses as acquire and release, but it supports
+//! fences, so such an access gets a fence on either side.
 
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Arc;
 
-/// Between two looks: somebody else's turn.
+/// Between two checks: another thread's turn.
 pub(crate) fn pause(_: u32) {
     loom::thread::yield_now();
 }
@@ -52,7 +52,7 @@ pub(crate) mod atomic {
                 ) -> Result<$value, $value> {
                     fenced(order, || self.0.compare_exchange(from, to, order, failed))
                 }
-                /// Never fails for nothing: that would only repeat a loop.
+                /// Never fails spuriously: that would only repeat a loop.
                 pub fn compare_exchange_weak(
                     &self,
                     from: $value,

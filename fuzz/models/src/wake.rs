@@ -1,4 +1,4 @@
-//! Descriptors as conditions of loom: whoever waits for one that nobody rings is a deadlock.
+//! Descriptors as conditions of loom: waiting for a descriptor that is never rung is a deadlock.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub(crate) mod bell_list;
 
 pub use flag::{Answered, arm};
 
-/// Nobody else rings here.
+/// The model has no ringer thread.
 #[derive(Clone, Debug)]
 pub enum RingPath {
     Direct,
@@ -29,7 +29,7 @@ thread_local! {
     static SIGNALS: RefCell<HashMap<RawFd, Rc<Signal>>> = RefCell::default();
 }
 
-/// Up or not, and who waits for it.
+/// Whether it is signalled, and the condition for its waiters.
 #[derive(Debug)]
 pub(crate) struct Signal {
     up: Mutex<bool>,
@@ -58,7 +58,7 @@ impl Signal {
         }
     }
 
-    /// Edge-triggered: told once for each ring, or for several.
+    /// Edge-triggered: returns once for each ring, or once for several.
     pub(crate) fn wait_edge(&self) {
         self.wait();
         self.clear();
@@ -69,7 +69,7 @@ impl Signal {
 #[derive(Clone, Debug)]
 pub(crate) struct Shared(pub(crate) Rc<Signal>);
 
-// SAFETY: see the type; what is inside are loom's own primitives.
+// SAFETY: see the type; it contains only loom's own primitives.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -80,13 +80,13 @@ fn attach(signal: &Rc<Signal>) -> io::Result<OwnedFd> {
     Ok(descriptor)
 }
 
-/// What a descriptor stands for; asked once.
+/// The signal of a descriptor; can be called once.
 pub(crate) fn signal_of(descriptor: &OwnedFd) -> Shared {
     let found = SIGNALS.with_borrow_mut(|signals| signals.remove(&descriptor.as_raw_fd()));
     Shared(found.expect("a descriptor of the model"))
 }
 
-/// Nobody listens to it here.
+/// The model has no receiver of it.
 #[derive(Clone, Debug)]
 pub struct Alarm;
 

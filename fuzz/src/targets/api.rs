@@ -1,4 +1,5 @@
-//! The API: what clients send to a daemon, as text and as sequences of requests, and what a daemon sends to clients.
+//! The API: packets from clients to a daemon, as text and as sequences of requests, and packets from a daemon
+//! to clients.
 
 mod bench;
 
@@ -13,7 +14,7 @@ use crate::input::{Input, put_bytes};
 use crate::net::name;
 use crate::targets::node::Wish;
 
-/// What is read, is written and read again as the same.
+/// A parsed value is written and parsed again with the same result.
 fn round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
     let written = serde_json::to_vec(value).expect("it came from JSON");
     let again: T = serde_json::from_slice(&written).expect("what was written is read");
@@ -63,7 +64,7 @@ pub fn service(data: &[u8]) {
     bench.finish();
 }
 
-/// What a script does.
+/// A step of a script.
 enum Step {
     /// A client's request.
     Say(u8, Request),
@@ -170,7 +171,7 @@ fn then(mut steps: Vec<Step>, more: impl IntoIterator<Item = Step>) -> Vec<Step>
     steps
 }
 
-/// Best effort, as both ends ask for it.
+/// Best effort, as both ends request it.
 fn flow() -> [Step; 6] {
     let ring = RingShape { slots: 4, message_bytes_max: 1_000 };
     [
@@ -183,7 +184,8 @@ fn flow() -> [Step; 6] {
     ]
 }
 
-/// Channels and flows between clients of two daemons; clients that ask for everything, and that go away.
+/// Channels and flows between clients of two daemons; clients that send every kind of request, and that
+/// disconnect.
 pub fn service_seeds() -> Vec<Vec<u8>> {
     let channel = ChannelId(1);
     let close = |client| [Step::Say(client, Request::Close { channel }), Step::Run(15)];

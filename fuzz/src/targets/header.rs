@@ -1,4 +1,4 @@
-//! The header of data packets: what is parsed is consistent, and writes the same bytes again.
+//! The header of data packets: a parsed header is consistent, and is written as the same bytes again.
 
 use punctual_proto::Instant;
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};

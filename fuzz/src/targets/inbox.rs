@@ -1,8 +1,9 @@
-//! The incoming ring, with an application that writes what it likes to the shared memory.
+//! The incoming ring, with an application that writes arbitrary data to the shared memory.
 //!
-//! The daemon's end never panics, never gives a slot to two messages, and breaks the ring where the application's
-//! position is nonsense. While nobody writes out of turn, messages come whole and in the order of their publication,
-//! alternating or not. The application's end survives a daemon that does the same.
+//! The daemon's end never panics, never gives a slot to two messages, and breaks the ring if the
+//! application's position is impossible. While no thread writes out of turn, messages arrive whole and in the
+//! order of their publication, alternating or not. The application's end survives a daemon that behaves in
+//! the same way.
 
 use std::collections::VecDeque;
 
@@ -99,7 +100,7 @@ pub fn run(data: &[u8]) {
             }
             _ => {
                 bench.honest = false;
-                // The application writes its own file; a daemon that is not what it should be, its own.
+                // The application writes its own file; a misbehaving daemon writes its own.
                 let region = &bench.regions[usize::from(detail & 1 == 0)];
                 if scribble(region, &mut input, &OFFSETS).is_none() {
                     break;

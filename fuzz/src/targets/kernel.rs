@@ -1,4 +1,4 @@
-//! What the kernel answers by netlink, and the record of a device's former state.
+//! The kernel's answers by netlink, and the record of a device's former state.
 
 use punctual_link::kernel::answers;
 
@@ -10,7 +10,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What this kernel says of its devices, routes, neighbours and qdiscs, and a record as it is written.
+/// This kernel's answers about its devices, routes, neighbours and qdiscs, and a record as it is written.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = answers::examples().unwrap_or_default();
     seeds.push(answers::example_record().into_bytes());

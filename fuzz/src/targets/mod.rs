@@ -8,6 +8,7 @@ pub mod node;
 pub mod outbox;
 pub mod reassembly;
 pub mod signalling;
+pub mod tcp;
 pub mod text;
 
 use crate::seeds;
@@ -17,13 +18,13 @@ use crate::seeds;
 pub struct Target {
     /// Its name, and its corpus' folder.
     pub name: &'static str,
-    /// What it does with an input. Panics where something is wrong.
+    /// Processes an input. Panics on an error.
     pub run: fn(&[u8]),
     /// What honest encoders make: where corpora begin.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Words of its language, where it is text.
+    /// Words of its language, if it is text.
     pub words: &'static [&'static str],
-    /// Mutations in the tests: less where one input is a whole life of several hosts.
+    /// Mutations in the tests: fewer if one input is a whole run of several hosts.
     pub short: u64,
 }
 
@@ -95,6 +96,8 @@ pub const TARGETS: &[Target] = &[
         words: seeds::PROFILE_WORDS,
         short: QUICK,
     },
+    Target { name: "segment", run: tcp::segment, seeds: tcp::segment_seeds, words: &[], short: 2_000 },
+    Target { name: "quote", run: tcp::quote, seeds: tcp::quote_seeds, words: &[], short: 5_000 },
     Target { name: "trace", run: text::trace, seeds: seeds::trace, words: seeds::TRACE_WORDS, short: QUICK },
 ];
 

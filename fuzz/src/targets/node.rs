@@ -1,8 +1,9 @@
-//! Three hosts in a line, driven by a sequence of operations: applications that open, send, refuse, close and vanish;
-//! hosts that restart; packets that are lost, repeated, changed and made up, with and without the domain's key.
+//! Three hosts in a line, driven by a sequence of operations: applications that open, send, refuse, close and
+//! vanish; hosts that restart; packets that are lost, repeated, changed and made up, with and without the
+//! domain's key.
 //!
-//! The simulator's ledger judges each delivery of a channel that no fault and no insider touched. After the last
-//! operation everything is closed, and nothing may be left.
+//! The simulator's ledger checks each delivery of a channel that no fault and no insider touched. After the
+//! last operation all channels are closed, and no state may be left.
 
 mod operation;
 mod world;
@@ -25,10 +26,10 @@ pub fn run(data: &[u8]) {
     world.finish();
 }
 
-/// All packets of a channel's life from `from` to `to`.
+/// All packets of a channel from `from` to `to`, from its opening to its end.
 ///
 /// # Panics
-/// Where it is not opened.
+/// If it is not opened.
 pub fn honest_packets(from: usize, to: usize) -> Vec<Packet> {
     let mut world = World::new();
     world.net.journal = Some(Vec::new());
@@ -51,7 +52,7 @@ fn life(wish: Wish) -> Vec<Operation> {
     operations
 }
 
-/// Lives of channels, alone and with everything else that there is between.
+/// Complete channels, alone and with all other kinds of traffic in between.
 pub fn seeds() -> Vec<Vec<u8>> {
     let second = Operation::Run(Nanos::from_millis(1_000));
     let wish = |from, to, options| Wish { from, to, options, ..Wish::default() };

@@ -1,8 +1,8 @@
-//! The outgoing ring, with an application that writes what it likes to the shared memory.
+//! The outgoing ring, with an application that writes arbitrary data to the shared memory.
 //!
-//! The daemon's end never panics, never gives out a message longer than the ring's, and a message's length stays what
-//! it was. While nobody writes out of turn, messages come whole and in order. The application's own end survives a
-//! daemon that does the same.
+//! The daemon's end never panics, never returns a message longer than the ring's maximum, and a message's
+//! length never changes. While no thread writes out of turn, messages arrive whole and in order. The
+//! application's own end survives a daemon that behaves in the same way.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -20,7 +20,7 @@ const BYTES: u32 = 100;
 const HEADER_BYTES: u64 = 256;
 /// Which of the two files has the payload.
 const PAYLOAD: usize = 1;
-/// Where fields lie that the two sides share, and the offsets between and behind them.
+/// Offsets of the fields that the two sides share, and offsets between and behind them.
 const OFFSETS: [u32; 10] = [0, 128, 136, 192, 200, 256, 264, 320, 448, 640];
 
 struct Bench {
@@ -100,14 +100,14 @@ pub fn run(data: &[u8]) {
             4 => drop(bench.taken.remove(usize::from(detail) % (bench.taken.len() + 1))),
             5 => bench.look_at_taken(u32::from(detail) * 0x0100_0000),
             6 => {
-                // What the application's end does about nonsense.
+                // The reaction of the application's end to invalid values.
                 let (len, position) = (usize::from(detail) * 8, u64::from(detail));
                 let _ = (bench.writer.outstanding(), bench.writer.is_sent(position));
                 bench.push(detail, len);
             }
             _ => {
                 bench.honest = false;
-                // The application writes its own file; a daemon that is not what it should be, its own.
+                // The application writes its own file; a misbehaving daemon writes its own.
                 let region = &bench.regions[usize::from(detail & 1 == 0)];
                 if scribble(region, &mut input, &OFFSETS).is_none() {
                     break;

@@ -1,5 +1,5 @@
-//! Messages being put together from fragments in any order, doubled, of other sizes, given up in between: what is
-//! handed out is whole, unaltered and handed out once, and no slot is lost.
+//! Reassembly of messages from fragments in any order, duplicated, of other sizes, given up in between:
+//! delivered messages are whole, unaltered and delivered once, and no slot is lost.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -77,7 +77,8 @@ pub fn run(data: &[u8]) {
     while let Some(operation) = input.u8() {
         match operation % 16 {
             0 => {
-                // Elsewhere in the space of numbers: the window moves, and what it forgot may come again.
+                // Elsewhere in the number space: the window moves, and numbers that it has dropped may come
+                // again.
                 base = [0, 1 << 20, 1 << 40, u64::MAX - 256][usize::from(operation / 16) % 4];
                 over.clear();
             }

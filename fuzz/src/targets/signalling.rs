@@ -1,7 +1,8 @@
-//! RTCOP against an attacker who has the domain's key and plays both neighbours of a host: datagrams with a right tag
-//! and any content, messages in a stream that is kept as it should be, data packets of whatever channels there are.
+//! RTCOP against an attacker who has the domain's key and plays both neighbours of a host: datagrams with a
+//! right tag and any content, messages in a stream that follows the protocol, data packets of any channels.
 //!
-//! Whatever comes, the host does bounded work, keeps its accounts, and has nothing left when the leases are over.
+//! Whatever packets come, the host does bounded work, keeps its counters consistent, and has no state left
+//! when the leases are over.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -20,11 +21,13 @@ use crate::targets::node::{Wish, honest_packets};
 /// More packets or units than an input can cause without time passing.
 const STEPS_MAX: u32 = 50_000;
 
-/// The host's: that of the one in the middle of an honest line, so that its answers to a recording are the recorded ones.
+/// The seed of the host: that of the middle host of an honest line, so that its answers to a recording are
+/// the recorded ones.
 const SEED: u64 = 101;
-/// What would let no time pass is what applications do: open a channel, over the first link or (with 0x10) the second,
+/// Operations that would advance the clock by zero encode applications' actions: open a channel, over the
+/// first link or (with 0x10) the second,
 const OPEN: u8 = 0x08;
-/// and close what they have.
+/// and close their channels.
 const CLOSE: u8 = 0x09;
 
 struct Bench {
@@ -111,7 +114,7 @@ impl Bench {
         self.settle();
     }
 
-    /// What applications do: consent to most channels, use those that open.
+    /// The applications' actions: consent to most channels, use those that open.
     fn answer_events(&mut self, refuse: bool) {
         while let Some(event) = self.node.poll_event() {
             match event {
@@ -119,7 +122,7 @@ impl Bench {
                     let _ = self.node.refuse(incoming.channel, "no", self.now);
                 }
                 Event::Incoming(incoming) => {
-                    // As the service does: what does not fit into a quota is refused.
+                    // Like the service, refuse channels that do not fit into a quota.
                     let bytes = incoming.contract.message_bytes_max;
                     let fits = u64::from(bytes) * u64::from(incoming.inbox_messages) < 4 << 20;
                     let inbox = SimInbox::new(1, incoming.inbox_messages, bytes, &self.delivered);
@@ -152,8 +155,8 @@ thread_local! {
 /// Datagrams that one host gets before another one takes its place.
 const DATAGRAMS_MAX: u32 = 1_000;
 
-/// One message or segment that a member of the domain says, or a signed datagram: the decoders alone, on a host that
-/// is kept for some time, since making one takes longer than many datagrams.
+/// One message or segment from a member of the domain, or a signed datagram: the decoders alone, on a host
+/// that is kept for some time, since making one takes longer than many datagrams.
 pub fn datagram(data: &[u8]) {
     let mut input = Input::new(data);
     let (Some(operation), Some(bytes)) = (input.u8(), input.bytes()) else { return };
@@ -181,14 +184,14 @@ pub fn datagram(data: &[u8]) {
     });
 }
 
-/// Each message and datagram of the conversations by itself.
+/// Each message and datagram of the conversations alone.
 pub fn datagram_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for packet in [(0, 2), (2, 0), (2, 1)].into_iter().flat_map(|(from, to)| honest_packets(from, to)) {
         let body = insider::read(&packet.bytes).map(|packet| packet.body);
         let (operation, bytes) = match (packet.port, body) {
             (Port::Data, _) => (2, packet.bytes),
-            // Whole messages: segments begin with a length where they are the first of one.
+            // Whole messages: the first segment of a message begins with its length.
             (Port::Signalling, Some(Body::Segment(_, bytes))) => {
                 (6, bytes.get(2..).unwrap_or_default().to_vec())
             }
@@ -205,26 +208,26 @@ pub fn datagram_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// What a host was brought to by an input.
+/// The states of a host that an input has reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
     /// States of channels that were seen there.
     pub states: BTreeSet<String>,
-    /// Those that were there at its end.
+    /// The states at its end.
     pub left: Vec<String>,
-    /// What was thrown away at its edge.
+    /// The packets dropped at its edge.
     pub drops: DropCounters,
 }
 
-/// A sequence of what the attacker does.
+/// Runs a sequence of the attacker's actions.
 pub fn run(data: &[u8]) {
     sequence(data, |_| ());
 }
 
-/// The same; what it came to.
+/// The same; returns the reached states.
 ///
 /// # Panics
-/// Where the host does what it should not.
+/// If the host misbehaves.
 pub fn reach(data: &[u8]) -> Reached {
     let (mut states, mut left) = (BTreeSet::new(), Vec::new());
     let drops = sequence(data, |node| {
@@ -234,7 +237,7 @@ pub fn reach(data: &[u8]) -> Reached {
     Reached { states, left, drops }
 }
 
-/// Shows the host before and after applications answer, and returns what it threw away.
+/// Calls `look` with the host before and after applications answer, and returns its drop counters.
 fn sequence(data: &[u8], mut look: impl FnMut(&Node<SimMemory>)) -> DropCounters {
     let mut bench = Bench::new();
     let before = bench.node.status(bench.now);
@@ -295,7 +298,8 @@ fn sequence(data: &[u8], mut look: impl FnMut(&Node<SimMemory>)) -> DropCounters
     after.drops
 }
 
-/// What the neighbours of the host in the middle say to it when a channel passes it, ends at it and starts at it.
+/// The messages to the host in the middle from its neighbours when a channel passes it, ends at it and starts
+/// at it.
 pub fn seeds() -> Vec<Vec<u8>> {
     [(0, 2), (0, 1), (1, 2), (2, 1), (2, 0), (1, 0)]
         .into_iter()
@@ -307,7 +311,7 @@ fn conversation(from: usize, to: usize) -> Vec<u8> {
     let mut steps: Vec<Vec<u8>> = Vec::new();
     for packet in honest_packets(from, to).iter().filter(|packet| packet.node == 1) {
         let link = (packet.link.0 as u8) << 4;
-        // HELLOs and acknowledgements the attacker makes by itself.
+        // The attacker makes HELLOs and acknowledgements itself.
         let (operation, bytes) = match (packet.port, insider::read(&packet.bytes).map(|packet| packet.body)) {
             (Port::Data, _) => (2, packet.bytes.clone()),
             (Port::Signalling, Some(Body::Segment(_, bytes))) => (5, bytes),
@@ -318,7 +322,7 @@ fn conversation(from: usize, to: usize) -> Vec<u8> {
         steps.push(step);
     }
     if from == 1 {
-        // What is said last answers to the end, once everything has left.
+        // The last message answers the end, once everything has left.
         let (open, second) = (OPEN | (to as u8 / 2) << 4, 1 | 1 << 4);
         steps.insert(steps.len() - 1, vec![CLOSE, second]);
         steps.insert(0, vec![open]);

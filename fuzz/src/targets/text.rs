@@ -13,7 +13,7 @@ use punctual_sim::memory::SimMemory;
 
 use crate::net::START;
 
-/// Nothing that a file names is there.
+/// A file in a folder that does not exist.
 const NOWHERE: &str = "/nonexistent/punctual/file.toml";
 /// Buffers that are worth making for a try, in link frames.
 const FRAMES_MAX: u32 = 1 << 16;
@@ -26,7 +26,7 @@ fn one_line(error: &str) {
     assert!(!error.trim_end().contains('\n') && !error.is_empty(), "not one line: {error:?}");
 }
 
-/// The daemon's configuration: what is accepted makes a node.
+/// The daemon's configuration: an accepted one can create a node.
 pub fn config(data: &[u8]) {
     let Some(text) = text(data) else { return };
     match punctual_host::config::parse(text, Path::new(NOWHERE)) {

@@ -14,7 +14,7 @@ Usage: mutants [OPTIONS]
   --mutants N         how many [default: 300]
   --seed N            what they are drawn with [default: that of the run that was cut off, or drawn]
   --scope NAME        core: crates/analysis and crates/proto; checkers: those of crates/sim; rings: crates/ipc/src/ring;
-                      classifier: the XDP program, as root [default: core]
+                      tcp: crates/tcp; classifier: the XDP program, as root [default: core]
   --only TEXT[,..]    only in files whose path contains one of these: for work on a few of them, no score of the whole
   --sim-seeds N       seeds of the simulator that look at a mutant that tests do not see [default: 200]
   --survivors         look again at those that survived in the report, and at no other
@@ -36,14 +36,14 @@ Examples:
   mutants --only node/rate --sim-seeds 0    what tests alone see of a few files
   mutants --scope rings --mutants 50        the rings between programs and the processor";
 
-/// What is wanted.
+/// The arguments.
 #[derive(Clone, Debug)]
 pub struct Arguments {
     /// How many mutants.
     pub mutants: usize,
     /// Given, or none.
     pub seed: Option<u64>,
-    /// What is mutated.
+    /// The sources to mutate.
     pub scope: &'static Scope,
     /// Parts of paths; none given: all files.
     pub only: Vec<String>,
@@ -53,24 +53,24 @@ pub struct Arguments {
     pub survivors: bool,
     /// Mutants at a time.
     pub jobs: usize,
-    /// In percent.
+    /// Minimum score in percent.
     pub at_least: f64,
     /// The workspace.
     pub root: PathBuf,
-    /// Where everything is written.
+    /// Folder of all output.
     pub out: PathBuf,
-    /// Where it is built.
+    /// The build folder.
     pub build: PathBuf,
-    /// Build nothing.
+    /// Only list, build nothing.
     pub list: bool,
     /// Print the report.
     pub json: bool,
 }
 
-/// What the command line asks for; none: for help.
+/// Parses the command line; `None` if it requests help.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in it.
 pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut found = Arguments {
@@ -96,7 +96,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments
             "--scope" => {
                 let name = value()?;
                 found.scope = scope::by_name(&name)
-                    .ok_or(format!("--scope {name}: give core, checkers, rings or classifier"))?;
+                    .ok_or(format!("--scope {name}: give core, checkers, rings, tcp or classifier"))?;
             }
             "--only" => found.only = value()?.split(',').map(str::to_owned).collect(),
             "--sim-seeds" => found.simulator_seeds = number(&word, &value()?)?,
@@ -112,7 +112,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments
         }
     }
     if found.out.as_os_str().is_empty() {
-        // The core's own is the folder that the others' are in; what they depend on is built once for all.
+        // The core's own folder contains those of the other scopes; external packages are built once for all.
         let (all, scope) = (found.root.join("target/mutants"), found.scope.name);
         found.build = all.join("build");
         found.out = if scope == scope::SCOPES[0].name { all } else { all.join(scope) };

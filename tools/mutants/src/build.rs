@@ -16,7 +16,7 @@ use crate::{Error, classifier};
 /// How often the copy is checked at most: each time some mutants are left out.
 const ROUNDS_MAX: usize = 40;
 
-/// Where the copy is and what it is built into.
+/// The folders of the copy and of its build.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// The copy.
@@ -26,7 +26,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Cargo with these arguments; what it says as JSON, and whether all went well.
+    /// Runs Cargo with these arguments; returns its JSON messages, and whether it succeeded.
     fn cargo(&self, arguments: &[&str]) -> Result<(Vec<Value>, bool), Error> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
@@ -46,11 +46,11 @@ impl Places {
     }
 }
 
-/// Writes the copy with as many of `drawn` as are wanted and build, in their order; gives those, and the numbers of the ones
-/// that do not; some of these may be known.
+/// Writes the copy with the first of `drawn` that build, up to the wanted number, in their order. Returns
+/// those, and the numbers of the ones that do not build; some of these may be known.
 ///
 /// # Errors
-/// Where the copy cannot be written or does not build although all mutants to blame are left out.
+/// If the copy cannot be written, or does not build although all mutants with errors are left out.
 pub fn choose<'m>(
     originals: &Originals,
     places: &Places,
@@ -166,10 +166,10 @@ fn blame_span(tree: &Path, span: &Value, chosen: &[&Mutant]) -> Option<u32> {
     blame(&text, at, &ids)
 }
 
-/// Builds the tests and, where any of its `seeds` is to look, the simulator; gives the programs, tests first.
+/// Builds the tests and, if any of its `seeds` are to run, the simulator; returns the programs, tests first.
 ///
 /// # Errors
-/// Where they do not build.
+/// If they do not build.
 pub fn programs(
     places: &Places,
     scope: &Scope,

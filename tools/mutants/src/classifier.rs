@@ -1,7 +1,7 @@
 //! Mistakes in the XDP program's C source: found in its text, each compiled to an object of its own.
 //!
-//! Nothing that the verifier passes can be switched at run time without changing what it sees, and clang takes a tenth of a
-//! second: so the copy's loader takes the object of the mutant that is switched on.
+//! A run-time switch would change the program that the verifier checks, and clang takes a tenth of a second:
+//! so the copy's loader loads the object of the mutant that is switched on.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,7 +22,7 @@ pub const LOADER: &str = "crates/link/src/xdp/program.rs";
 const LOADED: &str = ".load(OBJECT)";
 const LOADED_IN_COPY: &str = ".load(mutant_object())";
 
-/// Operators between spaces, and what they are taken for.
+/// Operators between spaces, and their replacements.
 const OPERATORS: &[(&str, Operator, &str)] = &[
     ("<", Operator::Comparison, "<="),
     ("<=", Operator::Comparison, "<"),
@@ -47,8 +47,8 @@ const OPERATORS: &[(&str, Operator, &str)] = &[
     (">>", Operator::Bits, "<<"),
 ];
 
-/// All mistakes in the functions of `text`, which is laid out as the kernel's sources are: a body's braces stand alone in the
-/// first column.
+/// All mistakes in the functions of `text`, which has the layout of the kernel's sources: a body's braces are
+/// alone in the first column.
 pub fn find(text: &str) -> Vec<Site> {
     let (mut found, mut seen) = (Vec::new(), HashMap::new());
     let (mut function, mut is_body, mut is_comment, mut start) = (String::new(), false, false, 0);
@@ -95,7 +95,7 @@ fn name_of(line: &str) -> Option<String> {
     })
 }
 
-/// What of a line is code; whether a comment goes on after it.
+/// The part of a line that is code; sets whether a comment continues on the next line.
 fn code_of<'l>(line: &'l str, is_comment: &mut bool) -> &'l str {
     if *is_comment {
         *is_comment = !line.contains("*/");
@@ -106,7 +106,7 @@ fn code_of<'l>(line: &'l str, is_comment: &mut bool) -> &'l str {
     if code.starts_with('#') { "" } else { code }
 }
 
-/// Each mistake of a line: what is replaced, and by what.
+/// Each mistake of a line: the replaced part, and its replacement.
 fn mistakes(code: &str) -> Vec<(Range<usize>, Operator, String)> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices(' ') {
@@ -170,7 +170,7 @@ fn assignment(code: &str) -> Option<(Range<usize>, Operator, String)> {
 /// The loader of the copy, which takes the object of the mutant that is switched on from `objects`.
 ///
 /// # Errors
-/// Where it does not load as it did.
+/// If the loader's text has changed.
 pub fn loader(text: &str, objects: &Path) -> Result<String, Error> {
     if !text.contains(LOADED) {
         return Err(Error::Build(format!("{LOADER} has no {LOADED}: mend tools/mutants/src/classifier.rs")));
@@ -190,15 +190,16 @@ fn mutant_object() -> &'static [u8] {{
     Ok(text.replace(LOADED, LOADED_IN_COPY) + &function)
 }
 
-/// Where the objects are, beside the copy.
+/// The folder of the objects, beside the copy.
 pub fn objects(tree: &Path) -> PathBuf {
     tree.with_file_name("objects")
 }
 
-/// Compiles `mutant` of the source in `tree`; whether it is C, and not what the code itself compiles to.
+/// Compiles `mutant` of the source in `tree`; returns whether it is valid C, and compiles to something else
+/// than the original code.
 ///
 /// # Errors
-/// Where the compiler cannot be run.
+/// If the compiler cannot be run.
 pub fn compile(tree: &Path, mutant: &Mutant) -> Result<bool, Error> {
     let (source, objects) = (tree.join(SOURCE), objects(tree));
     fs::create_dir_all(&objects).map_err(Error::of(&objects))?;
@@ -211,7 +212,7 @@ pub fn compile(tree: &Path, mutant: &Mutant) -> Result<bool, Error> {
     fs::write(&file, mutated).map_err(Error::of(&file))?;
     let folder = source.parent().unwrap_or(tree);
     let clang = std::env::var_os("CLANG").unwrap_or_else(|| "clang".into());
-    // As crates/link/build.rs does; a variable that is no longer used is no mistake of the build.
+    // The same flags as in crates/link/build.rs; an unused variable is not an error.
     let status = Command::new(clang)
         .args(["-target", "bpfel", "-mcpu=v3", "-O2", "-g", "-w", "-c", "-I"])
         .arg(folder)

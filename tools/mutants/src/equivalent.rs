@@ -1,4 +1,4 @@
-//! Mutants of which nothing can be seen, each with the reason: `mutants/equivalent.toml`.
+//! Mutants that no check can detect, each with the reason: `mutants/equivalent.toml`.
 
 use std::path::Path;
 
@@ -7,24 +7,25 @@ use serde::Deserialize;
 use crate::Error;
 use crate::sample::Mutant;
 
-/// A mutant that does what the code does. It is found by its file, function and texts, not by its line.
+/// A mutant that behaves like the original code. It is found by its file, function and texts, not by its
+/// line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Equivalent {
-    /// From the root of the workspace.
+    /// Path from the root of the workspace.
     pub file: String,
     /// The function, as the report names it.
     pub function: String,
-    /// What stands there, as the report shows it.
+    /// The original text, as the report shows it.
     pub original: String,
-    /// What the mutant makes of it, as the report shows it.
+    /// The mutated text, as the report shows it.
     pub mutated: String,
-    /// Of several in one function with the same texts: which.
+    /// Which of several in one function with the same texts.
     #[serde(default = "first")]
     pub nth: usize,
-    /// Why nothing can be seen of it.
+    /// Why no check can detect it.
     pub reason: String,
-    /// Who else has read the reason and found it right. Without a name it does not count.
+    /// The second reader, who has found the reason right. Without a name the entry does not count.
     #[serde(default)]
     pub signed: String,
 }
@@ -37,16 +38,16 @@ fn first() -> usize {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Equivalents {
-    /// In any order.
+    /// The entries, in any order.
     #[serde(default)]
     equivalent: Vec<Equivalent>,
 }
 
 impl Equivalents {
-    /// Reads the list; a file that is not there is an empty one.
+    /// Reads the list; a missing file is an empty list.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn read(path: &Path) -> Result<Self, Error> {
         if !path.exists() {
             return Ok(Self::default());
@@ -60,12 +61,12 @@ impl Equivalents {
         &self.equivalent
     }
 
-    /// What the list says of `mutant`.
+    /// The list's entry for `mutant`.
     pub fn of(&self, mutant: &Mutant) -> Option<&Equivalent> {
         self.equivalent.iter().find(|entry| entry.is(mutant))
     }
 
-    /// Entries of `sources` that none of `mutants` is: what they spoke of has changed.
+    /// Entries of `sources` that match none of `mutants`: their code has changed.
     pub fn stale<'s>(
         &'s self,
         mutants: &'s [Mutant],
@@ -78,7 +79,7 @@ impl Equivalents {
 }
 
 impl Equivalent {
-    /// Whether a second reader stands for it.
+    /// Whether a second reader has signed it.
     pub fn counts(&self) -> bool {
         !self.signed.trim().is_empty()
     }

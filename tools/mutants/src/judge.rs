@@ -1,4 +1,5 @@
-//! Looks for one mutant after the other: tests first, the quickest first, then the simulator, then recordings.
+//! Runs the checks on one mutant after the other: tests first, the quickest first, then the simulator, then
+//! recordings.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,18 +12,18 @@ use crate::sample::Mutant;
 /// How much longer than without a mutant a program may run, in CPU time: times this, and these seconds.
 const SLOWER_MAX: u64 = 4;
 const SECONDS_MORE: u64 = 3;
-/// Seeds that one run of the simulator looks at.
+/// Seeds that one run of the simulator checks.
 const SEEDS_AT_ONCE: u64 = 10;
-/// What a program may take where nobody knows yet, in CPU seconds.
+/// Time limit of a program whose time is not known yet, in CPU seconds.
 const UNKNOWN_CPU_SECONDS: u64 = 3_600;
 
-/// A program, and what it does without a mutant.
+/// A program, and its behaviour without a mutant.
 #[derive(Clone, Debug)]
 pub struct Known {
     program: Program,
     /// User and system time.
     pub cpu_ms: u64,
-    /// The mutants that it reaches; nobody knows of those that have no switch.
+    /// The mutants that it reaches; unknown if the program has no switch.
     reached: Option<BTreeSet<u32>>,
     stage: Outcome,
 }
@@ -33,7 +34,7 @@ impl Known {
         &self.program.name
     }
 
-    /// In which order programs look: tests before the simulator, recordings behind it, the quickest first.
+    /// The order in which programs run: tests before the simulator, recordings behind it, the quickest first.
     pub fn order(&self) -> (Outcome, u64) {
         (self.stage, self.cpu_ms)
     }
@@ -46,7 +47,7 @@ impl Known {
 /// Runs `program` without a mutant: it must hold, and shows which mutants it reaches if the sources have the switch.
 ///
 /// # Errors
-/// Where it fails.
+/// If it fails.
 pub fn learn(program: Program, stage: Outcome, has_switch: bool, scratch: &Path) -> Result<Known, Error> {
     let trace = scratch.with_extension("trace");
     drop(std::fs::remove_file(&trace));
@@ -60,8 +61,8 @@ pub fn learn(program: Program, stage: Outcome, has_switch: bool, scratch: &Path)
     Ok(Known { program, cpu_ms: found.cpu_ms, reached, stage })
 }
 
-/// The simulator as programs that look at some of the seeds below `seeds` each: so a run without end is known soon, and seeds
-/// that do not reach a mutant are left out.
+/// The simulator as programs that check some of the seeds below `seeds` each: so a run without end is
+/// detected soon, and seeds that do not reach a mutant are left out.
 pub fn simulators(path: &Path, folder: &Path, seeds: u64) -> Vec<Program> {
     let firsts = (0..seeds).step_by(SEEDS_AT_ONCE as usize);
     let program = |first: u64| {
@@ -72,10 +73,11 @@ pub fn simulators(path: &Path, folder: &Path, seeds: u64) -> Vec<Program> {
     firsts.map(program).collect()
 }
 
-/// Looks for `mutant` with `programs`, in their order, until one sees it. Those that do not reach it are left out.
+/// Runs `programs` on `mutant`, in their order, until one fails. Programs that do not reach the mutant are
+/// left out.
 ///
 /// # Errors
-/// Where one cannot be started.
+/// If one cannot be started.
 pub fn look(mutant: &Mutant, programs: &[Known], scratch: &Path) -> Result<Row, Error> {
     let reaches = |known: &&Known| known.reached.as_ref().is_none_or(|reached| reached.contains(&mutant.id));
     let reaching: Vec<&Known> = programs.iter().filter(reaches).collect();

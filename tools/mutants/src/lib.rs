@@ -1,10 +1,10 @@
-//! Mutations by machine: would the checks see a mistake that nobody thought of?
+//! Mutation testing: would the checks detect a mistake that was not anticipated?
 //!
-//! Mistakes are found in the source text ([`sites`]), drawn by a seed ([`sample`]) and written into a copy of the
-//! workspace ([`tree`], [`rewrite`]), each behind one run-time switch, so that the copy is built once
-//! ([`build`]). Then each is switched on alone, and tests and the simulator look for it ([`judge`]). What nothing
-//! sees survives; `mutants/equivalent.toml` says of which survivors nothing can be seen ([`equivalent`]).
-//! docs/adr/0036-mutants-by-machine.md says why it is made so.
+//! Possible mistakes are found in the source text ([`sites`]), drawn by a seed ([`sample`]) and written into
+//! a copy of the workspace ([`tree`], [`rewrite`]), each behind one run-time switch, so that the copy is
+//! built once ([`build`]). Then each is switched on alone, and tests and the simulator run on it ([`judge`]).
+//! A mutant that no check detects survives. `mutants/equivalent.toml` lists the survivors that no check can
+//! detect ([`equivalent`]). docs/adr/0036-mutants-by-machine.md explains the design.
 
 pub mod arguments;
 pub mod build;
@@ -23,7 +23,7 @@ pub mod tree;
 
 use std::path::PathBuf;
 
-/// Why no mutant could be looked for.
+/// Why no mutant could be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder.
@@ -47,7 +47,7 @@ pub enum Error {
     Equivalent {
         /// The list.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake in it.
         cause: toml::de::Error,
     },
     /// A report that cannot be read.
@@ -55,13 +55,13 @@ pub enum Error {
     Report {
         /// The report.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake in it.
         cause: serde_json::Error,
     },
     /// A report of other sources or of another seed.
     #[error("{path}: is of other sources or another seed: run without --survivors first", path = .0.display())]
     Stale(PathBuf),
-    /// The copy does not build, and no mutant is to blame.
+    /// The copy does not build, and no mutant is the cause.
     #[error("the copy with the mutants does not build: {0}")]
     Build(String),
     /// Tests fail without any mutant.

@@ -45,7 +45,7 @@ impl Operator {
     ];
 }
 
-/// What a binary operator is taken for.
+/// The replacement of a binary operator.
 pub fn binary(operator: &BinOp) -> Option<(Operator, &'static str)> {
     use Operator::{Arithmetic, Bits, Comparison, Logic};
     Some(match operator {
@@ -98,7 +98,7 @@ const METHODS: &[(&str, &str)] = &[
     ("skip_while", "take_while"),
 ];
 
-/// What a method is taken for.
+/// The replacement of a method.
 pub fn method(name: &str) -> Option<&'static str> {
     let of = |&(one, other): &(&str, &'static str)| (one == name).then_some(other);
     let back = |&(one, other): &(&'static str, &str)| (other == name).then_some(one);
@@ -108,7 +108,7 @@ pub fn method(name: &str) -> Option<&'static str> {
 const INTEGERS: &[&str] =
     &["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize"];
 
-/// What a function of this type may return at once, as text after `return`.
+/// The values that a function of this type may return at once, as text after `return`.
 pub fn defaults(output: &ReturnType) -> Vec<String> {
     let ReturnType::Type(_, returned) = output else {
         return vec![String::new()];

@@ -29,7 +29,7 @@ pub struct Program {
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Where it runs.
+    /// The working folder.
     pub folder: PathBuf,
 }
 
@@ -40,7 +40,7 @@ impl Program {
     }
 }
 
-/// What a run showed.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// What failed first; none where all went well.
@@ -53,7 +53,7 @@ pub struct Run {
 /// it may write.
 ///
 /// # Errors
-/// Where it cannot be started.
+/// If it cannot be started.
 pub fn run(program: &Program, switch: &str, cpu_seconds: u64, scratch: &Path) -> Result<Run, Error> {
     // The shell limits the program that it becomes.
     const SHELL: &str = "ulimit -t \"$0\" && ulimit -v \"$1\" && ulimit -c 0 && shift && exec \"$@\"";
@@ -91,11 +91,11 @@ enum Seen {
     Failed(String),
     /// Patience ended.
     TooLong,
-    /// The program ended; the last line that says what it was at.
+    /// The program ended; the last line that shows its progress.
     Ended(Option<String>),
 }
 
-/// Reads what a program prints until it ends or fails; ends it then.
+/// Reads a program's output until it ends or fails; then ends it.
 fn watch(child: &mut Child, until: Instant) -> Seen {
     let (sender, lines) = mpsc::channel();
     let output = child.stdout.take();
@@ -117,7 +117,7 @@ fn watch(child: &mut Child, until: Instant) -> Seen {
         }
     };
     if !matches!(seen, Seen::Ended(_)) {
-        // It may have ended by itself.
+        // It may have ended already.
         drop(child.kill());
     }
     // Its output ends with it.
@@ -125,18 +125,19 @@ fn watch(child: &mut Child, until: Instant) -> Seen {
     seen
 }
 
-/// The name of the test that this line says has failed.
+/// The name of the test that failed according to this line.
 fn failed_test(line: &str) -> Option<&str> {
     line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
 }
 
-/// What a line says of what goes on: a test that began and did not end, or a violation.
+/// The progress in a line: a test that began and did not end, or a violation.
 fn note_of(line: &str) -> Option<String> {
     let began = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... ")).map(str::to_owned);
     began.or_else(|| line.starts_with("seed ").then(|| line.to_owned()))
 }
 
-/// User and system time of `child`, which this waits for and leaves to be waited for: the kernel still tells then.
+/// User and system time of `child`, whose end this awaits without reaping it: the kernel still reports the
+/// times then.
 fn cpu_ms_at_its_end(child: &Child) -> std::io::Result<u64> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;

@@ -1,4 +1,4 @@
-//! What was found: `report.json`, from which a run that was cut off goes on.
+//! The results: `report.json`, from which an interrupted run continues.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::equivalent::Equivalents;
 use crate::operators::Operator;
 use crate::sample::Mutant;
 
-/// What became of a mutant.
+/// The outcome of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -19,9 +19,9 @@ pub enum Outcome {
     CaughtByTests,
     /// The simulator saw it.
     CaughtBySimulator,
-    /// Tests of rules and the simulator did not see it; an answer differs from what was recorded (ADR 49).
+    /// Tests of rules and the simulator did not detect it; an answer differs from the recorded one (ADR 49).
     CaughtByRecordings,
-    /// Nothing saw it.
+    /// No check detected it.
     Survived,
     /// It is in the list of equivalent ones, with a second reader's name.
     Equivalent,
@@ -32,7 +32,7 @@ pub enum Outcome {
 pub struct Row {
     /// Its number in the order of drawing.
     pub id: u32,
-    /// From the root of the workspace.
+    /// Path from the root of the workspace.
     pub file: PathBuf,
     /// From 1.
     pub line: usize,
@@ -40,21 +40,21 @@ pub struct Row {
     pub function: String,
     /// The kind of mistake.
     pub operator: Operator,
-    /// What stands there.
+    /// The original text.
     pub original: String,
-    /// What the mutant makes of it; empty: nothing.
+    /// The mutated text; empty: nothing.
     pub mutated: String,
-    /// Of several alike in the function: which.
+    /// Which of several alike in the function.
     pub nth: usize,
-    /// Seeds of the simulator that may have looked.
+    /// Seeds of the simulator that may have run on it.
     pub simulator_seeds: u64,
-    /// Programs that reach it at all.
+    /// Number of programs that reach it.
     pub reached_by: usize,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The test or seed that saw it; or the reason why nothing can.
+    /// The test or seed that detected it; or the reason why none can.
     pub by: Option<String>,
-    /// User and system time of all programs that looked for it.
+    /// User and system time of all programs that ran on it.
     pub cpu_ms: u64,
 }
 
@@ -81,7 +81,7 @@ impl Row {
 }
 
 impl Row {
-    /// Where it is and what it does, for people.
+    /// Its place and its change, as text.
     pub fn place(&self) -> String {
         let mutated = if self.mutated.is_empty() { "nothing" } else { &self.mutated };
         let place = format!("{}:{} {}", self.file.display(), self.line, self.function);
@@ -112,26 +112,26 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// What a run is of: results of another are not its own.
+/// The parameters of a run: results of a run with other parameters are not used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The selection of sources.
     pub scope: String,
-    /// What the mutants are drawn with.
+    /// The seed with which the mutants are drawn.
     pub seed: u64,
     /// How many were wanted.
     pub mutants_wanted: usize,
-    /// Parts of the paths of files that were looked at; none: all of the scope.
+    /// Parts of the paths of files that were mutated; none: all of the scope.
     #[serde(default)]
     pub only: Vec<String>,
     /// Seeds of the simulator, from 0.
     pub simulator_seeds: u64,
-    /// Of all sources, tests included.
+    /// Digest of all sources, tests included.
     pub sources_digest: String,
 }
 
 impl Run {
-    /// What `--only` says, for people.
+    /// The argument of `--only` as text.
     pub fn of_files(&self) -> String {
         if self.only.is_empty() { String::new() } else { format!(", only {}", self.only.join(", ")) }
     }
@@ -140,39 +140,39 @@ impl Run {
 /// How many there are of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// Mutants that were looked for, equivalent ones included.
+    /// Mutants that were checked, equivalent ones included.
     pub mutants: usize,
-    /// Of those: seen by tests.
+    /// Mutants among these that tests detected.
     pub caught_by_tests: usize,
-    /// Of those: seen by the simulator, not by tests.
+    /// Mutants among these that the simulator detected, but no test.
     pub caught_by_simulator: usize,
-    /// Of those: seen by neither, but by a comparison with recorded answers.
+    /// Mutants among these that only a comparison with recorded answers detected.
     #[serde(default)]
     pub caught_by_recordings: usize,
-    /// Of those: seen by nothing.
+    /// Mutants among these that no check detected.
     pub survived: usize,
-    /// Of those: nothing can be seen.
+    /// Mutants among these that no check can detect.
     pub equivalent: usize,
     /// Seen of all that can be.
     pub caught_percent: f64,
     /// Seen of all that can be, without recordings: these see that an answer is another, not that it is wrong.
     #[serde(default)]
     pub caught_by_rules_percent: f64,
-    /// User and system time of all programs that looked.
+    /// User and system time of all programs that ran.
     pub core_hours: f64,
 }
 
 /// All of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// What it is of.
+    /// Its parameters.
     #[serde(flatten)]
     pub run: Run,
-    /// Whether all mutants were looked for.
+    /// Whether all mutants were checked.
     pub complete: bool,
     /// Mistakes that can be made in the sources.
     pub sites: usize,
-    /// Drawn mutants that are no Rust, and so none at all: their numbers.
+    /// Numbers of the drawn mutants that are not valid Rust, and so do not count.
     pub unbuildable: Vec<u32>,
     /// CPU time of each program without a mutant.
     pub programs_cpu_ms: BTreeMap<String, u64>,
@@ -183,7 +183,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Nothing found yet.
+    /// A report without results.
     pub fn new(run: Run, sites: usize) -> Self {
         Self {
             run,
@@ -199,7 +199,7 @@ impl Report {
     /// The report in `path`, if there is one.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If it is invalid.
     pub fn read(path: &Path) -> Result<Option<Self>, Error> {
         if !path.exists() {
             return Ok(None);
@@ -209,22 +209,23 @@ impl Report {
         report.map(Some).map_err(|cause| Error::Report { path: path.into(), cause })
     }
 
-    /// Writes it, all or nothing.
+    /// Writes it atomically.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let beside = path.with_extension("json.new");
         std::fs::write(&beside, self.json()).map_err(Error::of(&beside))?;
         std::fs::rename(&beside, path).map_err(Error::of(path))
     }
 
-    /// As it is written.
+    /// The report as JSON.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("strings and numbers")
     }
 
-    /// Takes out what the list of equivalents may decide anew; says which of the list were seen all the same.
+    /// Removes the rows that the list of equivalents may decide anew; prints which entries of the list were
+    /// detected all the same.
     pub fn reconsider(&mut self, drawn: &[Mutant], equivalents: &Equivalents) {
         let listed: Vec<u32> = drawn.iter().filter(|m| equivalents.of(m).is_some()).map(|m| m.id).collect();
         self.mutants.retain(|row| match row.outcome {
@@ -240,7 +241,7 @@ impl Report {
         self.score = self.sums();
     }
 
-    /// Adds what was found of one mutant.
+    /// Adds the result of one mutant.
     pub fn add(&mut self, row: Row) {
         self.mutants.push(row);
         self.mutants.sort_by_key(|row| row.id);
@@ -275,12 +276,13 @@ impl Report {
 }
 
 impl Score {
-    /// How many of the sample nothing can see, as the list of equivalents says.
+    /// Percentage of the sample that no check can detect, according to the list of equivalents.
     pub fn equivalent_percent(&self) -> f64 {
         self.equivalent as f64 * 100.0 / self.mutants.max(1) as f64
     }
 
-    /// Between which scores in percent that of all mistakes lies with 95 % confidence (Wilson's interval): a sample is small.
+    /// The interval in percent that contains the score of all mistakes with 95 % confidence (Wilson's
+    /// interval): a sample is small.
     pub fn interval_percent(&self) -> (f64, f64) {
         const Z: f64 = 1.96;
         let seen = (self.mutants - self.equivalent).max(1) as f64;

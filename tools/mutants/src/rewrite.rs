@@ -9,17 +9,18 @@ use crate::sites::{Change, Site};
 pub struct Numbered<'s> {
     /// From 1.
     pub id: u32,
-    /// Where and what.
+    /// The place and the change.
     pub site: &'s Site,
 }
 
-/// Writes `mutants` of one file into its `text`; `switch` is the path of the function that takes a number and says
-/// whether that mutant is switched on. In a mutated branch stands the plain text: one mutant is on at a time.
+/// Writes `mutants` of one file into its `text`; `switch` is the path of the function that takes a number and
+/// returns whether that mutant is switched on. A mutated branch contains the plain text: one mutant is on at
+/// a time.
 ///
-/// Each mutated branch stands between marks, and each place as well, for [`blame`].
+/// Each mutated branch is between marks, and each place as well, for [`blame`].
 pub fn rewrite(text: &str, mutants: &[Numbered<'_>], switch: &str) -> String {
     let mut sorted = mutants.to_vec();
-    // A body begins before what stands in it, even where both begin at the same byte.
+    // A body begins before its content, even if both begin at the same byte.
     let inner = |site: &Site| !matches!(site.change, Change::Return(_));
     sorted.sort_by_key(|Numbered { id, site }| {
         (site.range.start, inner(site), usize::MAX - site.range.end, *id)
@@ -27,7 +28,7 @@ pub fn rewrite(text: &str, mutants: &[Numbered<'_>], switch: &str) -> String {
     render(text, 0..text.len(), &sorted, switch)
 }
 
-/// The text of `range` with `mutants`, which lie in it, outer ones first.
+/// The text of `range` with the `mutants` inside of it, outer ones first.
 fn render(text: &str, range: Range<usize>, mutants: &[Numbered<'_>], switch: &str) -> String {
     let (mut written, mut at, mut left) = (String::new(), range.start, mutants);
     while let Some(first) = left.first() {
@@ -42,7 +43,7 @@ fn render(text: &str, range: Range<usize>, mutants: &[Numbered<'_>], switch: &st
     written + &text[at..range.end]
 }
 
-/// The mutants of one place around what stands there.
+/// The mutants of one place around the original text.
 fn guarded(mutants: &[Numbered<'_>], original: String, switch: &str) -> String {
     mutants.iter().rev().fold(original, |original, Numbered { id, site }| {
         let whole = match &site.change {
@@ -58,8 +59,8 @@ fn guarded(mutants: &[Numbered<'_>], original: String, switch: &str) -> String {
     })
 }
 
-/// The mutants that an error at byte `at` of a rewritten text comes from: that of the mutated branch around it, or else
-/// of the smallest place around it.
+/// The mutant that causes an error at byte `at` of a rewritten text: that of the mutated branch around it, or
+/// else of the smallest place around it.
 pub fn blame(rewritten: &str, at: usize, ids: &[u32]) -> Option<u32> {
     let between = |open: char, close: char, id: u32| {
         let start = rewritten.find(&format!("/*{open}{id}*/"))?;

@@ -11,21 +11,21 @@ use crate::{Error, classifier, tree};
 pub struct Mutant {
     /// From 1, in the order in which they are drawn.
     pub id: u32,
-    /// From the root of the workspace.
+    /// Path from the root of the workspace.
     pub file: PathBuf,
-    /// Where and what.
+    /// The place and the change.
     pub site: Site,
     /// The path of the switch, seen from there.
     pub switch: &'static str,
 }
 
-/// All that `scope` can be mistaken in, in the order in which `seed` draws it.
+/// All possible mistakes in `scope`, in the order in which `seed` draws them.
 ///
-/// A mistake's place in that order depends on its own text and on the seed only: a change of the code elsewhere leaves the
-/// sample of a seed as it was.
+/// A mistake's place in that order depends only on its own text and the seed: a change of the code elsewhere
+/// leaves the sample of a seed as it was.
 ///
 /// # Errors
-/// Where a source cannot be read.
+/// If a source cannot be read.
 pub fn draw(root: &Path, scope: &Scope, seed: u64) -> Result<Vec<Mutant>, Error> {
     let mut ranked = Vec::new();
     for sources in scope.sources {
@@ -45,7 +45,7 @@ pub fn draw(root: &Path, scope: &Scope, seed: u64) -> Result<Vec<Mutant>, Error>
     Ok(numbered.map(|(id, (_, file, site, switch))| Mutant { id, file, site, switch }).collect())
 }
 
-/// Those of `drawn` whose file's path contains one of `parts`, under the numbers that they have; without parts all.
+/// The mutants of `drawn` whose file's path contains one of `parts`, with their numbers; without parts all.
 pub fn only(drawn: &[Mutant], parts: &[String]) -> Vec<Mutant> {
     let is_in = |mutant: &&Mutant| {
         let path = mutant.file.to_string_lossy();
@@ -91,7 +91,7 @@ fn all(root: &Path, sources: &Sources) -> Result<Vec<(PathBuf, Site)>, Error> {
     Ok(found)
 }
 
-/// Where the modules that a file declares are.
+/// The folder of the modules that a file declares.
 fn modules_of(file: &Path) -> PathBuf {
     let stem = file.file_stem().unwrap_or_default();
     let owns_folder = stem == "mod" || stem == "lib" || stem == "main";

@@ -1,4 +1,4 @@
-//! What is mutated, and what looks for it.
+//! The sources that are mutated, and the programs that check them.
 
 use crate::process::Program;
 use crate::report::Outcome;
@@ -6,17 +6,17 @@ use crate::report::Outcome;
 /// Sources in which mistakes are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sources {
-    /// From the root of the workspace.
+    /// Path from the root of the workspace.
     pub folder: &'static str,
     /// The path of the switch, seen from these sources.
     pub switch: &'static str,
     /// Files in it that are mutated; none given: all.
     pub only: &'static [&'static str],
-    /// Files in it that are left out: they are the check, not what is checked.
+    /// Files in it that are left out: they belong to the checks, not to the checked code.
     pub without: &'static [&'static str],
 }
 
-/// A program that looks at one seed after the other and ends with a failure at the first that shows a mistake.
+/// A program that runs one seed after the other and ends with a failure at the first that shows a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Simulator {
     /// The package that it is an example of.
@@ -30,28 +30,28 @@ pub struct Simulator {
 pub struct Scope {
     /// Its name.
     pub name: &'static str,
-    /// What is mutated.
+    /// The mutated sources.
     pub sources: &'static [Sources],
     /// The crate root that the switch is written into.
     pub switch_in: &'static str,
-    /// Packages whose tests look.
+    /// Packages whose tests run.
     pub tested: &'static [&'static str],
     /// Features with which those are built.
     pub features: &'static [&'static str],
     /// Test programs that are not run, by the names of their files: too slow, or not about the sources.
     pub skipped_tests: &'static [&'static str],
-    /// Test programs that compare answers with recorded ones (ADR 49): they look last, and count apart.
+    /// Test programs that compare answers with recorded ones (ADR 49): they run last, and count separately.
     pub recordings: &'static [&'static str],
     /// Tests without a harness, with their arguments.
     pub programs: &'static [(&'static str, &'static [&'static str])],
-    /// What looks after the tests.
+    /// The simulator that runs after the tests.
     pub simulator: Option<Simulator>,
     /// Whether the XDP program's source is mutated.
     pub classifier: bool,
 }
 
 impl Scope {
-    /// What a mutant is that this test program sees.
+    /// The outcome of a mutant that this test program detects.
     pub fn stage_of(&self, test: &Program) -> Outcome {
         match self.recordings.iter().any(|name| test.is_named(name)) {
             true => Outcome::CaughtByRecordings,
@@ -145,6 +145,18 @@ pub const SCOPES: &[Scope] = &[
         classifier: false,
     },
     Scope {
+        name: "tcp",
+        sources: &[Sources { folder: "crates/tcp/src", switch: OUTSIDE, only: &[], without: &[] }],
+        switch_in: SWITCH_IN,
+        tested: &["punctual-tcp"],
+        features: &[],
+        skipped_tests: &[],
+        recordings: &[],
+        programs: &[],
+        simulator: None,
+        classifier: false,
+    },
+    Scope {
         name: "classifier",
         sources: &[],
         switch_in: SWITCH_IN,
@@ -183,7 +195,7 @@ mod tests {
         assert!(Outcome::CaughtBySimulator < Outcome::CaughtByRecordings);
     }
 
-    /// One that was renamed would count as a test of rules.
+    /// A recording that was renamed would count as a test of rules.
     #[test]
     fn recordings_are_test_programs() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

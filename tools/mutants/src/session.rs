@@ -16,13 +16,13 @@ use crate::sample::{self, Mutant};
 use crate::tree::Originals;
 use crate::{Error, classifier};
 
-/// Of a sample: more that nothing can see, and the rest says little.
+/// Percentage of a sample above which too many mutants are equivalent for a meaningful score.
 const EQUIVALENT_PERCENT_MAX: f64 = 10.0;
 
-/// Does what is wanted; whether enough mutants are caught.
+/// Runs the whole procedure; returns whether enough mutants are caught.
 ///
 /// # Errors
-/// Where the copy cannot be written, built or run.
+/// If the copy cannot be written, built or run.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let root = arguments.root.canonicalize().map_err(Error::of(&arguments.root))?;
     std::fs::create_dir_all(&arguments.out).map_err(Error::of(&arguments.out))?;
@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(session.finish(&report))
 }
 
-/// The report to go on with, or a new one.
+/// The report to continue, or a new one.
 fn begin(arguments: &Arguments, path: &Path, digest: String) -> Result<Report, Error> {
     let run = |seed| Run {
         scope: arguments.scope.name.into(),
@@ -100,7 +100,7 @@ impl Session<'_> {
         Equivalents::read(&self.root.join("mutants/equivalent.toml"))
     }
 
-    /// Says which entries of the list are about what is there no more.
+    /// Prints which entries of the list refer to text that no longer exists.
     fn name_stale(&self, all: &[Mutant]) -> Result<(), Error> {
         let scope = self.arguments.scope;
         let folders: Vec<&str> = match scope.classifier {
@@ -152,7 +152,8 @@ impl Session<'_> {
         report.write(&self.path)
     }
 
-    /// Builds the programs that look and runs each without a mutant. The order: tests, the quickest first; the simulator; recordings.
+    /// Builds the checking programs and runs each without a mutant. The order: tests, the quickest first; the
+    /// simulator; recordings.
     fn learn(&self, places: &Places, seeds: u64) -> Result<Vec<Known>, Error> {
         let began = Instant::now();
         let (tests, simulator) = build::programs(places, self.arguments.scope, seeds)?;
@@ -191,7 +192,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Does `work` for each of `items`, some beside one another; `done` is told of each.
+    /// Runs `work` on each of `items`, some in parallel; calls `done` with each result.
     fn each<I: Sync, R: Send>(
         &self,
         items: &[I],
@@ -203,7 +204,7 @@ impl Session<'_> {
             let scratch = self.out.join(format!("scratch-{number}"));
             while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let result = work(item, &scratch).and_then(|result| done(&result).map(|()| result));
-                // After a failure nobody takes another item.
+                // After a failure no worker takes another item.
                 let result = result.inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?;
                 results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(result);
             }
@@ -218,7 +219,7 @@ impl Session<'_> {
         Ok(results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// Says what was found.
+    /// Prints the result.
     fn finish(&self, report: &Report) -> bool {
         let survivors = report.mutants.iter().filter(|row| row.outcome == Outcome::Survived);
         survivors.for_each(|row| eprintln!("{row}"));

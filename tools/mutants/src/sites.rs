@@ -1,4 +1,4 @@
-//! Where a mistake can be made in a source text.
+//! The places of a source text where a mistake can be made.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub enum Change {
 /// A place and a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// In bytes of the text.
+    /// Byte range in the text.
     pub range: Range<usize>,
     /// From 1.
     pub line: usize,
@@ -33,11 +33,11 @@ pub struct Site {
     pub function: String,
     /// The kind of mistake.
     pub operator: Operator,
-    /// What stands there, each run of white space one space.
+    /// The original text, with each run of white space as one space.
     pub original: String,
-    /// What the mistake makes of it; empty: nothing.
+    /// The mutated text; empty: nothing.
     pub mutated: String,
-    /// Of several in one function with the same texts: which, from 1.
+    /// Which of several in one function with the same texts, from 1.
     pub nth: usize,
     /// How it is written.
     pub change: Change,
@@ -46,16 +46,16 @@ pub struct Site {
 /// All sites of a file, and the modules that it declares for tests only.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// In the order of the text.
+    /// The sites, in the order of the text.
     pub sites: Vec<Site>,
-    /// Names of modules in files of their own that only tests compile.
+    /// Names of modules in files of their own that are compiled for tests only.
     pub test_modules: Vec<String>,
 }
 
 /// Finds all sites of `text`.
 ///
 /// # Errors
-/// Where it is no Rust.
+/// If it is not valid Rust.
 pub fn find(path: &Path, text: &str) -> Result<Found, Error> {
     let file = syn::parse_file(text).map_err(|cause| Error::Syntax { path: path.into(), cause })?;
     let mut finder = Finder { text, found: Found::default(), place: Vec::new(), seen: HashMap::new() };
@@ -201,7 +201,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether a condition asks for a deliberate fault (ADR 0017): those have their own check.
+    /// Whether a condition queries a deliberate fault (ADR 0017): those have their own check.
     fn is_deliberate(&self, expression: &Expr) -> bool {
         self.text_of(expression).contains("Mutation::")
     }
@@ -263,7 +263,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         self.place.pop();
     }
 
-    // What a compiler evaluates, and what is no expression.
+    // Expressions that the compiler evaluates, and items that are no expressions.
     fn visit_item_const(&mut self, _: &'ast syn::ItemConst) {}
     fn visit_item_static(&mut self, _: &'ast syn::ItemStatic) {}
     fn visit_impl_item_const(&mut self, _: &'ast syn::ImplItemConst) {}

@@ -29,10 +29,10 @@ overflow-checks = true
 
 const SWITCH_TEXT: &str = include_str!("switch.rs.txt");
 
-/// All files below `folder`, without what builds and version control leave.
+/// All files below `folder`, except those of builds and version control.
 ///
 /// # Errors
-/// Where a folder cannot be read.
+/// If a folder cannot be read.
 pub fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -61,12 +61,12 @@ impl Originals {
     /// Reads the workspace at `root`.
     ///
     /// # Errors
-    /// Where something in it cannot be read.
+    /// If something in it cannot be read.
     pub fn read(root: &Path) -> Result<Self, Error> {
         let mut read = BTreeMap::new();
         for file in files(root)? {
             let name = file.strip_prefix(root).unwrap_or(&file);
-            // A name that version control has not: where a nested worktree says where it belongs.
+            // A file that is not under version control: it points a nested worktree to its repository.
             if name != Path::new(".git") {
                 read.insert(name.to_path_buf(), fs::read(&file).map_err(Error::of(&file))?);
             }
@@ -74,7 +74,7 @@ impl Originals {
         Ok(Self { files: read })
     }
 
-    /// Names what is built and run, so that results of different code are not mixed up.
+    /// A digest of the built code, so that results of different code are not mixed up.
     pub fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         let counts = |name: &Path| {
@@ -91,10 +91,11 @@ impl Originals {
         hasher.finalize().to_hex()[..16].to_owned()
     }
 
-    /// Writes the copy with `mutants` to `copy`; files that are as wanted stay, so that what is built stays built.
+    /// Writes the copy with `mutants` to `copy`; files with the right content stay, so that they are not
+    /// built again.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, copy: &Path, scope: &Scope, mutants: &[&Mutant]) -> Result<(), Error> {
         let mut by_file: BTreeMap<&Path, Vec<&Mutant>> = BTreeMap::new();
         for mutant in mutants {

@@ -1,4 +1,4 @@
-//! Mistakes are found where they can be made and nowhere else, and what is written is Rust.
+//! Mistakes are found exactly where they can be made, and the rewritten text is valid Rust.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn numbered(sites: &[Site]) -> Vec<Numbered<'_>> {
     (1..).zip(sites).map(|(id, site)| Numbered { id, site }).collect()
 }
 
-/// What is found, as `original -> mutated`.
+/// The mistakes found, as `original -> mutated`.
 fn found(text: &str) -> Vec<String> {
     sites(text).iter().map(|site| format!("{} -> {}", site.original, site.mutated)).collect()
 }

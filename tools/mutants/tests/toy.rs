@@ -1,4 +1,4 @@
-//! The whole of it on a crate of one function: what a test looks at is caught, what nobody looks at survives.
+//! The whole procedure on a toy crate: what a test checks is caught, what no test checks survives.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,8 @@ use punctual_mutants::tree::Originals;
 
 const MANIFEST: &str = "[package]\nname = \"toy\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n";
 const LOCK: &str = "version = 4\n\n[[package]]\nname = \"toy\"\nversion = \"0.1.0\"\n";
-/// The limit is looked at, the loop's step decides whether it ends, the fee is not looked at; the name cannot be multiplied.
+/// A test checks the limit, the loop's step decides whether it ends, no test checks the fee; the name cannot
+/// be multiplied.
 const LIBRARY: &str = r#"//! A toy.
 #![no_std]
 extern crate alloc;
@@ -67,7 +68,7 @@ const TOY: Scope = Scope {
 struct Toy(PathBuf);
 
 impl Toy {
-    /// In a folder of its own: tests of one process run side by side.
+    /// In a folder of its own: tests of one process run concurrently.
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("toy-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -91,11 +92,11 @@ fn row<'r>(rows: &'r [Row], original: &str, mutated: &str) -> &'r Row {
     rows.iter().find(is).unwrap_or_else(|| panic!("{original} -> {mutated} is not among {rows:#?}"))
 }
 
-/// What stands there and what it becomes, of those that are looked for: one without end takes seconds.
+/// Original and mutated texts of the mutants that are checked: one without end takes seconds.
 const LOOKED_FOR: [(&str, &str); 3] =
     [("sum <= limit", "(sum) < (limit)"), ("at += 1;", ""), ("size / 8", "(size) * (8)")];
 
-/// Of the toy in `root`: what became of the mutants that are looked for, how many build, and which do not.
+/// For the toy in `root`: the outcomes of the checked mutants, how many build, and which do not.
 fn rows(root: &Path, drawn: &[Mutant]) -> (Vec<Row>, usize, Vec<u32>) {
     let places = Places { tree: root.join("target/tree"), target: root.join("target/build") };
     let originals = Originals::read(root).expect("is there");

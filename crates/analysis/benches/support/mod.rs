@@ -1,11 +1,11 @@
-//! The stage by which admission is timed: a link, and channels of 20 contracts that it holds.
+//! The stage for timing admission: a link, and channels of 20 contracts that it holds.
 
 use punctual_analysis::{
     AdmissionPolicy, BitRate, Contract, Demand, Interference, Link, Nanos, Pacing, Ppm, Rate, StageKey,
     policy_by_name,
 };
 
-/// Beside some kernel traffic.
+/// A link beside some kernel traffic.
 fn link(rate: BitRate) -> Link {
     Link {
         rate,
@@ -28,7 +28,7 @@ pub fn contract(kind: u64) -> Contract {
     Contract::new(bytes, Rate::every(interval).unwrap(), 1, interval).unwrap()
 }
 
-/// What a channel of `contract` demands of the link.
+/// The demand of a channel of `contract` for the link.
 pub fn demand(link: &Link, contract: &Contract) -> Demand {
     link.demand(contract, 1_400, Nanos::from_micros(50), Nanos::ZERO)
 }
@@ -48,14 +48,15 @@ fn rate_for(channels: u64, used: f64) -> BitRate {
     BitRate(fast)
 }
 
-/// A stage that holds `channels`: each fifth at the smallest bound that it was offered, the others relaxed.
+/// A stage that holds `channels`: every fifth at the smallest bound that it was offered, the others relaxed.
 pub fn filled(name: &str, channels: u64, used: f64) -> (Link, Box<dyn AdmissionPolicy>) {
     let link = link(rate_for(channels, used));
     let mut policy = policy_by_name(name, link.model()).unwrap();
     for key in 0..channels {
         let demand = demand(&link, &contract(key % 20));
         let offer = policy.offer(&demand, Nanos::from_secs(10)).expect("the link is large enough");
-        // From the smallest bound to three times it, and no two alike, as leftovers differ from route to route.
+        // From the smallest bound to three times it, all different, because leftovers differ from route to
+        // route.
         let relaxed = offer.bound.0 / 100 * (100 + key * 37 % 200) + key * 7_919 % 1_000_000;
         let bound = if key % 5 == 0 { offer.bound } else { Nanos(relaxed) };
         policy.hold(StageKey(key), &demand, bound).expect("what was offered holds");

@@ -1,4 +1,5 @@
-//! No admission: everybody is let in, nothing is promised. The baseline of experiments; run time FIFO.
+//! No admission: every channel is admitted, and nothing is promised. The baseline of experiments; run time
+//! FIFO.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -19,7 +20,7 @@ pub const POLICY: Policy = Policy {
     build: |model| Box::new(Fifo::new(&model)),
 };
 
-/// Admits everything. Its "bounds" are what a message takes on an idle stage.
+/// Admits everything. Its "bounds" are the times of a message on an idle stage.
 #[derive(Debug)]
 pub struct Fifo {
     interference: Ppm,

@@ -1,4 +1,5 @@
-//! What an admission policy is, besides its arithmetic. Each policy defines this once, for all that configure or call it.
+//! The properties of an admission policy beside its arithmetic. Each policy defines them once, for all code
+//! that configures or calls it.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -16,11 +17,11 @@ use super::{edf, fifo, ranked, statistical};
 use crate::policy::AdmissionPolicy;
 use crate::stage::StageModel;
 
-/// The order in which a processor serves.
+/// The run order of a processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunPolicy {
-    /// EDF: the handler whose head message has the earliest deadline goes first.
+    /// EDF: the handler whose head message has the earliest deadline is served first.
     #[default]
     Edf,
     /// Fixed priorities in 32 levels; FIFO within a level.
@@ -33,7 +34,7 @@ pub enum RunPolicy {
 }
 
 impl RunPolicy {
-    /// All orders of serving.
+    /// All run orders.
     pub const ALL: [Self; 4] = [Self::Edf, Self::FixedPriority, Self::Rmdp, Self::Fifo];
 
     /// Name of the order, as the configuration spells it.
@@ -46,13 +47,14 @@ impl RunPolicy {
         }
     }
 
-    /// The policies whose bounds hold under it, of those that come with Punctual; the first unless another is configured.
+    /// The included policies whose bounds hold under this order; the first is the default.
     pub fn admissions(self) -> impl Iterator<Item = Admission> {
         Admission::ALL.into_iter().filter(move |admission| admission.run == self)
     }
 }
 
-/// An admission policy as others see it. A program that embeds an engine may bring its own: see [`Admission::new`].
+/// The public properties of an admission policy. A program that embeds an engine may bring its own: see
+/// [`Admission::new`].
 #[derive(Debug)]
 pub struct Policy {
     /// Name of the policy, as the configuration spells it (`edf`, `d-order`, ...).
@@ -60,14 +62,13 @@ pub struct Policy {
     /// The order of serving under which its bounds hold. Links serve by deadline.
     pub run: RunPolicy,
     /// True if the policy's decisions depend on how early messages may come
-    /// ([`Demand::early`](crate::Demand::early)). Otherwise it is not told when that changes.
+    /// ([`Demand::early`](crate::Demand::early)). Otherwise it is not notified of a change.
     pub counts_early: bool,
-    /// True if the policy computes response times in the order in which channels are served. A message in
-    /// several pieces with pauses between them then counts as such.
+    /// True if the policy computes response times in the order in which channels are served. It must then be
+    /// given messages in several pieces with pauses between them as such.
     pub has_fixed_order: bool,
-    /// True if the policy's bounds hold while the part of the link that is left changes, as it does where
-    /// kernel traffic has a share that follows admission. Such a policy computes with sums of densities
-    /// alone.
+    /// True if the policy's bounds hold while the remaining part of the link changes, as it does if kernel
+    /// traffic has a share that follows admission. Such a policy computes with sums of densities alone.
     pub bears_changing_share: bool,
     /// Builds the policy for an empty stage.
     pub build: fn(StageModel) -> Box<dyn AdmissionPolicy>,
@@ -91,7 +92,7 @@ impl Admission {
     /// No policy: everything is admitted. For experiments only; run time FIFO.
     pub const FIFO: Self = Self(&fifo::POLICY);
 
-    /// Policies that come with Punctual and that a configuration can name.
+    /// Included policies, which a configuration can name.
     pub const ALL: [Self; 6] =
         [Self::EDF, Self::D_ORDER, Self::FIXED_PRIORITY, Self::RMDP, Self::STATISTICAL, Self::FIFO];
 
@@ -105,7 +106,7 @@ impl Admission {
         names
     };
 
-    /// A policy of the program's own. Its name must be none of [`Admission::ALL`].
+    /// A policy of an embedding program. Its name must be none of [`Admission::ALL`].
     pub const fn new(policy: &'static Policy) -> Self {
         Self(policy)
     }
@@ -143,7 +144,7 @@ impl fmt::Debug for Admission {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no admission policy \"{name}\": use {}", one_of(Admission::NAMES))]
 pub struct UnknownPolicy {
-    /// Name that was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -177,7 +178,7 @@ pub fn policy_by_name(name: &str, model: StageModel) -> Result<Box<dyn Admission
     name.parse::<Admission>().map(|admission| (admission.build)(model))
 }
 
-/// "edf, d-order or statistical": for whoever has to choose.
+/// "edf, d-order or statistical": a list of choices for messages.
 pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names: Vec<_> = names.into_iter().collect();
     match (names.pop(), names.is_empty()) {
@@ -187,7 +188,7 @@ pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// What may be configured together: "edf with edf, d-order or statistical, fixed-priority with ...".
+/// The valid pairs of run order and policy: "edf with edf, d-order or statistical, fixed-priority with ...".
 pub fn pairs_text() -> String {
     let pair = |run: RunPolicy| {
         format!("{} with {}", run.name(), one_of(run.admissions().map(|admission| admission.name)))

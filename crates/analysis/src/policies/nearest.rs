@@ -1,4 +1,4 @@
-//! The offer that a refusal makes instead.
+//! The offer in a refusal.
 
 use crate::contract::SPAN_MAX;
 use crate::policy::Demand;
@@ -7,11 +7,11 @@ use crate::units::Nanos;
 /// Longest bound of a stage.
 pub(super) const BOUND_MAX: Nanos = SPAN_MAX;
 
-/// Halvings of the span in which the shortest period lies: to 1/64 of itself.
+/// Bisections of the span that contains the shortest period: to 1/64 of itself.
 const HALVINGS: u32 = 6;
 
-/// The shortest period, to within 1/64, at which `fits` says yes, from `at_least` (where utilisation allows it)
-/// on; longer periods only ask for less. At most 48 trials.
+/// The shortest period, to within 1/64, that `fits` accepts, at or above `at_least` (where utilisation allows
+/// it); longer periods only demand less. At most 48 trials.
 pub(super) fn period_possible(
     demand: &Demand,
     at_least: Option<Nanos>,

@@ -1,4 +1,4 @@
-//! How much of a stage is given away, finely enough for ten thousand small channels.
+//! The reserved share of a stage, with enough precision for ten thousand small channels.
 
 use crate::policy::{Demand, Refusal, RefusalReason};
 use crate::stage::StageModel;
@@ -30,12 +30,12 @@ impl Share {
         Ppm(u32::try_from(self.0.div_ceil(PARTS_PER_PPM)).unwrap_or(u32::MAX).saturating_add(rho.0))
     }
 
-    /// What is left of a stage, in parts per 10^12, after this and `rho`: zero or less is none.
+    /// The share of a stage that is left, in parts per 10^12, after this and `rho`: zero or less means none.
     pub(super) fn left_over(self, rho: Ppm) -> i128 {
         (1_000_000 - i128::from(rho.0)) * PARTS_PER_PPM as i128 - i128::try_from(self.0).unwrap_or(i128::MAX)
     }
 
-    /// Refuses a newcomer that would use more than may be given away, with the period that would fit.
+    /// Refuses a newcomer that would exceed the share that may be reserved, with the period that would fit.
     pub(super) fn check(self, newcomer: &Demand, model: &StageModel) -> Result<(), Refusal> {
         let wanted = Self(self.0 + Self::of(newcomer).0).with_interference(model.interference.rho);
         if wanted <= model.utilisation_limit {

@@ -21,7 +21,7 @@ pub(super) fn random_model(rng: &mut SmallRng) -> StageModel {
     StageModel { blocking, interference, utilisation_limit: Ppm(rng.random_range(700_000..=980_000)) }
 }
 
-/// A half of them none, most of the rest that of a wake-up, some up to nine tenths of the period.
+/// Half of them zero, most of the rest that of a wake-up, some up to nine tenths of the period.
 pub(super) fn random_latency(rng: &mut SmallRng, period: Nanos) -> Nanos {
     match rng.random_range(0..8) {
         0..4 => Nanos::ZERO,

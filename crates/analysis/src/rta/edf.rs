@@ -1,7 +1,8 @@
-//! Response times under earliest deadline first (Spuri 1996, George et al. 1996; Bozhko and Brandenburg 2020).
+//! Response times under earliest deadline first (Spuri 1996, George et al. 1996; Bozhko and Brandenburg
+//! 2020).
 //!
-//! A job released at offset A of a busy window competes with what is due by A + D. A can be restricted to the
-//! offsets at which the demand of some task steps.
+//! A job released at offset A of a busy window competes with the work that is due by A + D. A can be
+//! restricted to the offsets at which the demand of some task steps.
 
 use alloc::vec::Vec;
 
@@ -9,10 +10,10 @@ use super::{Convention, Effort, Task, TooLong, busy_period, fixed_point};
 use crate::units::Nanos;
 
 /// Response times, from release, of `tasks`; `None` if unbounded. `blocking` is the longest segment outside
-/// the list, assumed less urgent than anything.
+/// the list, assumed less urgent than all tasks.
 ///
 /// # Errors
-/// If the busy period is too long to look at.
+/// If the busy period is too long to analyse.
 pub fn response_times(
     tasks: &[Task],
     blocking: Nanos,
@@ -47,13 +48,13 @@ impl Window<'_> {
         Ok(worst)
     }
 
-    /// Jobs of the busy window, and so at most as many offsets.
+    /// Number of jobs of the busy window, and so an upper bound on the number of offsets.
     fn jobs(&self) -> u64 {
         let jobs = |task: &Task| self.busy.div_ceil(task.period) + 1;
         self.tasks.iter().map(jobs).fold(0, u64::saturating_add)
     }
 
-    /// Where the demand that competes with task `index` steps within the busy window.
+    /// The offsets at which the demand that competes with task `index` steps within the busy window.
     fn offsets(&self, index: usize) -> Vec<Nanos> {
         let own = self.tasks[index].deadline;
         let steps = |task: &Task| {

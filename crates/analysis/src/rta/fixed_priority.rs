@@ -10,7 +10,7 @@ use crate::units::Nanos;
 /// longest segment outside the list: it joins the maximum over lower tasks.
 ///
 /// # Errors
-/// If a busy period is too long to look at.
+/// If a busy period is too long to analyse.
 pub fn response_times(
     tasks: &[Task],
     blocking: Nanos,
@@ -25,10 +25,10 @@ pub fn response_times(
         .collect()
 }
 
-/// The response time of the last of `tasks`, the others being more urgent, after at most `blocking`.
+/// The response time of the last of `tasks`, with the others more urgent, after at most `blocking`.
 ///
 /// # Errors
-/// If its busy period is too long to look at.
+/// If its busy period is too long to analyse.
 pub fn response_time(tasks: &[Task], blocking: Nanos) -> Result<Option<Nanos>, TooLong> {
     response_within(tasks, blocking, &mut Effort::default())
 }
@@ -39,7 +39,7 @@ fn response_within(tasks: &[Task], blocking: Nanos, effort: &mut Effort) -> Resu
     let (mut worst, mut started, mut job) = (Nanos::ZERO, Nanos::ZERO, 0);
     while own.step(job) < busy {
         let released = own.step(job);
-        // Up to and with the first tick of its last segment, after which nothing preempts it.
+        // Work up to and including the first tick of its last segment, after which it is not preempted.
         let own_work = own.cost * (job + 1) - (own.segment_last - Nanos(1));
         started = fixed_point(started, tasks.len(), effort, |at| {
             blocking + own_work + higher.iter().map(|task| task.demand_within(at)).sum()

@@ -1,8 +1,8 @@
 //! Worst-case response times for fixed priorities and EDF: preemptive, limited-preemptive, non-preemptive.
 //!
-//! Each is computed over the whole busy period, not its first instance (Davis et al. 2007), with release jitter
-//! and blocking. Responses and, for EDF, deadlines count from *release*. Jobs run in segments that nothing
-//! interrupts; between segments anything more urgent does, so only a job's last segment is safe.
+//! Each is computed over the whole busy period, not its first instance (Davis et al. 2007), with release
+//! jitter and blocking. Responses and, for EDF, deadlines count from *release*. Jobs run in segments that are
+//! not interrupted. Between segments more urgent work runs, so only a job's last segment is safe.
 
 pub mod edf;
 pub mod fixed_priority;
@@ -14,20 +14,20 @@ use thiserror::Error;
 
 use crate::units::Nanos;
 
-/// Most jobs in a busy period that are looked at.
+/// Most jobs in a busy period that are analysed.
 const JOBS_MAX: u128 = 20_000_000;
-/// Most looks at a task, all searches of one answer together: about a second. A set may hold few jobs and still be
-/// searched for years, a nanosecond a step.
+/// Most evaluations of a task, over all searches of one answer: about a second. A set may have few jobs and
+/// still take years to search, one nanosecond per step.
 const STEPS_TRIED_MAX: u64 = 100_000_000;
 
 /// Where a task can be preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Preemption {
-    /// Everywhere.
+    /// Preemptible at any time.
     Full,
-    /// Preemption is possible between units of this cost; the rest of the job comes last.
+    /// Preemptible between units of this cost; the rest of the job is the last segment.
     BetweenUnits(Nanos),
-    /// Nowhere.
+    /// Not preemptible.
     None,
 }
 
@@ -42,9 +42,9 @@ pub struct Task {
     pub deadline: Nanos,
     /// Longest time from arrival to release.
     pub jitter: Nanos,
-    /// The longest segment: what it can block others for (0: preemptible everywhere).
+    /// The longest segment, which can block others (0: preemptible at any time).
     pub segment_max: Nanos,
-    /// The last segment, at least 1 ns: what is safe from preemption.
+    /// The last segment, at least 1 ns: the part that is safe from preemption.
     pub segment_last: Nanos,
 }
 
@@ -87,10 +87,11 @@ impl Task {
 /// How long a segment that has begun blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Convention {
-    /// All of it: the text books.
+    /// All of its length: the text books.
     #[default]
     TextBook,
-    /// All but one tick, as it began at least a tick ago: integer-time theory. Less by a tick or more.
+    /// All but one tick, because it began at least a tick ago: integer-time theory. The difference may be
+    /// more than a tick.
     Ticks,
 }
 
@@ -103,7 +104,7 @@ impl Convention {
     }
 }
 
-/// The busy period is too long to look at.
+/// The busy period is too long to analyse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the busy period takes too long to look at: use coarser periods, or less utilisation or jitter")]
 pub struct TooLong;
@@ -152,7 +153,8 @@ fn busy_period(tasks: &[Task], blocking: Nanos, effort: &mut Effort) -> Result<O
     }
 }
 
-/// The least `at` >= 1 with `work(at)` <= `at`; exists below the end of the busy period. `work` looks at `tasks` tasks.
+/// The least `at` >= 1 with `work(at)` <= `at`; exists below the end of the busy period. `work` evaluates
+/// `tasks` tasks.
 fn fixed_point(
     from: Nanos,
     tasks: usize,

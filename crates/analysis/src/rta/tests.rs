@@ -1,4 +1,4 @@
-//! The published sets of the literature, and the shapes in which simpler analyses are wrong.
+//! The published sets of the literature, and the cases in which simpler analyses are wrong.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -78,7 +78,7 @@ fn an_overloaded_level_is_unbounded_and_those_above_are_not() {
     assert_eq!(fp, vec![Some(us(60)), Some(us(90)), None]);
     let edf = edf::response_times(&tasks, Nanos::ZERO, Convention::TextBook).unwrap();
     assert_eq!(edf, vec![None; 3]);
-    // Exactly full: the busy period ends with the hyperperiod, unless something blocks.
+    // Exactly full: the busy period ends with the hyperperiod, unless there is blocking.
     let full = [us(60), us(40)].map(|cost| Task::new(cost, us(100), us(100), Preemption::Full));
     assert_eq!(times(&full, Nanos::ZERO), [60_000, 100_000]);
     let blocked = fixed_priority::response_times(&full, us(1), Convention::TextBook).unwrap();

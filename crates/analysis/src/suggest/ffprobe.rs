@@ -1,8 +1,8 @@
-//! What `ffprobe -of csv` prints of a stream's packets or frames.
+//! Parses the output of `ffprobe -of csv` for a stream's packets or frames.
 //!
-//! A line is `packet,0.040000,1554`: its section (which `p=0` leaves out), then the entries that were asked for, in ffprobe's
-//! own order, with their names (`nk=0`) or without. Without names there are two that a trace needs, time and size
-//! (`-show_entries packet=pts_time,size`), or all that a packet has (`-show_packets`).
+//! A line is `packet,0.040000,1554`: its section (which `p=0` leaves out), then the requested entries, in
+//! ffprobe's own order, with their names (`nk=0`) or without. Without names there are two that a trace needs,
+//! time and size (`-show_entries packet=pts_time,size`), or all that a packet has (`-show_packets`).
 
 use alloc::vec::Vec;
 
@@ -14,13 +14,14 @@ pub const COMMAND: &str =
 const TIMES: [&str; 3] = ["pts_time", "pkt_pts_time", "best_effort_timestamp_time"];
 /// Names of an entry with the size in bytes.
 const SIZES: [&str; 2] = ["size", "pkt_size"];
-/// Where `-show_packets` has the time, and how far before the end the size: behind it are the position and flags.
+/// Position of the time in the output of `-show_packets`, and distance of the size from the end: behind it
+/// are the position and flags.
 const TIME_COLUMN: usize = 3;
 const SIZE_FROM_END: usize = 3;
 /// Entries of a packet, at least: older releases have two more in the middle.
 const PACKET_ENTRIES_MIN: usize = 11;
 
-/// Time and size of a packet or a frame of a video, as they are in the line; `None` of a line that has none.
+/// Time and size of a packet or a frame of a video, as in the line; `None` if the line has none.
 pub fn fields(line: &str) -> Option<(&str, &str)> {
     let mut entries: Vec<&str> = line.trim().trim_end_matches(',').split(',').map(str::trim).collect();
     if matches!(entries.first(), Some(&("packet" | "frame"))) {
@@ -44,7 +45,7 @@ fn named<'a>(entries: &[&'a str], names: &[&str]) -> Option<&'a str> {
     entries.iter().find_map(of).map(|(_, value)| value)
 }
 
-/// Whether a line is about another stream than a video, or about what is no packet or frame.
+/// Whether a line is about another stream than a video, or about an object that is no packet or frame.
 pub fn is_of_something_else(line: &str) -> bool {
     let line = line.trim();
     let other_stream = ["audio,", "subtitle,", "data,", "packet,audio,", "packet,subtitle,", "packet,data,"];

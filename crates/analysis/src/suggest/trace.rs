@@ -12,19 +12,19 @@ use crate::units::{Instant, Nanos};
 /// A frame of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// When it is sent, from the start of the stream.
+    /// Time at which it is sent, from the start of the stream.
     pub sent: Instant,
     /// Size of the frame in bytes.
     pub bytes: u32,
 }
 
-/// A stream in the order of sending; at least two frames, not all at once.
+/// A stream in the order of sending; at least two frames, not all at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     frames: Vec<Frame>,
 }
 
-/// What is wrong with a trace.
+/// Why a trace is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceError {
     /// The first line neither names the columns nor is ffprobe's.
@@ -38,12 +38,12 @@ pub enum TraceError {
     Field {
         /// Number of the line, from 1.
         line: usize,
-        /// Text that is in the field.
+        /// Text in the field.
         text: String,
-        /// What the field should hold.
+        /// Expected content of the field.
         wanted: &'static str,
     },
-    /// A frame that is no message.
+    /// A frame that is no valid message.
     #[error("frame {frame} has {bytes} B: a message has 1 B to {} B", MESSAGE_BYTES_MAX)]
     Size {
         /// Number of the frame, from 0.
@@ -51,7 +51,7 @@ pub enum TraceError {
         /// Size of the frame in bytes.
         bytes: usize,
     },
-    /// Too little to derive a rate from.
+    /// Too few frames to derive a rate.
     #[error("at least two frames at different times are needed")]
     TooShort,
 }
@@ -71,9 +71,10 @@ impl Trace {
         }
     }
 
-    /// Reads lines of `frame,pts_s,bytes,...` behind one that names these columns, or lines of ffprobe (`-of csv`), in
-    /// decoding order, which is the order of sending. Presentation times may be out of order (B frames); the n-th line
-    /// is sent at the n-th time. Players leave some times out (`N/A`): each of those lies in the middle of the widest gap.
+    /// Reads lines of `frame,pts_s,bytes,...` behind a line with these column names, or lines of ffprobe
+    /// (`-of csv`), in decoding order, which is the order of sending. Presentation times may be out of order
+    /// (B frames); the n-th line is sent at the n-th time. Players leave some times out (`N/A`): each of
+    /// those is set to the middle of the widest gap.
     ///
     /// # Errors
     /// A line that does not parse, or too few frames.
@@ -100,7 +101,7 @@ impl Trace {
     /// Frames of these sizes, one after the other `interval` apart.
     ///
     /// # Errors
-    /// The errors of [`Trace::new`], and [`TraceError::Size`] for a size that no message has.
+    /// The errors of [`Trace::new`], and [`TraceError::Size`] for a size that is no valid message.
     pub fn regular(sizes: impl IntoIterator<Item = usize>, interval: Nanos) -> Result<Self, TraceError> {
         let frame = |(index, size): (usize, usize)| {
             let bytes = u32::try_from(size).ok().filter(|bytes| (1..=MESSAGE_BYTES_MAX).contains(bytes));
@@ -120,7 +121,7 @@ impl Trace {
         self.frames.iter().map(|frame| frame.bytes).max().unwrap_or(1)
     }
 
-    /// The shortest time between frames that are not sent at once.
+    /// The shortest time between frames that are not sent at the same time.
     pub fn gap_min(&self) -> Nanos {
         let gaps = self.frames.windows(2).map(|pair| pair[1].sent.since(pair[0].sent));
         gaps.filter(|&gap| gap > Nanos::ZERO).min().unwrap_or(SPAN_MAX)
@@ -139,7 +140,7 @@ impl Trace {
     }
 }
 
-/// Not a line of ffprobe. The first one says most about what the file is.
+/// The error of a line that is not of ffprobe. The first line shows best what the file is.
 fn no_row(line: usize, text: &str) -> TraceError {
     match line {
         1 => TraceError::Header,
@@ -149,7 +150,7 @@ fn no_row(line: usize, text: &str) -> TraceError {
     }
 }
 
-/// Lines as they are read.
+/// The state of parsing.
 #[derive(Default)]
 struct Rows {
     /// Times of the rows in nanoseconds; a stream may begin before 0.
@@ -203,6 +204,6 @@ fn nanos(text: &str) -> Option<i128> {
         some => some.parse::<u64>().ok()? * 10_u64.pow(9 - some.len() as u32),
     };
     let ns = whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction_ns)?;
-    // Long recordings are fine; a day and more is a mistake in the column.
+    // Long recordings are accepted; a value of a day and more means a wrong column.
     (ns <= SPAN_MAX.0 * 24).then_some(sign * i128::from(ns))
 }

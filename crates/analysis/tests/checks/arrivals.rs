@@ -1,4 +1,4 @@
-//! What a hostile neighbour sends, against the one thing that admission counts on.
+//! Packets of a hostile neighbour, against the only property of arrivals that admission uses.
 
 use punctual_analysis::{Arrival, ArrivalTerms, EffectiveArrivals, Instant, Nanos, Verdict};
 use rand::rngs::SmallRng;
@@ -10,7 +10,7 @@ const DEADLINE: Nanos = Nanos(80_000_000);
 const PACKETS: u32 = 3;
 const BYTES: u32 = 3_000;
 
-/// Whatever comes in, no period holds more accepted packets or bytes than one message of the contract has.
+/// Whatever arrives, no period has more accepted packets or bytes than one message of the contract.
 pub fn excess(seed: u64) -> Option<String> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut chain = EffectiveArrivals::default();

@@ -1,5 +1,6 @@
-//! What EDF admits, against the demand-bound test by brute force: every step of demand up to the end of the longest
-//! busy period, one after the other. Messages may become ready late by almost their period, and stages be all but full.
+//! Admission of EDF, against the demand-bound test by brute force: every step of demand up to the end of the
+//! longest busy period, one after the other. Messages may become ready late by almost their period, and
+//! stages may be almost full.
 
 use punctual_analysis::{
     Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, Urgency, policy_by_name,
@@ -40,7 +41,7 @@ fn random_model(rng: &mut SmallRng) -> StageModel {
     StageModel { blocking, interference, utilisation_limit: Ppm(rng.random_range(700_000..=999_000)) }
 }
 
-/// Release latencies up to nine tenths of the period: a half of them none, a quarter small.
+/// Release latencies up to nine tenths of the period: half of them zero, a quarter small.
 fn random_demand(rng: &mut SmallRng) -> Demand {
     let period = Nanos(rng.random_range(2..=60) * 1_000 * MICRO);
     let cost = Nanos(rng.random_range(10 * MICRO..=period.0 / 3));
@@ -76,7 +77,7 @@ fn admitted(model: StageModel, rng: &mut SmallRng) -> Vec<Channel> {
     channels
 }
 
-/// What all messages that become ready from 0 on and are due by `t` cost.
+/// The cost of all messages that become ready from 0 on and are due by `t`.
 fn demand(channels: &[Channel], t: u64) -> u64 {
     let due = |c: &Channel| (t + c.late).checked_sub(c.bound).map_or(0, |since| since / c.period + 1);
     channels.iter().map(|channel| due(channel) * channel.cost).sum()
@@ -91,7 +92,7 @@ fn blocking(channels: &[Channel], model: &StageModel, t: u64) -> u64 {
     }
 }
 
-/// No busy period is longer; none where it is too long to look at.
+/// An upper bound on busy periods; `None` if it is too long to analyse.
 fn busy_period(channels: &[Channel], model: &StageModel) -> Option<u64> {
     let blocking = blocking(channels, model, 0);
     let mut busy = 1;
@@ -108,7 +109,7 @@ fn busy_period(channels: &[Channel], model: &StageModel) -> Option<u64> {
     }
 }
 
-/// Of one random stage that EDF has filled, a time by which more is due than there is time.
+/// For one random stage that EDF has filled, a time by which the due demand exceeds the time.
 pub fn overdue(seed: u64) -> Option<String> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let model = random_model(&mut rng);

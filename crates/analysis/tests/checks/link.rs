@@ -1,5 +1,6 @@
-//! One link, packet by packet: a window of bytes over an adapter that drains in order, completions that are seen
-//! late, best effort that fills the window whenever it may. What [`Link`]'s costs and blocking promise must hold.
+//! One link, packet by packet: a window of bytes over an adapter that drains in order, completions that are
+//! seen late, and best effort that fills the window whenever it may. The check is that [`Link`]'s costs and
+//! blocking are sufficient.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Checks of one random set each, shared by the tests of this crate and the mutation check: `None` where the set
-//! holds, or what is wrong with it.
+//! Checks of one random set each, shared by the tests of this crate and the mutation check: `None` if the
+//! check passes, or a description of the failure.
 
 pub mod arrivals;
 pub mod demand;

@@ -1,7 +1,8 @@
-//! What a policy holds, against the response times of the crate `response-time-analysis` (verified in Coq).
+//! Reservations of a policy, against the response times of the crate `response-time-analysis` (verified in
+//! Coq).
 //!
-//! Sets are small, filled until utilisation or bounds refuse. Every bound that is held must be at least
-//! the oracle's response time at the channel's place in the order, blocking counted in full (the text books).
+//! Sets are small, filled until utilisation or bounds refuse. Every bound that is held must be at least the
+//! oracle's response time at the channel's place in the order, blocking counted in full (the text books).
 
 use punctual_analysis::{
     AdmissionPolicy, Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, Urgency,
@@ -18,7 +19,7 @@ use oracle::wcet::Scalar;
 
 /// Beyond it the oracle gives up.
 const LIMIT: u64 = 10_000_000;
-/// Largest bound that is asked for.
+/// Largest bound that is requested.
 const BOUND_MAX: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +75,7 @@ fn answer(found: oracle::fixed_point::SearchResult) -> Option<Nanos> {
     found.ok().map(|response| Nanos(u64::from(response)))
 }
 
-/// Whether `other` goes before `own` under fixed priorities or may: those of one place delay each other.
+/// Whether `other` precedes `own` under fixed priorities or may: channels of one place delay each other.
 fn is_ahead(policy: &str, other: &Channel, own: &Channel) -> bool {
     match policy {
         "rmdp" => other.demand.urgency <= own.demand.urgency,
@@ -140,7 +141,7 @@ pub fn broken_bound(policy: &str, seed: u64) -> Option<String> {
             _ => by_fixed_priority(policy, &set, index, best_effort),
         };
         let Channel { demand, bound, .. } = set[index];
-        // Where the busy period is too long for it, the oracle has no answer.
+        // If the busy period is too long for it, the oracle has no answer.
         let late = response.filter(|&response| response > bound)?;
         Some(format!(
             "{policy} promises {} of {} every {} within {}, the oracle's response time is {}",

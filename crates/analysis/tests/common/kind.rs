@@ -1,6 +1,6 @@
 //! The kinds of stages.
 
-/// What serves.
+/// Kind of the stage that serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A link with one packet outstanding.

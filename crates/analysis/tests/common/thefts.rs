@@ -1,4 +1,4 @@
-//! What interference does to a simulated stage at worst.
+//! The worst interference of a simulated stage.
 
 use punctual_analysis::{Interference, Ppm};
 
@@ -25,7 +25,7 @@ impl Thefts {
     pub fn end_of(&mut self, begin_ns: u64, length_ns: u64) -> u64 {
         let mut end_ns = begin_ns + length_ns;
         while self.next_ns < end_ns {
-            // What comes while nothing is served is lost on the idle stage.
+            // Interference while nothing is served has no effect on the idle stage.
             end_ns += (self.next_ns + self.next_length_ns).saturating_sub(self.next_ns.max(begin_ns));
             self.next_length_ns = self.chunk_ns;
             self.next_ns = self.next_ns.saturating_add(self.every_ns);

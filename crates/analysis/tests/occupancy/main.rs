@@ -1,8 +1,9 @@
-//! The buffers that are reserved against the largest occupancy that a search over arrivals finds: senders that burst and are
-//! early, stages that serve at once or at the last moment, wires that are fast or slow. Never more is found than is reserved; in
-//! the median it is within a quarter or one message.
+//! Reserved buffers compared with the largest occupancy that a search over arrivals finds: senders that burst
+//! and are early, stages that serve at once or at the last moment, wires that are fast or slow. The search
+//! never finds more than is reserved; in the median it is within a quarter or one message.
 //!
-//! `PUNCTUAL_ORACLE_SETS` says how many ways are drawn (2,000 where it is not set), `PUNCTUAL_ORACLE_SEED` which.
+//! `PUNCTUAL_ORACLE_SETS` is the number of routes drawn (2,000 if it is not set), `PUNCTUAL_ORACLE_SEED` the
+//! seed.
 
 mod pools;
 mod way;
@@ -16,9 +17,9 @@ use rand::{Rng, SeedableRng};
 use way::{Choice, Hop, INTERVAL, POLICED, Passage, Stage, Way, most};
 
 const WAYS_SHORT: u64 = 2_000;
-/// Changes that are tried at each place of a way.
+/// Changes that are tried at each place of a route.
 const CHANGES: usize = 40;
-/// Ways that are tried for each part that is left out.
+/// Routes that are tried for each part that is left out.
 const WAYS_BLIND: u64 = 100;
 
 /// Where messages wait.
@@ -30,15 +31,16 @@ enum Place {
     Ring,
     /// At a later stage.
     Stage(usize),
-    /// At a sink that holds to the deadline, D all that the way may take.
+    /// At a sink that holds to the deadline, D the largest sum of the route.
     Held,
 }
 
-/// How a formula is told of.
+/// Display name of a formula.
 type Row = &'static str;
 
-/// What a node reserves where a regulated channel comes in: it does not know the bound of the stage before, and counts all of
-/// upstream. Beyond the first hop that is more than the formula asks for; nothing is held to its median.
+/// The reservation of a node where a regulated channel comes in: it does not know the bound of the previous
+/// stage, and counts all of upstream. Beyond the first hop that is more than the formula requires; its median
+/// is not checked.
 const ENTRY: Row = "regulated, as reserved at a host's entry";
 
 fn draw(rng: &mut SmallRng) -> Way {
@@ -63,7 +65,7 @@ fn nanos(parts: i64) -> Nanos {
     Nanos(parts as u64)
 }
 
-/// What is reserved there, and which formula says so.
+/// The reservation at that place, and its formula.
 fn reserved(way: &Way, place: Place) -> (Row, u64) {
     let bound = |index: usize| nanos(way.stages[index].bound);
     let (period, burst) = (nanos(POLICED), way.burst as u32);
@@ -86,7 +88,7 @@ fn reserved(way: &Way, place: Place) -> (Row, u64) {
     }
 }
 
-/// What a node reserves there in fact, where that is not the formula.
+/// The actual reservation of a node there, if it is not the formula.
 fn reserved_at_entry(way: &Way, place: Place) -> Option<u64> {
     let Place::Stage(index) = place else { return None };
     let stage = way.stages[index];
@@ -95,7 +97,7 @@ fn reserved_at_entry(way: &Way, place: Place) -> Option<u64> {
         .then(|| buffers::regulated(upstream, Nanos::ZERO, nanos(stage.bound), error, nanos(POLICED)))
 }
 
-/// The least D that the way can keep.
+/// The smallest D that the route can keep.
 fn deadline(way: &Way) -> i64 {
     let last = way.stages.len() - 1;
     way.upstream(last) + way.stages[last].bound
@@ -113,7 +115,8 @@ fn occupancy(way: &Way, place: Place, passages: &[Passage]) -> u64 {
     most(passages.iter().map(span))
 }
 
-/// Everybody as dense as may be; served at once before `place`, at the last moment there; wires slow for the first `slow`.
+/// All senders as dense as allowed; service at once before `place`, at the last moment there; wires slow for
+/// the first `slow`.
 fn start(way: &Way, place: Place, messages: usize, slow: usize) -> Vec<Choice> {
     let stages = way.stages.len();
     let late_at = match place {
@@ -130,7 +133,7 @@ fn start(way: &Way, place: Place, messages: usize, slow: usize) -> Vec<Choice> {
     (0..messages).map(choice).collect()
 }
 
-/// Changes one thing for a run of messages.
+/// Changes one choice for a run of messages.
 fn change(choices: &mut [Choice], rng: &mut SmallRng) {
     let from = rng.random_range(0..choices.len());
     let to = rng.random_range(from..choices.len());
@@ -167,7 +170,7 @@ fn largest(way: &Way, place: Place, reserved: u64, rng: &mut SmallRng) -> Result
     Ok(found)
 }
 
-/// What was found beside what is reserved, formula by formula.
+/// Occupancy found, beside the reservation, formula by formula.
 #[derive(Default)]
 struct Tally {
     rows: BTreeMap<Row, Vec<(u64, u64)>>,
@@ -205,22 +208,22 @@ impl Tally {
     }
 }
 
-/// What this program is asked for.
+/// A number from the environment of this program.
 #[allow(clippy::disallowed_methods)] // Tests have no arguments of their own.
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: give a whole number")))
 }
 
-/// Where the occupancy of a way is looked for.
+/// Places at which the occupancy of a route is searched.
 fn places(way: &Way, rng: &mut SmallRng) -> Vec<Place> {
     let stage = Place::Stage(rng.random_range(1..way.stages.len()));
-    // At a regulated channel's sink nothing comes ahead of its time.
+    // At a regulated channel's sink no message arrives early.
     let held = (!way.regulated).then_some(Place::Held);
     [Place::Source, Place::Ring, stage].into_iter().chain(held).collect()
 }
 
-/// What a formula may leave out, and the way as it would be seen then.
+/// A part that a formula may leave out, and the route as the formula would model it then.
 type Blind = (&'static str, fn(Way) -> Way);
 
 const BLIND: [Blind; 5] = [

@@ -1,5 +1,5 @@
-//! Pools of soft channels against the exact distribution of the worst that the declared means allow: each channel keeps all
-//! that it may or nothing.
+//! Pools of soft channels against the exact distribution of the worst case that the declared means allow:
+//! each channel uses all that it may, or nothing.
 
 use punctual_analysis::buffers::{PoolPart, pooled};
 use punctual_analysis::{Nanos, Ppb};

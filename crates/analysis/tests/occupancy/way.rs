@@ -1,12 +1,13 @@
-//! A channel's way, message by message, in parts of its interval: what ARCHITECTURE says of logical, nominal and effective
-//! arrivals, and every choice that is left to the sender, to stages and to propagation. It shares no code with the formulas.
+//! A channel's route, message by message, in parts of its interval: logical, nominal and effective arrivals
+//! as in ARCHITECTURE, and every choice of the sender, the stages and propagation. It shares no code with the
+//! formulas.
 
 /// I in parts; l lie 255 of them apart (I less 1/256), I' is 254 (I less 1/128).
 pub const INTERVAL: i64 = 256;
 const SPACING: i64 = 255;
 pub const POLICED: i64 = 254;
 
-/// What lies between two hosts.
+/// The connection between two hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hop {
     pub propagation_min: i64,
@@ -18,7 +19,7 @@ pub struct Hop {
 #[derive(Clone, Copy, Debug)]
 pub struct Stage {
     pub bound: i64,
-    /// What lies before it; none where it is in the same host as the stage before.
+    /// The connection before it; `None` if it is in the same host as the previous stage.
     pub hop: Option<Hop>,
 }
 
@@ -32,18 +33,18 @@ pub struct Way {
     pub stages: Vec<Stage>,
 }
 
-/// What is chosen of a message.
+/// The choices for a message.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// Parts that its sender waits beyond the first time that the contract allows.
     pub pause: i64,
     /// Where between its earliest and its latest time each stage serves it, in percent.
     pub served: Vec<i64>,
-    /// Where in its range the time to each stage lies, likewise.
+    /// The position of the time to each stage in its range, in the same way.
     pub passed: Vec<i64>,
 }
 
-/// When a message came to each stage and left it.
+/// The times at which a message reached and left each stage.
 #[derive(Clone, Debug)]
 pub struct Passage {
     pub sent: i64,
@@ -60,7 +61,7 @@ impl Way {
         hops.map(|hop| hop.error + hop.propagation_max - hop.propagation_min).sum()
     }
 
-    /// All that stages and wires before `index` may take.
+    /// The largest sum of all stages and wires before `index`.
     pub fn upstream(&self, index: usize) -> i64 {
         let bounds: i64 = self.stages[..index].iter().map(|stage| stage.bound).sum();
         let hops = self.stages[..=index].iter().filter_map(|stage| stage.hop);
@@ -85,7 +86,7 @@ impl Way {
     /// Sends the messages; what honest hosts would demote is an error.
     pub fn run(&self, choices: &[Choice]) -> Result<Vec<Passage>, String> {
         let (mut sent, mut logical_next) = (Vec::new(), i64::MIN / 2);
-        // Of the message before: e of each stage, and when it left.
+        // For the previous message: e of each stage, and its departure.
         let mut before: Option<(Vec<i64>, Vec<i64>)> = None;
         let mut passages = Vec::new();
         for choice in choices {
@@ -145,7 +146,8 @@ impl Way {
     }
 }
 
-/// The most messages that are between two times of theirs at once; what leaves at the instant at which another comes is gone.
+/// The largest number of messages that are between two of their times at once; a message that leaves at the
+/// instant at which another arrives is not counted.
 pub fn most(spans: impl Iterator<Item = (i64, i64)>) -> u64 {
     let spans: Vec<_> = spans.collect();
     let at = |(now, _): &(i64, i64)| spans.iter().filter(|(from, to)| from <= now && now < to).count() as u64;

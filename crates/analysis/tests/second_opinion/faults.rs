@@ -1,4 +1,5 @@
-//! Would it see a mistake? Deliberate faults of the policies, each looked for until it is found.
+//! Tests that the search detects mistakes. It searches for each deliberate fault of the policies until it is
+//! found.
 
 use punctual_analysis::mutation::{Mutation, choose};
 
@@ -7,7 +8,7 @@ use crate::tally::Tally;
 
 const SEED: u64 = 1;
 const SETS_MAX: u64 = 40_000;
-/// Without a fault nothing is found in so many.
+/// Number of sets without a fault in which nothing may be found.
 const SETS_HONEST: u64 = 1_000;
 
 const FAULTS: [Mutation; 8] = [
@@ -21,7 +22,7 @@ const FAULTS: [Mutation; 8] = [
     Mutation::HardEarlyNotCounted,
 ];
 
-/// The first set of which something is wrong, whatever the crate `response-time-analysis` says.
+/// The first set in which a check fails, without the comparison with the crate `response-time-analysis`.
 fn found(fault: Mutation) -> Option<u64> {
     choose(Some(fault));
     let set = (0..SETS_MAX).find(|&set| !opinion(SEED, set, STATES_SHORT).broken.is_empty());

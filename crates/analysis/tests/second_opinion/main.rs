@@ -1,10 +1,10 @@
-//! A second opinion on every policy, by whoever shares no code with it: stages of small whole numbers are filled, then every
-//! release pattern is tried on them, and soft channels over drawn phases. What is admitted is never late, and how far the
-//! bounds lie above the worst that was found is told. Beside that, what the policy holds is compared with the crate
-//! `response-time-analysis`.
+//! A second opinion on every policy, by code that shares nothing with it: stages of small whole numbers are
+//! filled, then every release pattern is tried on them, and soft channels are tried over random phases.
+//! Admitted channels are never late, and the distance of the bounds from the worst case found is reported. In
+//! addition, the policy's reservations are compared with the crate `response-time-analysis`.
 //!
-//! `PUNCTUAL_ORACLE_SETS` says how many sets (2,000 where it is not set), `PUNCTUAL_ORACLE_SEED` which. With the feature
-//! `mutations` the same looks for deliberate faults instead.
+//! `PUNCTUAL_ORACLE_SETS` is the number of sets (2,000 if it is not set), `PUNCTUAL_ORACLE_SEED` the seed.
+//! With the feature `mutations` the same program searches for deliberate faults instead.
 
 #[cfg(feature = "mutations")]
 mod faults;
@@ -28,10 +28,10 @@ mod honest {
     use crate::tally::Tally;
 
     const SETS_SHORT: u64 = 2_000;
-    /// Progress is told so often.
+    /// Number of progress reports.
     const TELL_TIMES: u64 = 50;
 
-    /// What this program is asked for.
+    /// A number from the environment of this program.
     #[allow(clippy::disallowed_methods)] // Tests have no arguments of their own.
     fn number(name: &str) -> Option<u64> {
         let text = std::env::var(name).ok()?;
@@ -73,7 +73,8 @@ mod honest {
         let tally = run(sets, seed, states_max);
         println!("{tally}");
         assert!(tally.broken.is_empty(), "{}", tally.broken.join("\n"));
-        // Whatever the seed: most sets are looked through to their end, and bounds are not far above what happens.
+        // For every seed: most sets are searched completely, and bounds are not far above the worst case
+        // found.
         if sets >= SETS_SHORT {
             assert!(tally.complete * 2 > tally.searched && tally.soft.len() as u64 > sets / 100);
             let far = tally.far();

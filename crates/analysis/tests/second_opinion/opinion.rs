@@ -1,11 +1,11 @@
-//! What is thought of one set.
+//! The result for one set.
 
 use crate::search::search;
 use crate::sets::{Kind, draw};
 use crate::stage::TICK_NS;
 use crate::{soft, verified};
 
-/// States that are looked at for one set at most.
+/// Most states that are searched for one set.
 #[cfg_attr(feature = "mutations", allow(dead_code))]
 pub const STATES_LONG: usize = 20_000;
 pub const STATES_SHORT: usize = 5_000;
@@ -14,7 +14,7 @@ const SOFT_EVERY: u64 = 50;
 /// Policies whose response times the crate `response-time-analysis` has, too.
 const VERIFIED: [&str; 4] = ["edf", "d-order", "fixed-priority", "rmdp"];
 
-/// How far a bound lies above the longest response that was found.
+/// Distance of a bound from the longest response that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap {
     pub ticks: f64,
@@ -31,9 +31,9 @@ pub struct Searched {
     pub states: usize,
     /// All of them were.
     pub complete: bool,
-    /// Of the channel that came last, where it has the least bound that it could have.
+    /// The gap of the channel that was admitted last, if it has its smallest possible bound.
     pub least: Option<Gap>,
-    /// Of the channel that comes nearest to its bound.
+    /// The gap of the channel that is nearest to its bound.
     pub nearest: Option<Gap>,
 }
 
@@ -41,9 +41,9 @@ pub struct Searched {
 pub struct Opinion {
     pub searched: Option<Searched>,
     pub soft: Option<soft::Outcome>,
-    /// What is wrong.
+    /// Violations found by the search.
     pub broken: Vec<String>,
-    /// What is wrong by the crate `response-time-analysis`.
+    /// A violation found by the crate `response-time-analysis`.
     pub refuted: Option<String>,
 }
 

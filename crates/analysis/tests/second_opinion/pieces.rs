@@ -1,4 +1,5 @@
-//! A message that is said to be one unit and whose packets are served as they come: others go between them.
+//! A message that is declared as one unit although its packets are served as they arrive: other work runs
+//! between them.
 
 use punctual_analysis::{
     Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, Urgency, policy_by_name,

@@ -1,27 +1,27 @@
-//! Every state that a stage can come to, from an idle one on: all release patterns, not some of them.
+//! All reachable states of a stage, starting from an idle one: all release patterns, not a sample of them.
 //!
-//! An idle stage whose senders, best effort and kernel have rested may do all that any idle stage may, so one busy period from there
-//! on holds the worst. A state is left out where one with the same work and at least the same freedom was seen: all that may
-//! follow it may follow that one, too.
+//! An idle stage whose senders, best effort and kernel have rested may do all that any idle stage may, so one
+//! busy period from there on contains the worst case. A state is skipped if another with the same work and at
+//! least the same freedom was visited: each of its successors is a successor of that one, too.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::stage::{Channel, Done, Freedom, Stage, State, Step, TICK_NS, Work};
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The longest response of each channel, in ticks.
     pub worst: Vec<Option<i16>>,
-    /// A message later than its bound, and the way there.
+    /// A message later than its bound, and the steps that lead there.
     pub late: Option<(Done, Vec<Step>)>,
     pub states: usize,
-    /// Nothing was left out.
+    /// True if no state was left out.
     pub complete: bool,
 }
 
-/// States seen, by the work under way: the freest of each.
+/// Visited states, by the work under way: the freest of each.
 #[derive(Default)]
 struct Seen {
     by_work: HashMap<Work, Vec<Freedom>, BuildHasherDefault<Mixed>>,
@@ -42,13 +42,13 @@ impl Seen {
     }
 }
 
-/// A state that is to be looked at, and how it came about: the index of the state before, and the step from there.
+/// A state to be visited, and its origin: the index of the previous state, and the step from there.
 struct Open {
     state: State,
     way: usize,
 }
 
-/// Looks at up to `states_max` states.
+/// Visits up to `states_max` states.
 pub fn search(stage: &Stage, channels: &[Channel], states_max: usize) -> Found {
     let mut found = Found { worst: vec![None; channels.len()], complete: true, ..Found::default() };
     let idle = State::idle(stage, channels);

@@ -1,4 +1,4 @@
-//! Random stages of small whole numbers, each filled by a policy: what is asked of it, and what it held.
+//! Random stages of small whole numbers, each filled by a policy: the requests, and the reservations.
 
 use punctual_analysis::{
     AdmissionPolicy, BitRate, Blocking, Class, Contract, Demand, Interference, Link, Nanos, Pacing, Ppm,
@@ -9,13 +9,13 @@ use rand::{Rng, SeedableRng};
 
 use crate::stage::{Channel, Gate, Order, PARTS, Stage, TICK_NS};
 
-/// Longest bound that is asked for, in ticks.
+/// Longest bound that is requested, in ticks.
 const BOUND_TICKS_MAX: i64 = 90;
 const MICROPARTS: u32 = 1_000_000 / PARTS as u32;
 
 pub const POLICIES: [&str; 5] = ["edf", "d-order", "fixed-priority", "rmdp", "statistical"];
 
-/// What kind of stage it is.
+/// Kind of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A processor.
@@ -33,7 +33,7 @@ pub struct Set {
     pub kind: Kind,
     pub stage: Stage,
     pub channels: Vec<Channel>,
-    /// The channel that came last, where it holds the least bound that it could have.
+    /// The channel that was admitted last, if it has its smallest possible bound.
     pub least: Option<usize>,
     pub demands: Vec<Demand>,
     pub model: StageModel,
@@ -48,7 +48,7 @@ struct Wire {
     link: Link,
 }
 
-/// What a stage is made of, before anybody is admitted.
+/// The kind of a stage, before any channel is admitted.
 enum Made {
     Processor { best_effort: u8 },
     Link(Wire),
@@ -91,7 +91,7 @@ fn interference(sigma: i16, rho: i16) -> Interference {
     }
 }
 
-/// What the policy is told of the stage, and how it works.
+/// The model of the stage for the policy, and its actual behaviour.
 fn stage_of(
     kind: Kind,
     made: &Made,
@@ -126,8 +126,8 @@ fn stage_of(
     }
 }
 
-/// The units of a message of `cost` ticks: as long as they may be, or of any length; who says that all of it is one unit
-/// makes one of it.
+/// The units of a message of `cost` ticks: as long as allowed, or of any length. A message that is declared
+/// as one unit has one.
 fn units_of(cost: u8, longest: u8, rng: &mut SmallRng) -> Vec<u8> {
     let any = longest < cost && rng.random_bool(0.3);
     let mut units = Vec::new();
@@ -141,7 +141,7 @@ fn units_of(cost: u8, longest: u8, rng: &mut SmallRng) -> Vec<u8> {
     units
 }
 
-/// A channel that wants in: its demand, and the units of its messages.
+/// A newcomer: its demand, and the units of its messages.
 fn draw_demand(made: &Made, order: Order, wanted: u64, rng: &mut SmallRng) -> (Demand, Channel) {
     let period: u8 = rng.random_range(3..=10);
     let cost = rng.random_range(1..=(u64::from(period) * 5 / 4 / wanted).clamp(1, 6)) as u8;
@@ -191,7 +191,7 @@ fn draw_demand(made: &Made, order: Order, wanted: u64, rng: &mut SmallRng) -> (D
     (demand, channel)
 }
 
-/// Who goes first at run time where deadlines do not say it.
+/// The order at run time if deadlines do not determine it.
 fn rank_of(policy: &str, demand: &Demand, bound_ns: i64) -> u64 {
     match policy {
         "rmdp" => u64::from(demand.urgency.class != Class::LowLatency) << 60 | demand.urgency.rate.0,
@@ -224,7 +224,7 @@ pub fn draw(seed: u64) -> Set {
 }
 
 impl Set {
-    /// Asks for a channel, for the least bound or a wider one.
+    /// Requests a channel, with the smallest bound or a wider one.
     fn ask(
         &mut self,
         admission: &mut dyn AdmissionPolicy,
@@ -248,7 +248,7 @@ impl Set {
         self.demands.push(demand);
     }
 
-    /// Whether more was given away than may be, by exact fractions; the kernel's share counts.
+    /// Whether more was reserved than allowed, by exact fractions; the kernel's share counts.
     pub fn gives_too_much_away(&self) -> bool {
         let product: u128 = self.demands.iter().map(|demand| u128::from(demand.period.0)).product();
         let used: u128 = self

@@ -1,9 +1,9 @@
-//! Soft channels beside hard ones, in whole ticks: the share of messages that miss, over drawn phases of the sources, is what
-//! `statistical` lets them or less.
+//! Soft channels beside hard ones, in whole ticks: the share of messages that miss, over random phases of the
+//! sources, is at most the ratio that `statistical` permits.
 //!
-//! Soft sources use all that they declare: a burst at the peak, then nothing until the mean allows the next one; where each is in
-//! its cycle does not depend on the others. Hard channels send all that they may as early as they may, in step with each other. All
-//! cycles end together, so that the whole is one round, looked at after one to become used to it.
+//! Soft sources use all that they declare: a burst at the peak, then nothing until the mean allows the next
+//! one; their phases are independent. Hard channels send as much and as early as they may, in step with each
+//! other. All cycles end together, so that the whole is one round, measured after one round of warm-up.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ struct Channel {
     is_soft: bool,
 }
 
-/// What was found of one set.
+/// The result for one set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     pub soft_channels: usize,
@@ -53,7 +53,7 @@ impl Outcome {
         self.misses as f64 / self.messages.max(1) as f64
     }
 
-    /// More misses than are borne, beyond five deviations of what was drawn.
+    /// Whether there are more misses than permitted, beyond five standard deviations.
     pub fn is_broken(&self) -> bool {
         self.hard_misses > 0 || self.share() > self.borne + 5.0 * self.deviation
     }
@@ -79,7 +79,7 @@ fn pick<T: Copy>(rng: &mut SmallRng, of: &[T]) -> T {
     of[rng.random_range(0..of.len())]
 }
 
-/// A hard channel: all that may come within `early` comes at the begin of it.
+/// A hard channel: all messages that may arrive within `early` arrive at its begin.
 fn hard(rng: &mut SmallRng) -> (Demand, Channel) {
     let period = pick(rng, &[24, 30, 48, 60, 96]);
     let early = pick(rng, &[0, 0, 48, 120]);
@@ -131,15 +131,15 @@ fn admitted(miss_ratio: Ppb, best_effort: u32, rng: &mut SmallRng) -> Vec<Channe
     channels
 }
 
-/// What two rounds brought, of the second.
+/// Results of the second of two rounds.
 #[derive(Default)]
 struct Round {
     hard_misses: u64,
-    /// Of each soft message, the part of its bound that it took.
+    /// For each soft message, the part of its bound that it took.
     parts: Vec<f64>,
 }
 
-/// What comes in a round: when it is there, how long its e lies behind that, and its channel.
+/// The arrivals of a round: arrival time, how much later its e is, and channel.
 fn round_of(channels: &[Channel], phases: &[usize]) -> Vec<(usize, usize, usize)> {
     let mut coming = Vec::new();
     for (index, channel) in channels.iter().enumerate() {
@@ -150,7 +150,7 @@ fn round_of(channels: &[Channel], phases: &[usize]) -> Vec<(usize, usize, usize)
     coming
 }
 
-/// Serves two rounds: hard before soft, then by deadline, best effort when nothing waits.
+/// Simulates two rounds: hard before soft, then by deadline, best effort when nothing waits.
 fn simulate(channels: &[Channel], phases: &[usize], best_effort: u32) -> Round {
     let one = round_of(channels, phases);
     let both = (0..2)
@@ -181,7 +181,7 @@ fn simulate(channels: &[Channel], phases: &[usize], best_effort: u32) -> Round {
     found
 }
 
-/// Fills and tries the stage of a seed; none where no soft channel is let in.
+/// Fills and simulates the stage of a seed; `None` if no soft channel is admitted.
 pub fn look(seed: u64) -> Option<Outcome> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let miss_ratio = Ppb::new(pick(&mut rng, &[1_000_000, 50_000_000, 200_000_000, 400_000_000]))?;

@@ -1,9 +1,10 @@
-//! A stage at work, in whole ticks: what ARCHITECTURE says of channels, of the executor and of a link, and every choice that
-//! is left to senders, clocks, best effort and the kernel. It knows no admission policy and no analysis.
+//! A simulated stage, in whole ticks: channels, the executor and a link as in ARCHITECTURE, and every choice
+//! of senders, clocks, best effort and the kernel. It contains no admission policy and no analysis.
 //!
-//! A message of channel c is ready at some time within [e - early, e + late] of its effective arrival e; the e of a channel lie at
-//! least its period apart; its bound counts from e. Work is done in units that nothing takes back. Between two steps of one
-//! instant anything may become ready, so that a unit that began "just before" is among the cases.
+//! A message of channel c is ready at some time within [e - early, e + late] of its effective arrival e; the
+//! e of a channel are at least its period apart; its bound counts from e. Work is done in units that are not
+//! preempted. Between two steps of one instant anything may become ready, so that a unit that began "just
+//! before" is among the cases.
 
 use std::ops::Range;
 
@@ -29,11 +30,11 @@ pub struct Channel {
     /// Packets become ready one by one; all of a message that are ready when it is served are one unit.
     pub apart: bool,
     pub bound_ns: i64,
-    /// Who goes first where deadlines do not say it: the smaller.
+    /// The order if deadlines do not determine it: the smaller is first.
     pub rank: u64,
 }
 
-/// What says who goes first.
+/// The criterion of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Deadline,
@@ -43,9 +44,9 @@ pub enum Order {
 /// When more may be handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// When all that was handed over is seen to be done.
+    /// When all packets that were handed over are seen to be done.
     Alone,
-    /// While no more ticks than that are handed over and not seen to be done.
+    /// While at most this many ticks are handed over and not seen to be done.
     Window(u8),
     /// By the clock: from so long before the time on at which all that was handed over is done.
     Clock(u8),
@@ -55,7 +56,7 @@ pub enum Gate {
 pub struct Stage {
     pub order: Order,
     pub gate: Gate,
-    /// The longest until what is done, or the clock, is seen.
+    /// Longest time until a completion, or the clock, is seen.
     pub reaction: u8,
     /// The longest unit of best effort.
     pub best_effort: u8,
@@ -78,26 +79,26 @@ struct Queue {
 struct Unit {
     left: u8,
     size: u8,
-    /// The channel whose message it ends, or nobody's.
+    /// The channel whose message it ends, or none.
     ends: i8,
     effective: i8,
 }
 
-/// All that is under way. Times count from now.
+/// All work in progress. Times count from now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Work {
     queues: [Queue; CHANNELS_MAX],
     wire: [Unit; WIRE_MAX],
     on_wire: u8,
-    /// Ticks that are done and not seen to be; with a clock 1 while it is closed.
+    /// Ticks that are done and not seen to be; with a clock, 1 while it is closed.
     unseen: u8,
-    /// How long that might have been seen.
+    /// Time for which they could have been seen.
     waited: u8,
     /// When the clock counts all as done.
     due: u8,
 }
 
-/// What may still be chosen; whoever has less of `next` and more of `credit` may do all that another may.
+/// The remaining choices; a state with less of `next` and more of `credit` includes all choices of another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freedom {
     /// The earliest e of each channel's next message.
@@ -128,7 +129,7 @@ pub enum Step {
     Serve(usize),
     /// A unit of best effort.
     BestEffort(u8),
-    /// What is done, or the clock, is seen.
+    /// A completion, or the clock, is seen.
     See,
     /// A tick passes; the kernel takes it.
     Tick { stolen: bool },
@@ -146,7 +147,7 @@ pub struct Done {
 pub struct TooLarge;
 
 impl State {
-    /// Nothing is under way and everything may be chosen.
+    /// No work is in progress and every choice is possible.
     pub fn idle(stage: &Stage, channels: &[Channel]) -> Self {
         let mut freedom = Freedom { next: [0; CHANNELS_MAX], credit: stage.sigma };
         for (next, channel) in freedom.next.iter_mut().zip(channels) {
@@ -196,7 +197,7 @@ impl State {
         }
     }
 
-    /// Whether there is something that could be seen.
+    /// Whether a completion or the clock could be seen.
     fn can_see(&self, stage: &Stage) -> bool {
         match stage.gate {
             Gate::Clock(ahead) => self.work.unseen > 0 && self.work.due <= ahead,
@@ -204,7 +205,7 @@ impl State {
         }
     }
 
-    /// All that may happen next.
+    /// All possible next steps.
     pub fn steps(&self, stage: &Stage, channels: &[Channel], into: &mut Vec<Step>) {
         into.clear();
         let first = (0..channels.len()).filter(|&channel| self.unit_next(channels, channel).is_some());
@@ -218,7 +219,7 @@ impl State {
                 into.push(Step::Serve(channel));
             }
             served |= fits;
-            // Of equal heads the one that does not fit may be looked at.
+            // Of equal heads, the one that does not fit may be checked first.
             waits |= !fits;
         }
         let short = (0..channels.len()).any(|channel| self.is_short_of(channels, channel));
@@ -236,7 +237,7 @@ impl State {
             let lengths = (1..=stage.best_effort).filter(|&ticks| self.has_room(stage, ticks));
             into.extend(lengths.map(Step::BestEffort));
         }
-        // The last is looked at first: all that may be ready is, with the earliest e.
+        // The last choice is tried first: all messages that may be ready are, with the earliest e.
         for (index, channel) in channels.iter().enumerate() {
             if self.work.queues[index].missing > 0 {
                 into.push(Step::More(index));

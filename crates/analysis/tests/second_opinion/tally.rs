@@ -1,4 +1,4 @@
-//! What is thought of all sets together.
+//! The result for all sets together.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,9 +23,9 @@ pub struct Tally {
     pub complete: u64,
     channels: u64,
     states: u64,
-    /// Of sets that were looked through to the end.
+    /// Rows of sets that were searched completely.
     rows: BTreeMap<(&'static str, Kind), Row>,
-    /// Of each set of soft channels the part of their bounds that they needed.
+    /// For each set of soft channels, the parts of their bounds that they needed.
     pub soft: Vec<f64>,
     soft_channels: u64,
     soft_messages: u64,

@@ -34,13 +34,13 @@ fn densest(index: usize, channel: &Channel, ready_first_ns: u64) -> Vec<Message>
         .collect()
 }
 
-/// Everybody at once, a unit of `blocker` (or of best effort) having just begun.
+/// All channels at once, when a unit of `blocker` (or of best effort) has just begun.
 pub fn critical_instant(channels: &[Channel], blocker: Option<usize>) -> Vec<Message> {
     let of = |(index, channel)| densest(index, channel, CRITICAL_NS - u64::from(blocker == Some(index)));
     channels.iter().enumerate().flat_map(of).collect()
 }
 
-/// Everybody with an offset of its own.
+/// All channels, each with an offset of its own.
 pub fn periodic(channels: &[Channel], rng: &mut SmallRng) -> Vec<Message> {
     let mut of = |(index, channel): (usize, &Channel)| {
         densest(index, channel, CRITICAL_NS + rng.random_range(0..channel.demand.period.0))

@@ -91,11 +91,11 @@ impl Stage {
         }
     }
 
-    /// A contract of some percent of the stage: S, and what it asks for.
+    /// A contract of some percent of the stage: S, and its demand.
     pub fn ask(&self, rng: &mut SmallRng) -> (u32, Demand) {
         let interval = Nanos::from_millis(rng.random_range(5..60));
         let wanted = rng.random_range(0.002..0.13) * interval.0 as f64;
-        // Of all stages before: some intervals at the end of a long way.
+        // The sum of all stages before: some intervals at the end of a long route.
         let ahead = [0, 0, 15_000_000, 4 * interval.0][rng.random_range(0..4)];
         let early = Nanos(rng.random_range(0..=ahead));
         let class = if rng.random_bool(0.2) { Class::LowLatency } else { Class::Guaranteed };

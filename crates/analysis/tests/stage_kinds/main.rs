@@ -1,8 +1,9 @@
-//! Soundness, stage kind by stage kind: links with their windows, completions, reactions and clocks, packet by packet;
-//! processors with their quanta, runs and message edges, unit by unit. Sets of random contracts are admitted by each
-//! policy up to its first refusal, through the models that hosts use ([`Link`](punctual_analysis::Link) and
-//! [`Cpu`](punctual_analysis::Cpu)), and then everybody sends as badly as the contract allows. Nobody misses, ever; and
-//! an admission that is told less than the truth does miss.
+//! Soundness, stage kind by stage kind: links with their windows, completions, reactions and clocks, packet
+//! by packet; processors with their quanta, runs and message edges, unit by unit. Sets of random contracts
+//! are admitted by each policy up to its first refusal, through the models that hosts use
+//! ([`Link`](punctual_analysis::Link) and [`Cpu`](punctual_analysis::Cpu)), and then every channel sends the
+//! worst traffic that its contract allows. No channel ever misses; and channels of an admission with an
+//! incomplete model do miss.
 
 mod arrivals;
 #[path = "../common/kind.rs"]
@@ -21,7 +22,7 @@ use rand::{Rng, SeedableRng};
 use simulate::{Order, run};
 
 const SETS: u64 = 60;
-/// Of those, for each thing that is left out.
+/// Sets for each part that is left out.
 const SETS_BLIND: u64 = 30;
 const SCENARIOS: usize = 8;
 const CHANNELS_MAX: u64 = 24;
@@ -35,7 +36,7 @@ const POLICIES: [(&str, Order); 5] = [
     ("rmdp", Order::Rate),
 ];
 
-/// What the admission does not know of.
+/// The part that the admission leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blind {
     Nothing,
@@ -46,13 +47,13 @@ enum Blind {
 /// A channel that was admitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
-    /// What it asks of the stage.
+    /// Its demand for the stage.
     pub demand: Demand,
     /// d.
     pub bound: Nanos,
     /// S.
     pub message_bytes_max: u32,
-    /// Where it stands among the channels of its level: any order must do.
+    /// Its position among the channels of its level: any order must work.
     pub among_peers: u32,
 }
 
@@ -64,7 +65,8 @@ fn seen(model: StageModel, blind: Blind) -> StageModel {
     }
 }
 
-/// Channels up to the first refusal; under `rmdp` a newcomer cannot choose its place, so the next one is asked.
+/// Channels up to the first refusal; under `rmdp` a newcomer cannot choose its place, so the next one is
+/// tried.
 fn admitted(policy: &str, stage: &Stage, blind: Blind, rng: &mut SmallRng) -> Vec<Channel> {
     let mut policy = policy_by_name(policy, seen(stage.model(), blind)).unwrap();
     let placed = policy.admission() == Admission::RMDP;
@@ -85,7 +87,7 @@ fn admitted(policy: &str, stage: &Stage, blind: Blind, rng: &mut SmallRng) -> Ve
     channels
 }
 
-/// What was found over all sets.
+/// The result over all sets.
 #[derive(Debug, Default)]
 struct Outcome {
     channels: usize,
@@ -93,7 +95,7 @@ struct Outcome {
     misses: u64,
     /// Done in the last tenth of the bound.
     close: u64,
-    /// Of the first set that missed.
+    /// Seed of the first set that missed.
     seed: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! One stage at work: who goes next, and how long that takes with everything that can slow it down.
+//! One simulated stage: the order of service, and its duration with all possible delays.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::arrivals::{CRITICAL_NS, Message};
 use crate::kinds::{Stage, Unit};
 use crate::thefts::Thefts;
 
-/// What decides which message is served next.
+/// Criterion of the message that is served next.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     Deadline,
@@ -26,18 +26,19 @@ pub struct Counted {
     pub close: u64,
 }
 
-/// What a link has handed over.
+/// Packets that a link has handed over.
 struct Adapter {
     link: Link,
-    /// What the wire really does.
+    /// The true rate of the wire.
     wire: BitRate,
-    /// When a completion is seen, and of how many bytes.
+    /// Times at which completions are seen, and their bytes.
     in_flight: VecDeque<(u64, u64)>,
     tat_ns: u64,
 }
 
 impl Adapter {
-    /// When `bytes` may be handed over, at `now_ns` or later: completions and clocks are seen a reaction late.
+    /// Time at which `bytes` may be handed over, at `now_ns` or later: completions and clocks are seen one
+    /// reaction late.
     fn opens_ns(&mut self, bytes: u32, now_ns: u64) -> u64 {
         let (depth, mtu) = (u64::from(self.link.pipeline_depth), u64::from(self.link.mtu_wire_bytes));
         if self.link.pacing == Pacing::Clock {

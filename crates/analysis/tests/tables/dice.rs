@@ -1,4 +1,4 @@
-//! What tables are drawn with.
+//! The random generator of the tables.
 
 use punctual_analysis::Nanos;
 

@@ -1,4 +1,4 @@
-//! Answers in rows, compared with what was written (docs/adr/0049).
+//! Answers in rows, compared with the recorded ones (docs/adr/0049).
 
 use std::fmt::Debug;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ pub struct Table(pub String);
 
 impl Table {
     pub fn row(&mut self, what: &str, answer: &impl Debug) {
-        // Spans are many: their type says no more each time.
+        // There are many spans: without the type name they are shorter.
         let answer = format!("{answer:?}").replace("Nanos(", "(");
         writeln!(self.0, "{what}: {answer}").expect("a text");
     }

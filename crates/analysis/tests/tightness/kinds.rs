@@ -26,7 +26,7 @@ pub struct Stage {
     release_latency: Nanos,
 }
 
-/// A channel that asks for a bound, in ticks.
+/// A channel that requests a bound, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub demand: Demand,
@@ -101,7 +101,7 @@ impl Stage {
         Self { model: StageModel { blocking, interference, ..seen }, costs, release_latency }
     }
 
-    /// What channels may use together.
+    /// The share that all channels may use together.
     pub fn free_share(&self) -> f64 {
         f64::from(self.model.utilisation_limit.0 - self.model.interference.rho.0) / 1e6
     }

@@ -1,4 +1,4 @@
-//! What the verified analyses accept.
+//! Admission by the verified analyses.
 
 use punctual_analysis::Nanos;
 use response_time_analysis as oracle;
@@ -10,11 +10,11 @@ use oracle::wcet::Scalar;
 
 use crate::kinds::{Asked, Stage};
 
-/// Longest busy period that is looked at, in ticks.
+/// Longest busy period that is analysed, in ticks.
 const LIMIT: u64 = 20_000_000;
 /// Longer than any deadline.
 const NEVER: u64 = 1 << 40;
-/// Interference comes in chunks of so many ticks.
+/// Interference comes in chunks of this many ticks.
 const CHUNK: u64 = 20;
 
 type Demand = RBF<Sporadic, Scalar>;
@@ -27,7 +27,7 @@ fn wcet(asked: &Asked) -> Scalar {
     Scalar::new(Service::from(asked.demand.cost.0))
 }
 
-/// The last unit of a largest message: nothing pre-empts it.
+/// The last unit of a largest message, which is not preempted.
 fn last_unit(asked: &Asked) -> Service {
     let (cost, unit) = (asked.demand.cost.0, asked.demand.unit_cost_max.0);
     Service::from(cost - unit * (cost.div_ceil(unit) - 1))
@@ -85,8 +85,9 @@ pub fn edf(stage: &Stage, held: &[Asked]) -> bool {
     })
 }
 
-/// Whether some order of fixed priorities keeps every bound: from the lowest place on, whoever bears it takes it
-/// (Audsley 1991); with limited pre-emption too, as blocking depends on who is behind and not on their order.
+/// Whether some order of fixed priorities keeps every bound: from the lowest place on, any channel that
+/// tolerates a place takes it (Audsley 1991). This holds with limited pre-emption too, because blocking
+/// depends on the set of channels behind and not on their order.
 pub fn best_order(stage: &Stage, held: &[Asked]) -> bool {
     let mut ahead: Vec<usize> = (0..held.len()).collect();
     // The longest bound first: mostly it is the one.

@@ -11,8 +11,8 @@ use super::daemon::DaemonView;
 use super::system::try_real_time;
 use super::{Finding, rate, traffic};
 
-/// Every check of a configuration; `serving`: a daemon runs, so its ports are taken.
-/// `known`: what that daemon knows of its links.
+/// Every check of a configuration; `serving`: a daemon runs, so its ports are taken. `known`: that daemon's
+/// state of its links.
 pub fn check(path: Option<&Path>, serving: bool, known: Option<&DaemonView>) -> Vec<Finding> {
     let Some(path) = path else {
         let fix = "name yours with --config; docs/punctuald.example.toml explains every key";
@@ -31,7 +31,7 @@ pub fn check(path: Option<&Path>, serving: bool, known: Option<&DaemonView>) -> 
             let summary = format!("host {}, {}", config.node.name, counted(config.node.links.len(), "link"));
             let mut findings = vec![Finding::ok("configuration", summary), real_time(&config)];
             findings.extend(deadline(&config, serving));
-            // Another host's daemon knows nothing of these links.
+            // Another host's daemon has no state of these links.
             let known = known.filter(|known| known.host == config.node.name.as_str());
             let known = |link: &str| known.and_then(|known| known.links.get(link));
             findings.extend(traffic::check(&config, serving, known));
@@ -49,7 +49,7 @@ pub fn check(path: Option<&Path>, serving: bool, known: Option<&DaemonView>) -> 
     }
 }
 
-/// The links as their drivers look at them.
+/// The links in the form in which their drivers check them.
 fn checked(config: &HostConfig, is_known: impl Fn(&str) -> bool) -> Vec<CheckedLink<'_>> {
     let links = config.node.links.iter().zip(&config.drivers);
     links

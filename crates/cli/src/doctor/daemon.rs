@@ -1,4 +1,4 @@
-//! What a running daemon says of itself: findings, and what other checks need to know of its links.
+//! A running daemon's report about itself: findings, and the state of its links that other checks need.
 
 use std::collections::BTreeMap;
 
@@ -11,37 +11,37 @@ use super::Finding;
 use crate::host::AUTHENTICATION_FIX;
 use crate::late::{counted_late, is_best_effort_host, late_wakes};
 
-/// What a running daemon knows.
+/// The state of a running daemon.
 #[derive(Clone, Debug, Default)]
 pub struct DaemonView {
-    /// Whose daemon it is.
+    /// The daemon's host.
     pub host: String,
     /// Its links, by name.
     pub links: BTreeMap<String, DaemonLink>,
 }
 
-/// What it knows of a link.
+/// The daemon's state of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonLink {
-    /// What the link drains.
+    /// The link's drain rate.
     pub rate: RateStatus,
     /// The neighbour answers.
     pub alive: bool,
-    /// What others send on its device, in bits a second.
+    /// Traffic of other senders on its device, in bits a second.
     pub foreign_bps: Option<u64>,
-    /// What is wrong with its device.
+    /// The problem of its device.
     pub trouble: Option<String>,
 }
 
 impl DaemonLink {
-    /// Whether others send more on its device than they may, which is a finding of its own.
+    /// Whether other senders exceed their share of its device, which is a finding of its own.
     pub fn has_foreign_traffic(&self) -> bool {
         self.trouble.as_deref().is_some_and(|trouble| trouble.starts_with("foreign traffic"))
     }
 }
 
 impl DaemonView {
-    /// Of what the daemon of `host` says.
+    /// Takes it from the status of the daemon of `host`.
     pub fn new(host: &str, status: &HostStatus) -> Self {
         let driver = |name: &str| status.engine.links.iter().find(|driver| driver.name == name);
         let known = |link: &LinkStatus| {
@@ -127,7 +127,7 @@ fn refused_calls(refused: u64) -> Option<Finding> {
     (refused > 0).then(|| Finding::problem("system calls", found, fix))
 }
 
-/// What users may take together does not fit into what the daemon may have.
+/// A finding if all users together may take more descriptors than the daemon may have.
 fn descriptors(api: &ApiStatus) -> Option<Finding> {
     let ApiStatus { descriptors_max: limit, descriptors_needed: needed, .. } = *api;
     let found = format!(
@@ -140,7 +140,7 @@ fn descriptors(api: &ApiStatus) -> Option<Finding> {
     (limit < needed).then(|| Finding::note("descriptors", found, fix))
 }
 
-/// Over a link nothing can be guaranteed until the neighbour is there, and its rate is known.
+/// A finding if a link can have no guarantee because its neighbour is down, or its rate is not known.
 fn neighbour(link: &LinkStatus) -> Option<Finding> {
     let LinkStatus { name, neighbour_name, rate, .. } = link;
     let unknown = rate.auto && rate.measured.is_none();
@@ -176,21 +176,22 @@ fn neighbour(link: &LinkStatus) -> Option<Finding> {
     }
 }
 
-/// A link on whose device nothing bounds the kernel's traffic.
+/// A finding if the kernel's traffic on a link's device is not bounded.
 fn unbounded(link: &LinkStatus) -> Option<Finding> {
     let found = format!("{}: nothing bounds it: channels across the link are degraded", link.name);
     let fix = "punctual doctor --config FILE says which keys do that";
     (link.kernel_traffic == KernelTraffic::Unbounded).then(|| Finding::problem("kernel traffic", found, fix))
 }
 
-/// What the daemon says is wrong with a link: what was found, and behind the last colon the fix.
+/// The problem of a link that the daemon reports: what was found, and behind the last colon the fix.
 fn trouble(link: &DriverStatus) -> Option<Finding> {
     let text = link.facts.get("trouble")?;
     let (found, fix) = text.rsplit_once(": ").unwrap_or((text, "see punctual status"));
     Some(Finding::problem("link", format!("{}: {found}", link.name), fix))
 }
 
-/// Packets that fail authentication: if the neighbour is alive, somebody else sends them; if not, the keys may differ.
+/// Packets that fail authentication: if the neighbour is alive, another host sends them; if not, the keys may
+/// differ.
 fn authentication(link: &LinkStatus) -> Option<Finding> {
     let LinkStatus { name, neighbour_name, unauthenticated, alive, .. } = link;
     if *unauthenticated == 0 {

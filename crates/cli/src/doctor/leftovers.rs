@@ -1,5 +1,5 @@
-//! What programs that were killed left behind: daemons on devices, demos and experiments as network namespaces. Putting
-//! it back, and removing them.
+//! Leftovers of killed programs: settings of devices (daemons), and network namespaces (demos and
+//! experiments). Putting it back, and removing them.
 
 use punctual_link::kernel::{Leftover, leftovers};
 use punctual_os::namespaces::{remove_stale, stale};
@@ -8,14 +8,14 @@ use super::Finding;
 
 const NAME: &str = "leftovers";
 
-/// What is there; with `repair` it is put back or removed.
+/// Finds leftovers; with `repair` they are restored or removed.
 pub fn check(repair: bool) -> Vec<Finding> {
     let mut findings = devices(repair);
     findings.push(namespaces(stale(), repair));
     findings
 }
 
-/// Test beds whose program is gone; what still runs in them takes processor time.
+/// Test beds whose program has ended; processes that still run in them take processor time.
 fn namespaces(names: Vec<String>, repair: bool) -> Finding {
     const NAME: &str = "leftover namespaces";
     if names.is_empty() {

@@ -1,5 +1,5 @@
-//! What `punctual doctor` looks at. Each check is one function that returns one finding; checks change nothing, but
-//! `--repair` puts back what a daemon that was killed left behind.
+//! The checks of `punctual doctor`. Each check is one function that returns one finding. Checks change
+//! nothing, but `--repair` restores settings that a killed daemon left changed.
 
 pub mod configuration;
 pub mod daemon;
@@ -18,12 +18,12 @@ pub use punctual_host::finding::{Finding, State};
 pub struct Report {
     /// Whether there is no problem.
     pub ok: bool,
-    /// In the order of the checks.
+    /// The findings, in the order of the checks.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// Of these findings.
+    /// Makes the report from these findings.
     pub fn new(findings: Vec<Finding>) -> Self {
         Self { ok: findings.iter().all(|finding| finding.state != State::Problem), findings }
     }

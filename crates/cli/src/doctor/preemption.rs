@@ -1,7 +1,7 @@
-//! Whether a real-time thread interrupts what the kernel does for others.
+//! Whether a real-time thread pre-empts the kernel's work for other threads.
 //!
-//! Under the model `none` it waits for the end of their system calls, page faults and write-backs, which can take
-//! milliseconds on a busy machine; no admission counts them.
+//! Under the model `none` it waits for the end of their system calls, page faults and write-backs, which can
+//! take milliseconds on a busy machine; admission does not count these waits.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ pub fn check() -> Finding {
     }
 }
 
-/// Files that say it, each empty if it cannot be read; the first ones know better.
+/// Texts that show the preemption model, each empty if it cannot be read; the first ones are more reliable.
 #[derive(Default)]
 struct Sources {
     /// `(none) voluntary full`: the one in brackets. Root only.

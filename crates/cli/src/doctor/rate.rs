@@ -1,5 +1,5 @@
-//! Checks whether a link drains what is promised across it. Only a measurement can confirm that. A nominal rate can only contradict
-//! it.
+//! Checks whether a link's drain rate is high enough for what is promised across it. Only a measurement can
+//! confirm that. A nominal rate can only disprove it.
 
 use punctual::BitRate;
 use punctual_host::config::LinkDriver;
@@ -14,7 +14,7 @@ use crate::link_rate;
 
 const CHECK: &str = "link rate";
 
-/// What is wrong with a link's device, and what is known of its rate; `serving`: a daemon runs.
+/// The problems of a link's device and of its rate; `serving`: a daemon runs.
 pub fn check(
     link: &LinkConfig,
     driver: &dyn LinkDriver,
@@ -35,7 +35,7 @@ pub fn check(
     vec![judge(link, nominal, known, serving)]
 }
 
-/// The daemon that answers runs where the device is.
+/// The running daemon is in the network namespace of the device.
 fn elsewhere(link: &str, device: &str) -> Finding {
     let found = format!(
         "{link}: there is no interface {device} in this network namespace, but the daemon that answers has it"

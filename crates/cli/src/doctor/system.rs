@@ -12,7 +12,7 @@ use super::{Finding, preemption};
 
 /// The daemon's priority unless configured otherwise.
 const PRIORITY: u8 = 50;
-/// Socket buffers that links ask for unless configured otherwise.
+/// Default size of the socket buffers of links.
 const SOCKET_BUFFER_BYTES: u64 = 2 << 20;
 /// Descriptors of a daemon with a few hundred channels.
 const DESCRIPTORS: u64 = 4_096;
@@ -45,7 +45,7 @@ fn number(path: &str) -> Option<i64> {
     read(path)?.parse().ok()
 }
 
-/// Tries it on a thread of its own, which ends at once.
+/// Tries the class on a thread of its own, which ends at once.
 pub(super) fn try_real_time(wanted: RealTime) -> Result<(), String> {
     match thread::spawn(move || apply(&wanted).map_err(|error| error.to_string())).join() {
         Ok(result) => result,
@@ -166,7 +166,7 @@ fn socket_buffers(which: &'static str) -> Finding {
     let name = if which == "rmem_max" { "receive buffers" } else { "send buffers" };
     let bytes = number(&format!("/proc/sys/net/core/{which}")).and_then(|bytes| u64::try_from(bytes).ok());
     let Some(bytes) = bytes else {
-        // A network namespace does not show it; whoever is root there needs no more than that.
+        // A network namespace does not show it, and a root user of a namespace needs no more than that.
         return Finding::note(
             name,
             format!("net.core.{which} cannot be read here"),

@@ -1,5 +1,5 @@
-//! What goes out by the links' devices beside Punctual: whether somebody bounds it, and whether a device that is configured to be
-//! Punctual's alone is that.
+//! Checks the other traffic on the links' devices: whether it is bounded, and whether a device that is
+//! configured for Punctual alone has none.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -18,8 +18,8 @@ const LISTEN: Duration = Duration::from_millis(500);
 /// More than ARP and the like.
 const QUIET_BPS: u64 = 64_000;
 
-/// A finding for each link with a device; `serving`: a daemon runs, and its own traffic cannot be distinguished from others' here.
-/// `known`: what that daemon knows of a link.
+/// A finding for each link with a device; `serving`: a daemon runs, and its own traffic cannot be
+/// distinguished from others' here. `known`: that daemon's state of a link.
 pub fn check<'a>(
     config: &HostConfig,
     serving: bool,
@@ -50,7 +50,7 @@ fn judge(
     known: Option<&DaemonLink>,
 ) -> Option<Finding> {
     let ok = |what: &str| Some(Finding::ok(CHECK, format!("{name}: {what}")));
-    // More than may be is a finding of its own.
+    // Exceeding the permitted traffic is a finding of its own.
     let is_kept = known.is_none_or(|known| !known.has_foreign_traffic());
     let sent = known.and_then(|known| known.foreign_bps);
     let sent = sent.map(|bps| format!("; others send {}", rate_text(bps))).unwrap_or_default();
@@ -68,7 +68,7 @@ fn judge(
     }
 }
 
-/// Checks, while no daemon runs, that nothing is sent over a device that is to be Punctual's alone.
+/// Checks, while no daemon runs, that no program sends over a device that is configured for Punctual alone.
 fn alone(name: &str, driver: &dyn LinkDriver) -> Finding {
     let heard = driver.way_out().and_then(|device| foreign_bps(device.index).map(|bps| (device.name, bps)));
     match heard {

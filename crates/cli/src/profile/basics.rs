@@ -17,7 +17,7 @@ use super::{Extent, PRIORITY};
 const COPY_BYTES: usize = 4_096;
 /// A word of the paper's machine.
 const WORD_BYTES: usize = 4;
-/// Larger than any cache of a core: what a copy costs if nothing is warm.
+/// Larger than any cache of a core: measures a copy with cold caches.
 const COLD_BYTES: usize = 64 << 20;
 
 /// See the module; in ns.
@@ -25,7 +25,7 @@ const COLD_BYTES: usize = 64 << 20;
 pub(crate) struct Basics {
     /// One switch between two real-time threads on one CPU, a system call included.
     pub context_switch: Vec<u64>,
-    /// From the expiry of a timer to the thread that waits for it.
+    /// Time from the expiry of a timer to the thread that waits for it.
     pub timer_to_thread: Vec<u64>,
     /// One reading of the clock, in picoseconds: it takes some ten nanoseconds.
     pub timer_read_ps: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Basics {
 }
 
 impl Basics {
-    /// ns for each word of four bytes, as HARTS has it.
+    /// ns for each word of four bytes, the unit of HARTS.
     pub fn per_word(series: &[u64]) -> f64 {
         Summary::of(series).median_ns as f64 / (COPY_BYTES / WORD_BYTES) as f64
     }

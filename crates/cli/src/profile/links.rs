@@ -1,4 +1,4 @@
-//! The configured links whose neighbour answers: at which rate they drain, and how much piles up in the adapter.
+//! Measures the configured links whose neighbour answers: their drain rate, and the backlog in the adapter.
 
 use anyhow::Context;
 use punctual::{Endsystem, Instant, Nanos};
@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use super::{Extent, Request};
 
-/// A neighbour that is there says HELLO within this.
+/// A running neighbour sends a HELLO within this time.
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(3);
 const POLL: Nanos = Nanos::from_millis(20);
-/// What is handed over and not completed stays below this: more would measure the kernel's queue.
+/// Limit of the packets that are handed over and not completed: more would measure the kernel's queue.
 const WINDOW_PACKETS: u64 = 64;
 
-/// Single packets whose completion is timed, and the rest between two of them.
+/// Single packets whose completion is timed.
 const COMPLETIONS: usize = 500;
 const REST: Nanos = Nanos::from_micros(200);
 
@@ -24,16 +24,17 @@ const REST: Nanos = Nanos::from_micros(200);
 pub struct MeasuredLink {
     /// Its name.
     pub name: String,
-    /// What it runs on.
+    /// Its driver.
     pub driver: Driver,
-    /// As configured, in bit/s.
+    /// The configured rate, in bit/s.
     pub rate_configured: u64,
-    /// As it drained, in bit/s; absent if nobody answers.
+    /// The measured drain rate, in bit/s; absent if no host answers.
     pub rate_measured: Option<u64>,
     /// Most bytes that were handed over and not yet completed.
     pub backlog_bytes_max: Option<u64>,
-    /// From handing one largest packet to an idle link until the driver says that it is done, beyond its time at the
-    /// drained rate, in ns: half of the times, and 99 of 100. What delta is made of, beside the processor's turn.
+    /// Time from handing one largest packet to an idle link until the driver reports its completion, without
+    /// its time at the drained rate, in ns: the median and the 99th percentile. Delta consists of this and
+    /// the processor's turn.
     pub completion_ns: Option<[u64; 2]>,
     /// Why it was not measured.
     pub not_measured: Option<String>,
@@ -98,7 +99,7 @@ fn unmeasured(config: &HostConfig, why: &str) -> Vec<MeasuredLink> {
     of.collect()
 }
 
-/// Whose neighbours say HELLO to an engine with this configuration.
+/// The links whose neighbours send HELLOs to an engine with this configuration.
 fn alive(config: &HostConfig) -> anyhow::Result<Vec<bool>> {
     let endsystem = Endsystem::embedded(config)?;
     let until = now() + ANSWER_WITHIN;
@@ -134,8 +135,8 @@ fn drain(link: &mut dyn Link, overhead: u32, span: Nanos) -> anyhow::Result<(u64
     Ok((u64::try_from(rate).unwrap_or(u64::MAX), backlog))
 }
 
-/// Single packets on an idle link, until the driver's answer (the completion ring of AF_XDP, the socket's queue of
-/// udp) says that each is done. Absent if none comes.
+/// Sends single packets on an idle link, until the driver (the completion ring of AF_XDP, the socket's queue
+/// of udp) reports the completion of each. Absent if none comes.
 fn completions(
     link: &mut dyn Link,
     overhead: u32,
@@ -162,7 +163,7 @@ fn completions(
     Ok(at(500).zip(at(990)).map(|(half, most)| [half, most]))
 }
 
-/// Waits for what the drain has left under way; whether the link is idle then.
+/// Waits until the packets of the drain are completed; returns whether the link is idle then.
 fn settle(link: &mut dyn Link, until: Instant) -> anyhow::Result<bool> {
     let quiet = Nanos::from_millis(20);
     let mut idle_since = now();
@@ -178,7 +179,7 @@ fn settle(link: &mut dyn Link, until: Instant) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// Hands one packet over and looks until it is done; whether it was.
+/// Hands one packet over and polls until it is completed; returns whether it was.
 fn settle_one(link: &mut dyn Link, wire_bytes: u32, until: Instant) -> anyhow::Result<bool> {
     let mut done = 0;
     while done < wire_bytes && now() < until {

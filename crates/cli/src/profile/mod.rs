@@ -1,8 +1,9 @@
 //! `punctual profile`: the execution profile of this machine (ADR 0013, CLIPS 6, HARTS table 1).
 //!
-//! [`run`] measures, one thing at a time, everything first with an idle CPU and then under [`Hogs`]; the dearer of the
-//! two counts. What admission reads goes to a file ([`Profile`]); what the papers measured is beside it in the
-//! [`Report`]. The rule of the value used is [`Summary::block_ns`]'s, plus the margin of the host that reads it.
+//! [`run`] measures one cost after the other, all of them first with an idle CPU and then under [`Hogs`]; the
+//! higher of the two counts. The costs that admission uses go to a file ([`Profile`]); the measurements of
+//! the papers are beside them in the [`Report`]. [`Summary::block_ns`] defines the value used, plus the
+//! margin of the host that reads it.
 
 mod api;
 mod basics;
@@ -29,26 +30,27 @@ use punctual_os::{cpus, realtime};
 pub use links::MeasuredLink;
 pub use report::Report;
 
-/// What is asked for.
+/// The arguments of a profile run.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// A few seconds instead of a minute.
     pub quick: bool,
-    /// When, as the caller says: goes into the file.
+    /// The date, as the caller states it: goes into the file.
     pub date: String,
     /// The host's configuration: the drain rates of its links are measured if the neighbour answers.
     pub config: Option<PathBuf>,
     /// Only this link of it.
     pub link: Option<String>,
-    /// What the profile's costs are measured on; else what the configuration says, else [`Driver::default`].
+    /// The driver that the profile's costs are measured on; else that of the configuration, else
+    /// [`Driver::default`].
     pub driver: Option<Driver>,
-    /// Where the profile goes.
+    /// Path of the profile.
     pub output: PathBuf,
     /// A quick profile may replace a full one there.
     pub force: bool,
-    /// Where the plot goes.
+    /// Path of the plot.
     pub plot: PathBuf,
-    /// Says on stderr how far it is.
+    /// Reports the progress on stderr.
     pub progress: bool,
 }
 
@@ -80,11 +82,11 @@ impl Extent {
     }
 }
 
-/// What follows the date of a quick profile in its file.
+/// Text after the date of a quick profile in its file.
 const QUICK: &str = ", quick";
 
-/// Nothing is measured that could not be written. A full profile costs a minute of an idle machine: a quick one does not
-/// replace it unasked.
+/// Checks before the measurement that the result can be written. A full profile costs a minute of an idle
+/// machine: a quick one does not replace it by default.
 fn check_output(request: &Request) -> anyhow::Result<()> {
     let output = &request.output;
     anyhow::ensure!(
@@ -96,7 +98,8 @@ fn check_output(request: &Request) -> anyhow::Result<()> {
     ensure_writable(&output.with_extension("new")).context("--output")?;
     ensure_writable(output).context("--output")?;
     ensure_writable(&request.plot).context("--plot")?;
-    // What cannot be read as a profile is replaced: errors about it say to measure again.
+    // A file that cannot be read as a profile is replaced: the error about it would only advise to measure
+    // again.
     let Ok(there) = Profile::load(&request.output) else { return Ok(()) };
     let is_full = !there.short && !there.measured.ends_with(QUICK);
     anyhow::ensure!(
@@ -154,7 +157,7 @@ pub fn run(request: &Request) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What the links of the configuration run on, or what was asked for.
+/// The driver of the configuration's links, or the requested one.
 fn driver(request: &Request, links: &[MeasuredLink]) -> Driver {
     let mut drivers = links.iter().map(|link| link.driver);
     let first = drivers.clone().next();
@@ -162,7 +165,7 @@ fn driver(request: &Request, links: &[MeasuredLink]) -> Driver {
     request.driver.or(configured).unwrap_or_default()
 }
 
-/// The dearer of idle and loaded, cost by cost.
+/// The higher of the idle and the loaded value, cost by cost.
 fn profile(request: &Request, driver: Driver, paths: &[paths::Measured], wakes: &[wake::Wakes]) -> Profile {
     let of_driver = paths.iter().filter(|one| one.driver == driver);
     let measured = format!("{}{}", request.date, if request.quick { QUICK } else { "" });

@@ -43,7 +43,7 @@ fn of_driver(extent: Extent, driver: Driver, loaded: bool) -> anyhow::Result<Mea
     Ok(Measured { driver, loaded, samples })
 }
 
-/// What a chain of links of this driver is made of.
+/// The wires of a chain of links of this driver.
 fn wires(driver: Driver) -> anyhow::Result<Wires> {
     let over = |error: MeasureError| match driver.stand_in() {
         None => anyhow::Error::from(error),

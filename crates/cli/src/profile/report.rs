@@ -19,7 +19,7 @@ use super::wake::Wakes;
 
 const PLOT_SIZE: (u32, u32) = (860, 460);
 
-/// What the kernel takes from real-time threads.
+/// The CPU time that the kernel withholds from real-time threads.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Throttling {
     /// `sched_rt_period_us`.
@@ -177,7 +177,7 @@ fn table(rows: &[Row]) -> String {
     lines.join("\n")
 }
 
-/// (us, share that took at least so long), thinned out.
+/// (us, share of the samples that took at least this long), thinned out.
 fn exceeded(values: &[u64]) -> Vec<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();

@@ -11,11 +11,11 @@ use super::wake::Wakes;
 /// One line of the printed table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Whose table.
+    /// The paper of the table.
     pub table: &'static str,
     /// What.
     pub what: String,
-    /// In the paper, with its unit.
+    /// The paper's value, with its unit.
     pub paper: String,
     /// Ours: half of the times no more than this, in us.
     pub median_us: f64,

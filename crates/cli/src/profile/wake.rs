@@ -13,10 +13,10 @@ use rustix::io::{read, write};
 
 use super::{Extent, PRIORITY};
 
-/// Between two wake-ups: long enough that the CPU falls idle.
+/// Time between two wake-ups: long enough that the CPU becomes idle.
 const PERIOD: Nanos = Nanos::from_millis(1);
 
-/// In ns, in the order in which they were taken.
+/// Samples in ns, in the order in which they were taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Wakes {
     /// Whether hogs took all the CPU.
@@ -30,7 +30,7 @@ pub(crate) struct Wakes {
 }
 
 pub(super) fn measure(extent: Extent, loaded: bool) -> anyhow::Result<Wakes> {
-    // Under hogs an ordinary thread waits milliseconds: fewer of those say enough.
+    // Under hogs an ordinary thread waits milliseconds: fewer samples are enough.
     let other = if loaded { extent.wakes / 5 } else { extent.wakes };
     Ok(Wakes {
         loaded,

@@ -46,10 +46,10 @@ struct Answer {
 }
 
 impl Admit {
-    /// Asks the network and prints.
+    /// Sends the request to the network and prints the answer.
     ///
     /// # Errors
-    /// If the question cannot be asked.
+    /// If the request cannot be made.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let contract = self.traffic.contract()?;
         let host = self.host.connect()?;
@@ -101,9 +101,9 @@ fn text(answer: &Answer, contract: &Contract, explain: bool) -> String {
 /// Headroom in the rate that is compared with none.
 const HEADROOM: f64 = 1.1;
 
-/// What a sender whose timer is late waits for, with a contract of exactly its rate and with headroom.
+/// The wait of a sender whose timer is late, with a contract of exactly its rate and with headroom.
 fn headroom(contract: &Contract) -> String {
-    // Of each interval of the sender, what the next message may come closer.
+    // The fraction of each interval by which the next message may come earlier.
     let made_up = |rate: f64| Nanos((1e9 * (1.0 - (1.0 - 1.0 / CATCH_UP as f64) / rate)) as u64);
     let served = match contract.horizon {
         Horizon::Cumulative => "and waits for nothing",
@@ -121,7 +121,7 @@ fn headroom(contract: &Contract) -> String {
     )
 }
 
-/// A no, and what the offer would be made of.
+/// The text of a refusal, with the stages of the offer.
 fn refusal_text(answer: &Answer, explain: bool) -> String {
     let reason = answer.reason.clone().unwrap_or_default();
     match &answer.refusal {
@@ -153,7 +153,7 @@ message, the first packet of each run (a run is at most the host's quantum, see 
 copies. On a link it is: the bytes at the assured rate, and the time that the link may stand idle while its host reacts to
 completions or to the clock.";
 
-/// Where a processor's costs come from, in words.
+/// The source of a processor's costs, as text.
 fn costs_from(source: CostSource) -> String {
     match source {
         CostSource::Configured => "configured".into(),

@@ -60,7 +60,7 @@ pub fn of_text(text: &str) -> anyhow::Result<String> {
     Ok(serde_json::to_string(&analysis)?)
 }
 
-/// Where a file of tasks is described.
+/// The reference to the description of a file of tasks.
 const HELP: &str = "see 'punctual analyze --help'";
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -23,7 +23,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// Asks the daemon and prints.
+    /// Requests the channels from the daemon and prints them.
     ///
     /// # Errors
     /// If there is no daemon.
@@ -95,7 +95,7 @@ fn row(channel: &ChannelStatus) -> Vec<String> {
     ]
 }
 
-/// At the sink all that is missing; elsewhere what this host dropped.
+/// At the sink all missing messages; elsewhere the messages that this host dropped.
 fn lost(channel: &ChannelStatus) -> u64 {
     let counters = &channel.counters;
     let here = counters.incomplete + counters.overruns + counters.overflows + counters.demoted_dropped;

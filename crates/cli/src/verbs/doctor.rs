@@ -1,4 +1,4 @@
-//! `punctual doctor`: is this host fit for guarantees, and what to do if it is not.
+//! `punctual doctor`: checks whether this host is fit for guarantees, and prints the fixes.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::doctor::{Finding, Report, State, configuration, leftovers, system};
 use crate::host::Host;
 use crate::output::{Outcome, Output};
 
-/// Where the configuration is unless configured otherwise.
+/// Default path of the configuration.
 const CONFIG_DEFAULT: &str = "/etc/punctual.toml";
 
 /// Check whether this host and its configuration can give guarantees. Each finding comes with its fix.
@@ -50,8 +50,8 @@ impl Doctor {
         Ok(Outcome::from_ok(report.ok))
     }
 
-    /// The daemon that was asked for, or else that of the named configuration: what it calls out, and what it knows of its
-    /// links. `configured`: the configuration is judged, too.
+    /// The findings and the state of the daemon that the arguments name, or else of the daemon of the
+    /// configuration. `configured`: the configuration is checked, too.
     fn daemon(&self, config: Option<&Path>, configured: bool) -> (Vec<Finding>, Option<DaemonView>) {
         let named = config.and_then(|path| load(path).ok()).map(|config| config.daemon.socket);
         let host = Host { socket: self.host.socket.clone().or(named) };

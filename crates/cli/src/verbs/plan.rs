@@ -53,7 +53,7 @@ pub struct Plan {
     output: Option<PathBuf>,
 }
 
-/// What is printed.
+/// The printed result.
 #[derive(Serialize)]
 struct Report {
     schedulable: bool,
@@ -127,7 +127,7 @@ pub fn of_text(text: &str, folder: &Path) -> anyhow::Result<String> {
     Ok(serde_json::to_string(&read(text, folder)?.0)?)
 }
 
-/// Where a file of flows is described.
+/// The reference to the description of a file of flows.
 const HELP: &str = "see 'punctual plan --help'";
 
 fn factor(margin_ppm: u64) -> f64 {
@@ -193,7 +193,7 @@ fn planned(hosts: &[Host]) -> anyhow::Result<(Report, PlanFile)> {
     Ok((report, file))
 }
 
-/// One line: what is wrong on a host, and what would be right.
+/// One line: the problem on a host, and the fix.
 fn fix(host: &Host, flows: &[Flow], plan: &plan::Plan, remedy: Remedy) -> String {
     let late = plan.flows.iter().position(|flow| !flow.schedulable);
     let wrong = match late {
@@ -212,7 +212,7 @@ fn fix(host: &Host, flows: &[Flow], plan: &plan::Plan, remedy: Remedy) -> String
         Remedy::Deadline(index, deadline) => {
             format!("give \"{}\" a deadline of {deadline} or more", flows[index].name)
         }
-        // As it is written, not as it is policed.
+        // The configured interval, not the policing interval.
         Remedy::Period(index, period) => {
             let written = Nanos(period.0 + period.0.div_ceil(127));
             format!("give \"{}\" a period of {} or more", flows[index].name, rounded(written))

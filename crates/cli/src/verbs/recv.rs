@@ -60,12 +60,12 @@ struct Received {
     contract: Contract,
     messages: u64,
     bytes: u64,
-    /// Messages that never came, before the last one that did: at least so many, since only the sender knows what it sent
-    /// after that.
+    /// Messages that did not arrive, before the last one that did: a lower bound, since only the sender has
+    /// the number of messages after that.
     lost: u64,
     /// Messages that surely came after their deadline, by the clocks of the hosts on the way.
     late: u64,
-    /// Messages whose deadline lay within the clocks' error of when they came.
+    /// Messages whose deadline was within the clocks' error of their arrival.
     perhaps_late: u64,
     /// Messages of unknown timeliness: the clocks were not known.
     unmeasured: u64,
@@ -76,7 +76,7 @@ struct Received {
     latency_ns_max: Option<Nanos>,
     /// The most that these times may be wrong by.
     clock_error_ns_max: Option<Nanos>,
-    /// Hosts on the way that guarantee nothing; `None` if the channel ended before it was asked.
+    /// Hosts on the way that guarantee nothing; `None` if the channel ended before this was requested.
     degraded_by: Option<Vec<String>>,
     /// Stages on the way that broke their promise meanwhile.
     broken: Vec<StageSeen>,
@@ -88,7 +88,7 @@ struct Received {
 }
 
 impl Received {
-    /// Nothing yet.
+    /// The initial state, without messages.
     fn by(receiver: &Receiver) -> anyhow::Result<Self> {
         let request = receiver.request().cloned();
         let request = request.ok_or_else(|| anyhow::anyhow!("a channel without a sender"))?;
@@ -114,7 +114,7 @@ impl Received {
 }
 
 impl Received {
-    /// Counts a promised message by when it came.
+    /// Counts a guaranteed message by its arrival time.
     fn judge(&mut self, info: &MessageInfo, slack_ns: i64) {
         match info.timeliness {
             Timeliness::InTime => {}
@@ -129,7 +129,7 @@ impl Received {
         }
     }
 
-    /// Nothing came, since something ended the sender, its host or the way: another one may do better.
+    /// No message came, because the sender, its host or the way ended: another sender may succeed.
     fn is_of_a_failed_sender(&self) -> bool {
         let failed = matches!(
             self.ended,
@@ -152,7 +152,7 @@ struct Line {
     bytes: u32,
     /// Left before the deadline; negative: after it.
     slack_ns: i64,
-    /// From the logical arrival to the delivery.
+    /// Time from the logical arrival to the delivery.
     latency_ns: Nanos,
     /// Most that both may be wrong by; `None` if the clocks are not known.
     clock_error_ns: Option<Nanos>,
@@ -221,7 +221,8 @@ impl Recv {
             tell(&format!("listening: senders open {}@{}", self.name, endsystem.host()));
         }
         let receiver = listener.accept()?;
-        // Gives the name back without waiting: even of a daemon that stops now, what has come is read.
+        // Gives the name back without waiting: messages that have arrived are read even if the daemon stops
+        // now.
         drop(listener);
         if self.co_schedule {
             let priority = receiver.co_schedule()?;
@@ -232,7 +233,7 @@ impl Recv {
         Ok(receiver)
     }
 
-    /// Writes what comes, until that is all that was wanted.
+    /// Writes the messages, until the requested number has come.
     fn take(&self, receiver: &mut Receiver, received: &mut Received, output: Output) -> anyhow::Result<()> {
         let mut stdout = io::stdout().lock();
         while self.count.is_none_or(|count| received.messages < count) {
@@ -242,7 +243,7 @@ impl Recv {
             });
             match taken {
                 Ok((Ok(()), info)) => self.count_in(received, &info, output),
-                // Whoever read the output has had enough.
+                // The reader of the output has closed it.
                 Ok((Err(error), _)) if error.kind() == io::ErrorKind::BrokenPipe => break,
                 Ok((Err(error), _)) => return Err(error).context("standard output"),
                 Err(RecvError::Closed(reason)) => {
@@ -310,7 +311,8 @@ fn summary(received: &Received, output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is missing; what was sent after the last one that came only the sender knows.
+/// The text about missing messages; the number of messages after the last one that arrived is known only to
+/// the sender.
 fn lost(messages: u64) -> String {
     match messages {
         0 => "none lost before the last that came".into(),

@@ -21,7 +21,7 @@ use crate::values;
 const PROGRESS: Duration = Duration::from_millis(500);
 /// How long the last messages may take.
 const FLUSH: Duration = Duration::from_secs(60);
-/// How long the daemon may take beyond D to say what arrived: it ends this sooner by itself.
+/// How long the daemon may take beyond D to report what arrived: it ends this sooner by itself.
 const SETTLE: Duration = Duration::from_secs(60);
 
 /// Send standard input through a guaranteed channel, message by message, no faster than the contract's rate.
@@ -51,14 +51,14 @@ pub struct Send {
 struct Sent {
     messages: u64,
     bytes: u64,
-    /// In seconds.
+    /// Duration in seconds.
     took_s: f64,
     grant: Option<Grant>,
     /// Hosts on the way that guarantee nothing.
     degraded_by: Vec<String>,
     /// Stages on the way that broke their promise meanwhile.
     broken: Vec<StageSeen>,
-    /// By the word of the receiver's host; `None` if that did not come.
+    /// As the receiver's host reported it; `None` if the report did not come.
     #[serde(flatten)]
     arrived: Arrived,
     /// The error, as every verb prints it.
@@ -75,31 +75,33 @@ struct LostHere {
     why: Option<LostWhy>,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Default, Serialize)]
 struct Arrived {
     /// Messages that the receiver was given.
     delivered: Option<u64>,
-    /// Messages that it was not given, those that policing dropped apart.
+    /// Messages that it did not get, without those that policing dropped.
     lost: Option<u64>,
-    /// Where most of those were lost, and how many, as far as the hosts on the way have said.
+    /// The place at which most of those were lost, and how many, as far as the hosts on the way have
+    /// reported.
     lost_at: Option<LostHere>,
     /// Messages that it was surely given after their deadline, by the clocks of the hosts on the way.
     late: Option<u64>,
-    /// Messages whose deadline lay within the clocks' error of when it was given them.
+    /// Messages whose deadline was within the clocks' error of their delivery.
     perhaps_late: Option<u64>,
     /// Messages of unknown timeliness: the clocks were not known.
     unmeasured: Option<u64>,
     /// The longest from a logical arrival to its delivery.
     latency_max_ns: Option<Nanos>,
-    /// Messages that broke the contract and were dropped here; `None` if the channel ended before it was asked.
+    /// Messages that broke the contract and were dropped here; `None` if the channel ended before this was
+    /// requested.
     dropped: Option<u64>,
     /// How the channel ended.
     ended: Option<CloseReason>,
 }
 
 impl Arrived {
-    /// What came of those that arrived.
+    /// The timeliness of the messages that arrived.
     fn in_time(&self) -> String {
         let Self { late, perhaps_late, unmeasured, latency_max_ns, .. } = self;
         format!(
@@ -109,7 +111,7 @@ impl Arrived {
         )
     }
 
-    /// Says that the exit code is 0 although messages were late; empty if none was.
+    /// An explanation that the exit code is 0 although messages were late; empty if none was.
     fn late_plainly(&self) -> String {
         match (self.late, self.delivered) {
             (Some(late @ 1..), Some(delivered)) => format!(
@@ -164,7 +166,8 @@ impl Send {
                     .and_then(|it| sent.judge(it, &contract).map_err(anyhow::Error::msg))
             }
             Err(error) => {
-                // Not closed, but left behind by a program that ends: the receiver must not take it for the whole.
+                // The channel is not closed, but left behind by a program that ends: the receiver must not
+                // take the stream as complete.
                 std::mem::forget(channel);
                 sent.broken = stages.so_far();
                 Err(error)
@@ -230,7 +233,7 @@ impl Sent {
         }
     }
 
-    /// Notes what arrived; an error if that is not what was asked for, or if it is unknown.
+    /// Records what arrived; an error if that does not meet the request, or if it is unknown.
     fn judge(&mut self, ending: Option<Ending>, contract: &Contract) -> Result<(), String> {
         let unknown = "whether the last messages arrived is not known";
         let Some(Ending { reason, receipt }) = ending else {
@@ -264,7 +267,7 @@ impl Sent {
             None => missing,
         };
         self.arrived.lost = Some(lost);
-        // What was demoted may be under way still; a soft contract bears misses.
+        // Demoted messages may still be in transit; a soft contract tolerates misses.
         let may_miss = contract.guarantee() == Guarantee::Soft || contract.policing == Policing::Demote;
         match reason {
             Some(CloseReason::Local | CloseReason::Peer) if lost == 0 || may_miss => Ok(()),

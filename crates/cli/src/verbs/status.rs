@@ -4,9 +4,12 @@ use std::cmp::Reverse;
 
 use clap::Args;
 use punctual::{
-    BrokenStage, ClassStatus, DriverStatus, DropCounters, ForeignVersion, HostStatus, KernelTraffic,
-    Lateness, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, ProfileStatus, WrongCount, counted, rate_text,
+    BrokenStage, ClassStatus, DriverStatus, DropCounters, ForeignVersion, HandlerStatus, HostStatus,
+    KernelTraffic, Lateness, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, ProfileStatus, WrongCount,
+    counted, rate_text,
 };
+
+use punctual::rtu::{Class, Misconduct, Status as Handler};
 
 use crate::causes::with_causes;
 use crate::host::Host;
@@ -14,7 +17,7 @@ use crate::late::{counted_late, is_best_effort_host, late_over, late_wakes};
 use crate::link_rate;
 use crate::output::{Outcome, Output, table};
 
-/// Show this host's links, load, drops, quotas and API counters.
+/// Show this host's links, load, drops, quotas, programs' handlers and API counters.
 #[derive(Args)]
 #[command(after_help = "Example: punctual status --json")]
 pub struct Status {
@@ -23,7 +26,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Asks the daemon and prints.
+    /// Requests the status from the daemon and prints it.
     ///
     /// # Errors
     /// If there is no daemon.
@@ -61,7 +64,7 @@ fn text(status: &HostStatus) -> String {
         })
         .collect();
     format!(
-        "host {} (node {}), up {}{degraded}{}\nprocessor {}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}\n\n\
+        "host {} (node {}), up {}{degraded}{}\nprocessor {}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}{}\n\n\
          API: {}, {}, {} malformed, {} over quota, {} turned away, {} not reading, {}\n\
          packets dropped at the edge: {}\nall channels since the start: {}",
         node.name,
@@ -81,6 +84,7 @@ fn text(status: &HostStatus) -> String {
             &["user", "clients", "listeners", "channels", "descriptors", "buffer bytes", "unread bytes"],
             &users
         ),
+        handlers(&status.handlers),
         counted(api.requests, "request"),
         counted(api.errors, "error"),
         api.malformed,
@@ -93,8 +97,68 @@ fn text(status: &HostStatus) -> String {
     )
 }
 
-/// A line for each stage that breaks its promise, this host's or one on the ways of its channels, the latest first, and for
-/// those that were late in the last minute.
+/// A table of programs' handlers; nothing where there are none.
+fn handlers(handlers: &[HandlerStatus]) -> String {
+    if handlers.is_empty() {
+        return String::new();
+    }
+    let heads = [
+        "handler",
+        "user",
+        "class",
+        "terms",
+        "bound",
+        "sent within",
+        "calls",
+        "units",
+        "beyond",
+        "late",
+        "overruns",
+        "yields ignored",
+        "demoted",
+    ];
+    let rows: Vec<Vec<String>> = handlers.iter().map(handler_row).collect();
+    format!("\n\n{}", table(&heads, &rows))
+}
+
+fn handler_row(of: &HandlerStatus) -> Vec<String> {
+    let Handler { terms, counters, .. } = &of.handler;
+    let units = |units, span: Nanos, word| format!("{} {word} {span}", counted(u64::from(units), "unit"));
+    let (class, budget) = match terms.class {
+        Class::LowDelay { interval, units: count, priority } => {
+            let priority = priority.map_or(String::new(), |priority| format!(", priority {priority}"));
+            ("low delay", units(count, interval, "in any") + &priority)
+        }
+        Class::Guaranteed { period, units: count } => ("guaranteed", units(count, period, "every")),
+        Class::BestEffort => ("best effort", counted(u64::from(terms.quantum), "unit") + " a call"),
+    };
+    let bound = |bound: Option<Nanos>| bound.map_or("-".into(), |bound| bound.to_string());
+    let demoted = match of.handler.demoted {
+        None => "-",
+        Some(Misconduct::Overrun) => "for overruns",
+        Some(Misconduct::IgnoredYield) => "for yields ignored",
+    };
+    let counts = [
+        counters.calls,
+        counters.units,
+        counters.units_beyond,
+        counters.late,
+        counters.overruns,
+        counters.yields_ignored,
+    ];
+    let named = [
+        of.handler.id.0.to_string(),
+        of.user.map_or("-".into(), |user| user.0.to_string()),
+        class.into(),
+        budget,
+        bound(of.handler.bound),
+        bound(of.handler.sent.and_then(|sent| sent.bound)),
+    ];
+    named.into_iter().chain(counts.map(|count| count.to_string())).chain([demoted.into()]).collect()
+}
+
+/// A line for each stage that breaks its promise, on this host or on the route of its channels, the latest
+/// first, and for those that were late in the last minute.
 fn broken(node: &NodeStatus) -> String {
     let mut stages: Vec<&BrokenStage> = node.broken.iter().collect();
     stages.sort_by_key(|stage| Reverse(stage.late.by_max));
@@ -139,7 +203,8 @@ fn class(status: &HostStatus) -> String {
     }
 }
 
-/// What the processor's costs rest on, the quantum, and what of the configuration is too tight for it; a line each.
+/// The source of the processor's costs, the quantum, and the times in the configuration that are too short
+/// for it; a line each.
 fn profile(status: &HostStatus) -> String {
     let ProfileStatus { summary, quantum_packets, warnings, .. } = &status.engine.profile;
     let quantum = format!("quantum: {} at most\n", counted(*quantum_packets, "packet"));
@@ -188,7 +253,7 @@ fn work(node: &NodeStatus) -> String {
     )
 }
 
-/// What was served later than its bound, where anything was.
+/// Services later than their bound, if there were any.
 fn late_service(node: &NodeStatus) -> String {
     let Lateness { times, by_max } = node.late_service;
     if times == 0 {
@@ -198,7 +263,7 @@ fn late_service(node: &NodeStatus) -> String {
     }
 }
 
-/// What came in over a link too late: signalling, which cannot be forged, and packets of channels.
+/// The packets that came in late over a link: signalling, which cannot be forged, and packets of channels.
 fn late_in(link: &LinkStatus) -> String {
     match late_over(link) {
         Lateness { times: 0, .. } => "0".into(),
@@ -255,7 +320,7 @@ fn links(node: &NodeStatus) -> String {
     table(&head, &rows) + &rates.collect::<String>()
 }
 
-/// Of the neighbour.
+/// State of the neighbour.
 fn state(link: &LinkStatus) -> String {
     match link.foreign {
         Some(ForeignVersion { theirs, ours }) => format!("VERSION {theirs}, OURS {ours}"),
@@ -268,14 +333,14 @@ fn state(link: &LinkStatus) -> String {
     }
 }
 
-/// What kernel traffic may have of it now, and always, where that follows admission.
+/// The share that kernel traffic may have now, and always, if it follows admission.
 fn kernel_share(link: &LinkStatus) -> String {
     let Some(share) = link.kernel_share else { return "-".into() };
     let waits = if share.waiting > 0 { ", shrinks" } else { "" };
     format!("{}, always {}{waits}", rate_text(share.now_bps.0), rate_text(share.least_bps.0))
 }
 
-/// What the links run on, and what their drivers have dropped.
+/// The drivers of the links, and the packets that they dropped.
 fn drivers(status: &HostStatus) -> String {
     let row = |link: &DriverStatus| {
         let fact = |name: &str| link.facts.get(name).unwrap_or("-").to_owned();
@@ -300,12 +365,12 @@ fn lost_in_driver(link: &DriverStatus) -> serde_json::Value {
     lost
 }
 
-/// The reasons for which something was dropped; "none" if nothing was.
+/// The reasons of drops; "none" if there were no drops.
 fn drops(drops: &DropCounters) -> String {
     nonzero(&serde_json::to_value(drops).unwrap_or_default())
 }
 
-/// What all channels have counted here, those that have ended too.
+/// The counters of all channels here, including those that have ended.
 fn channels_total(node: &NodeStatus) -> String {
     let mut counts = serde_json::to_value(node.channels_total).unwrap_or_default();
     // No counts.

@@ -51,7 +51,7 @@ struct Suggestion {
     given: Option<Given>,
 }
 
-/// A choice, and how to ask for it.
+/// A choice, and the flags that request it.
 #[derive(Debug, Serialize)]
 struct Ready {
     #[serde(flatten)]
@@ -131,7 +131,7 @@ fn traffic(text: &str) -> Result<Traffic, String> {
     })
 }
 
-/// What asks for exactly this contract, and cuts the stream into its messages.
+/// The flags that request exactly this contract and split the stream into its messages.
 fn send_flags(contract: &Contract, frame_bytes_max: u32, is_h264: bool) -> String {
     let bytes = contract.message_bytes_max;
     let split = match (is_h264, bytes < frame_bytes_max) {
@@ -188,7 +188,7 @@ fn describe(suggestion: &Suggestion) -> String {
     text
 }
 
-/// What a choice trades.
+/// The trade-off of a choice.
 fn idea(kind: Kind) -> &'static str {
     match kind {
         Kind::Peak => "peak: each frame a message; waits for nothing, reserves the most",
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_flags_of_each_choice_ask_for_its_contract() {
-        // 29.97 frames a second, whose interval is no whole number of anything.
+        // 29.97 frames a second, whose interval is not a whole number of any unit.
         let sizes = (0..90).map(|frame| if frame % 30 == 0 { 90_000 } else { 3_000 + frame * 7 });
         let trace = Trace::regular(sizes, Nanos(33_366_667)).expect("a trace");
         let choices = choices(&trace, Nanos::from_millis(80), &Packets::default());

@@ -23,7 +23,7 @@ use serde_json::Value;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The first port of the first host; on loopback addresses of this process' own.
 const FIRST_PORT: u16 = 20_000;
-/// How every host's key begins, unless said otherwise.
+/// Default first bytes of every host's key.
 const KEY_BEGINS: &str = "000102";
 /// Two ports for each of two hosts.
 const PORTS_PER_NETWORK: u16 = 4;
@@ -58,7 +58,7 @@ impl Host {
         }
     }
 
-    /// Where programs reach it.
+    /// The socket to which programs connect.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
@@ -78,8 +78,8 @@ impl Host {
         Running { stdin: child.stdin.take(), child, stdout, stderr, what: arguments.join(" ") }
     }
 
-    /// Runs a command of the shell, for which `$PUNCTUAL` is the program, to its end in a terminal of its own; what that
-    /// showed.
+    /// Runs a command of the shell, for which `$PUNCTUAL` is the program, to its end in a terminal of its
+    /// own; returns the terminal's output.
     pub fn in_terminal(&self, command: &str) -> String {
         let mut script = Command::new("script");
         script.args(["--quiet", "--return", "--command", command, "/dev/null"]);
@@ -96,7 +96,7 @@ impl Host {
         self.start_verb(arguments).end()
     }
 
-    /// What a verb that succeeds prints with `--json`.
+    /// The `--json` output of a verb that succeeds.
     pub fn json(&self, arguments: &[&str]) -> Value {
         self.verb(&[arguments, &["--json"]].concat()).done().json()
     }
@@ -124,7 +124,7 @@ impl Drop for Host {
     }
 }
 
-/// Both hosts, each knowing that the other lives.
+/// Both hosts, each with the other one up.
 pub struct Network {
     pub a: Host,
     pub b: Host,
@@ -136,12 +136,12 @@ impl Network {
         Self::start_with("", "")
     }
 
-    /// Whose packets do not authenticate to each other.
+    /// Hosts whose packets do not authenticate to each other.
     pub fn of_strangers() -> Self {
         Self::made("", "", |text| text.replace(KEY_BEGINS, "ff0102"))
     }
 
-    /// With more keys of `[processor]`, written `processor.KEY`, and of `[[link]]` at both hosts.
+    /// Starts hosts with more keys of `[processor]`, written `processor.KEY`, and of `[[link]]` at both.
     pub fn start_with(processor: &str, link: &str) -> Self {
         let network = Self::made(processor, link, |text| text);
         for host in [&network.a, &network.b] {
@@ -152,7 +152,7 @@ impl Network {
         network
     }
 
-    /// Both daemons; `at_b` is what becomes of the configuration at b.
+    /// Starts both daemons; `at_b` changes the configuration at b.
     fn made(processor: &str, link: &str, at_b: fn(String) -> String) -> Self {
         static NETWORKS: AtomicU16 = AtomicU16::new(0);
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
@@ -225,7 +225,7 @@ fn configuration(
     )
 }
 
-/// A verb at work; killed where the test drops it.
+/// A running verb; killed when the test drops it.
 pub struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -243,7 +243,7 @@ impl Running {
         assert!(self.stdout.bytes == expected, "punctual {} printed something else", self.what);
     }
 
-    /// Waits until standard error has this text so many times.
+    /// Waits until standard error contains this text so many times.
     pub fn await_said(&mut self, text: &str, times: usize) {
         while String::from_utf8_lossy(&self.stderr.bytes).matches(text).count() < times {
             assert!(self.stderr.more(&self.what), "punctual {} ended before it said that", self.what);
@@ -256,7 +256,7 @@ impl Running {
         stdin.write_all(bytes).and_then(|()| stdin.flush()).expect("the verb reads");
     }
 
-    /// Kills it without a chance to say good-bye.
+    /// Kills it without a chance to close anything.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");
     }
@@ -275,7 +275,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended cannot be killed.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -299,7 +299,8 @@ impl Ended {
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{}: {error}", self.what))
     }
-    /// Fails unless it ended with `code`, nothing on standard output, and one line on standard error with `part`.
+    /// Fails unless it ended with `code`, nothing on standard output, and one line on standard error that
+    /// contains `part`.
     pub fn complains(&self, code: i32, part: &str) {
         let Self { stderr, what, .. } = self;
         assert_eq!(self.code, Some(code), "{what}: {stderr}");
@@ -312,7 +313,7 @@ impl Ended {
     }
 }
 
-/// What a verb prints into one pipe; read on a thread, so that a full pipe never blocks the verb.
+/// The output of a verb into one pipe; read on a thread, so that a full pipe never blocks the verb.
 struct Printed {
     bytes: Vec<u8>,
     pieces: mpsc::Receiver<Vec<u8>>,
@@ -342,7 +343,7 @@ impl Printed {
     }
 }
 
-/// Asks until it is so. Every question runs a verb, so this does not spin.
+/// Repeats the query until it is true. Every query runs a verb, so this does not spin.
 pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !so() {

@@ -41,7 +41,7 @@ impl Shape {
         }
     }
 
-    /// Takes out what only some values have: `known` names each such path, or what it begins with, and its type. A path of
+    /// Removes the optional paths: `known` has each such path, or its beginning, and its type. A path with
     /// another type is an error.
     pub fn without_optional(mut self, known: &[(&str, &str)]) -> std::result::Result<Self, String> {
         for (path, kind) in known {
@@ -56,7 +56,8 @@ impl Shape {
         Ok(self)
     }
 
-    /// What breaks a script that relied on `self`, if a verb prints `now`: keys that are gone, and other types.
+    /// The changes that break a script that relied on `self`, if a verb prints `now`: missing keys, and other
+    /// types.
     fn broken_by(&self, now: &Self) -> Vec<String> {
         let mut broken = Vec::new();
         for (path, types) in &self.0 {
@@ -70,7 +71,7 @@ impl Shape {
         broken
     }
 
-    /// True if a list above `path` is empty, or what is above it is null: then nothing shows what it may hold.
+    /// True if a list above `path` is empty, or the value above it is null: then its content is unknown.
     fn is_unknown(&self, path: &str) -> bool {
         let holds_nothing = |above: &str, types: &Types| {
             let is_empty = types.contains("list") && !self.0.contains_key(&format!("{above}[]"));
@@ -79,7 +80,7 @@ impl Shape {
         self.0.iter().any(|(above, types)| is_below(path, above) && holds_nothing(above, types))
     }
 
-    /// Paths of `now` that `self` does not have, although it has what is above them.
+    /// Paths of `now` that `self` does not have, although it has their parents.
     fn added_by(&self, now: &Self) -> Vec<String> {
         let is_new = |path: &&String| !self.0.contains_key(*path) && !self.is_unknown(path);
         now.0.keys().filter(is_new).cloned().collect()
@@ -128,21 +129,22 @@ fn is_null(types: &Types) -> bool {
     types.iter().all(|kind| kind == "null")
 }
 
-/// True if a value of the types `new` is what a script expects of the types `recorded`. Null shows nothing of the type.
+/// True if a value of the types `new` fits what a script expects of the types `recorded`. Null does not show
+/// a type.
 fn fits(new: &Types, recorded: &Types) -> bool {
     is_null(recorded) || new.iter().all(|kind| kind == "null" || recorded.contains(kind))
 }
 
-/// True if `path` is inside of what is at `above`.
+/// True if `path` is inside of the value at `above`.
 fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above)
         .is_some_and(|rest| rest.starts_with(['.', '[']) || (above.is_empty() && !rest.is_empty()))
 }
 
-/// Shapes, by what was asked for.
+/// Shapes, by what was requested.
 pub type Cases = Vec<(String, Shape)>;
 
-/// What is wrong with `cases`, compared with `tests/shapes/NAME.txt`; `PUNCTUAL_PIN=1` writes that file first.
+/// The differences between `cases` and `tests/shapes/NAME.txt`; `PUNCTUAL_PIN=1` writes that file first.
 pub fn compare(name: &str, cases: &Cases) -> Vec<String> {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/shapes/{name}.txt"));
     if std::env::var_os("PUNCTUAL_PIN").is_some() {
@@ -226,7 +228,7 @@ mod tests {
             found(&json!({"a": 1, "b": ["x"]}), &json!({"a": 2, "b": ["y", "z"]})),
             Vec::<String>::new()
         );
-        // Nothing shows what an empty list or a null would hold.
+        // An empty list or a null does not show its content.
         assert_eq!(found(&json!({"a": [{"b": 1}]}), &json!({"a": []})), Vec::<String>::new());
         assert_eq!(found(&json!({"a": {"b": 1}}), &json!({"a": null})), Vec::<String>::new());
         assert_eq!(found(&json!([1, 2]), &json!([1, null])), Vec::<String>::new());

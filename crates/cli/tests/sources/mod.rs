@@ -1,4 +1,4 @@
-//! What the tests that read the sources share.
+//! Shared code of the tests that read the sources.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -36,7 +36,7 @@ pub fn text(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// A file without the tests at its end, whoever else sees them.
+/// A file without the tests at its end, whatever their visibility.
 pub fn without_tests(text: &str) -> &str {
     let ends = ["mod ", "pub mod ", "pub(crate) mod ", "pub(super) mod "];
     let at = ends.iter().filter_map(|module| text.find(&format!("#[cfg(test)]\n{module}"))).min();

@@ -1,10 +1,11 @@
-//! Handlers of messages: called on the engine's own thread in an embedded endsystem, on a thread of their own else.
+//! Handlers of messages: in an embedded endsystem they are called on the engine's own thread, otherwise on a
+//! thread of their own.
 //!
-//! A handler is in one of three places: *direct*, within the engine's end of the ring; *parked*, where the engine has
-//! put it down (it was demoted, or its channel has ended); *own thread*, where that thread has picked it up. It moves
-//! only in this order. The thread sleeps at the ring, in which nothing comes while the handler is direct. The engine
-//! never drops a handler: what it owns (channels, and with them perhaps the last hold on the engine itself) is dropped
-//! by the thread.
+//! A handler is in one of three places: *direct*, within the engine's end of the ring; *parked*, after the
+//! engine has stopped calling it (it was demoted, or its channel has ended); *own thread*, after that thread
+//! has taken it. It moves only in this order. The thread sleeps at the ring, which stays empty while the
+//! handler is direct. The engine never drops a handler: the thread drops all that it owns (channels, and with
+//! them perhaps the last reference to the engine itself).
 
 mod direct;
 
@@ -121,7 +122,8 @@ impl Handler {
         self.stage.overruns.load(Ordering::Relaxed)
     }
 
-    /// Promised bound, what was observed, misses (rtcGetParameter). Asks as rarely as [`Channel::state`].
+    /// Returns the promised bound, the observed latencies and the misses (rtcGetParameter). Sends a request
+    /// as rarely as [`Channel::state`].
     ///
     /// # Errors
     /// If the channel has ended or the daemon is gone.
@@ -129,7 +131,7 @@ impl Handler {
         self.end.state()
     }
 
-    /// Ends the channel and waits for the daemon's word.
+    /// Ends the channel and waits for the daemon's confirmation.
     ///
     /// # Errors
     /// If the daemon is gone.
@@ -162,7 +164,7 @@ impl Stage {
             shared.tell(Request::Close { channel: id });
         }
         drop(handler);
-        // The engine puts it down when the channel is gone there; until then the ring is not closed.
+        // The engine parks the handler when the channel is gone there; until then the ring is not closed.
         drop(lock(&self.parked).take());
     }
 }

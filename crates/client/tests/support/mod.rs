@@ -11,8 +11,8 @@ use punctual_link::{Link, MemoryLink, MemoryOptions};
 /// Longer than anything that happens here, on however loaded a host.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `prediction_error`: ordinary threads on a busy machine are late by any time, which is not what is tested here. An engine
-/// that is led and not driven is taken for dead after five HELLOs.
+/// `prediction_error`: ordinary threads on a busy machine may be late by any time, which is not under test
+/// here. An engine whose leader does not drive it is considered down after five HELLOs.
 pub fn config(name: &str, neighbour: &str) -> HostConfig {
     let text = format!(
         r#"

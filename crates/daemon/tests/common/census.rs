@@ -1,4 +1,4 @@
-//! What a daemon holds.
+//! The resources that a daemon holds.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -9,18 +9,19 @@ use rustix::process::Pid;
 pub struct Holdings {
     pub descriptors: usize,
     pub threads: usize,
-    /// Of shared-memory files.
+    /// Mappings of shared-memory files.
     pub mappings: usize,
     pub channels: u32,
     pub buffer_bytes: u64,
     pub clients: u32,
     /// What quotas count of all users together: clients, listeners, ends of channels, bytes of rings, descriptors.
     pub quotas: [u64; 5],
-    /// Counts that are wrong, and what waits for an answer.
+    /// Counters that are wrong, and requests that wait for an answer.
     pub lost: String,
 }
 
-/// What is counted and held by nobody, or held and not counted, and what waits for an answer: nothing, on a quiet host.
+/// The differences between counters and what is held, and the requests that wait for an answer: empty on an
+/// idle host.
 fn lost(books: Option<&Books>) -> String {
     let books = books.expect("the daemon's own user sees them");
     assert!(books.compared > 20, "{books:?}");

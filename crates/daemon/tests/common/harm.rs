@@ -1,4 +1,4 @@
-//! What a machine and its programs do to daemons: full disks, wall clocks that jump, clients without memory, crowds.
+//! Faults of a machine and its programs: full disks, wall clocks that jump, clients without memory, crowds.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -11,14 +11,14 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::contract;
 
-/// Of the disk; the size of a page, or nothing is full exactly.
+/// Page size of the disk; the fill is a multiple of it, so that the disk becomes exactly full.
 const PAGE_BYTES: usize = 4_096;
 
-/// A small disk of its own; gone where the test drops it.
+/// A small disk of its own; unmounted when the test drops it.
 pub struct Disk(PathBuf);
 
 impl Disk {
-    /// `None`, said aloud, where nothing may be mounted.
+    /// `None`, with a message, if nothing may be mounted.
     pub fn mount(at: &Path) -> Option<Self> {
         if !rustix::process::getuid().is_root() {
             eprintln!("SKIPPED: mounting needs root");
@@ -41,7 +41,7 @@ impl Disk {
         path
     }
 
-    /// Fills all that is left. What is appended to a log pads it to a page first.
+    /// Fills all free space. First pads the log to a page.
     pub fn fill(&self, log: &Path) {
         let bytes = std::fs::metadata(log).map_or(0, |file| file.len() as usize);
         let mut end = OpenOptions::new().append(true).create(true).open(log).expect("the log");
@@ -67,17 +67,19 @@ impl Drop for Disk {
     }
 }
 
-/// Who sets it lets a program step the clock of the machine, which is nobody's alone: `make test` and `make soak` do.
+/// The variable permits a test program to step the clock of the machine, which all programs share: `make
+/// test` and `make soak` set it.
 const MAY_STEP: &str = "PUNCTUAL_TEST_WALL_CLOCK";
 
-/// The wall clock of this machine, stepped; put back where it would be when this is dropped. Time namespaces have none.
+/// The wall clock of this machine, which a test steps; dropping this sets it back. Time namespaces do not
+/// cover the wall clock.
 pub struct SteppedClock {
     wall_ns: i128,
     since: std::time::Instant,
 }
 
 impl SteppedClock {
-    /// `None`, said aloud, where it may not be set.
+    /// `None`, with a message, if the clock may not be set.
     pub fn take() -> Option<Self> {
         if std::env::var_os(MAY_STEP).is_none() {
             eprintln!(
@@ -93,7 +95,7 @@ impl SteppedClock {
         Some(clock)
     }
 
-    /// Sets the wall clock to what it would show by itself, and `by_ms` more.
+    /// Sets the wall clock to its regular time plus `by_ms`.
     pub fn step(&self, by_ms: i128) -> bool {
         let ns = self.wall_ns + self.since.elapsed().as_nanos() as i128 + by_ms * 1_000_000;
         let time =
@@ -115,10 +117,11 @@ pub fn wall_ns() -> i128 {
     i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
 }
 
-/// In its environment a test program is a client that may not map what it is given: the daemon's socket, and to whom.
+/// In its environment a test program is a client that may not map its rings: the daemon's socket, and the
+/// peer's name.
 const STARVED: [&str; 2] = ["PUNCTUAL_TEST_STARVED", "PUNCTUAL_TEST_STARVED_TO"];
 
-/// What the test `starved_client` of a program does: nothing, unless [`starve`] has started it.
+/// The body of a program's test `starved_client`: it does nothing unless [`starve`] has started it.
 pub fn be_starved() {
     let [Some(socket), Some(to)] = STARVED.map(std::env::var_os) else { return };
     let host = Endsystem::connect_to(Path::new(&socket)).expect("connected");
@@ -140,7 +143,8 @@ pub fn starve(socket: &Path, to: &str) {
         .expect("it runs");
 }
 
-/// So many clients connect at once, each is answered if it is served at all, and all leave. How many were served.
+/// Many clients connect at once, each waits for an answer if it is served at all, and all leave. Returns how
+/// many were served.
 pub fn crowd(socket: &Path, threads: usize, clients: usize) -> usize {
     let start = Barrier::new(threads);
     std::thread::scope(|scope| {

@@ -9,10 +9,10 @@ use punctual_os::now;
 
 use super::witness::{enter_fifo, sleep_until};
 
-/// Above any processor.
+/// Above the priority of any processor.
 const PRIORITY: u8 = 90;
 
-/// Ends where the test drops it.
+/// Ends when the test drops it.
 pub struct Hog {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -41,7 +41,7 @@ impl Drop for Hog {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Its panic has been said.
+            // Its panic has been printed.
             let _ = thread.join();
         }
     }

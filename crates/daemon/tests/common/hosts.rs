@@ -10,7 +10,7 @@ use super::program::Program;
 use super::text::{HELLO, Text};
 use super::{PATIENCE, contract, meet};
 
-/// Below the ports that the kernel gives to whoever asks for any.
+/// Below the range from which the kernel assigns ports.
 const FIRST_PORT: u16 = 20_000;
 /// For data and signalling at both ends.
 const PORTS_PER_CABLE: u16 = 4;
@@ -44,13 +44,13 @@ pub fn with_text<R>(folder: &Path, name: &str, cable: u16, work: impl FnOnce(Tex
     })
 }
 
-/// What a test wants otherwise.
+/// Settings that a test changes.
 pub struct Wanted<'a> {
     /// More keys of `[daemon]` of `a`.
     pub daemon: &'a str,
-    /// Between HELLOs. A neighbour that is silent for five times as long is taken for dead.
+    /// Interval of HELLOs. A neighbour is considered down after five times as long without one.
     pub hello: &'a str,
-    /// Of the channel.
+    /// Deadline of the channel.
     pub deadline_ms: u64,
 }
 
@@ -93,12 +93,13 @@ impl Hosts {
         &self.b.socket
     }
 
-    /// Packets that b has sent: greetings of its neighbour, where nothing else happens.
+    /// Packets that b has sent: only HELLOs to its neighbour if there is no other traffic.
     pub fn sent_by_b(&self) -> u64 {
         self.connections[1].status().expect("status").engine.links[0].packets_out
     }
 
-    /// The same, once it has answered what `a` said before it was stopped: two of its turns have sent nothing.
+    /// The same, once it has answered the packets that `a` sent before it was stopped: no packet was sent
+    /// between two queries.
     pub fn settled_sent_by_b(&self) -> u64 {
         let mut sent = self.sent_by_b();
         loop {

@@ -102,7 +102,7 @@ impl Pair {
         Self::start_with("")
     }
 
-    /// With more keys for `[daemon]` of both.
+    /// Starts both with more keys for `[daemon]`.
     pub fn start_with(daemon: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Drop for Pair {
     }
 }
 
-/// Asks until it is so; every answer is a round trip to a daemon, so this does not spin.
+/// Repeats the query until it is true. Every answer is a round trip to a daemon, so this does not spin.
 pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !so() {
@@ -145,7 +145,8 @@ pub fn contract(bytes: u32, rate: u64, deadline_ms: u64) -> Contract {
     Contract::new(bytes, rate, 4, Nanos::from_millis(deadline_ms)).expect("a contract")
 }
 
-/// An open channel from `a` to `b`, two daemons of their own, that has carried ten of its longest messages unaltered.
+/// Opens a channel from `a` to `b`, two separate daemons, and checks that it carries ten of its longest
+/// messages unaltered.
 pub fn stream(a: &Endsystem, b: &Endsystem, bytes: u32) -> (Channel, Receiver) {
     meet([a, b]);
     let rate = Rate::per_second(100).expect("a rate");

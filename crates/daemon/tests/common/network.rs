@@ -8,10 +8,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::eventually;
 
-/// Runs a command line; returns what it printed.
+/// Runs a command line; returns its output.
 ///
 /// # Errors
-/// What it said.
+/// Its error output.
 pub fn run(line: &str) -> Result<String, String> {
     let output = Command::new("sh").args(["-c", line]).output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(if output.status.success() { &output.stdout } else { &output.stderr });
@@ -48,11 +48,12 @@ impl Cable {
     }
 }
 
-/// Hosts that are namespaces of their own, gone where the test drops them.
+/// Hosts in namespaces of their own, removed when the test drops them.
 pub struct Network(Vec<String>);
 
 impl Network {
-    /// So many hosts, `tag` in their names; `None`, said aloud, where namespaces cannot be made.
+    /// A network of so many hosts, with `tag` in their names; `None`, with a message, if namespaces cannot be
+    /// made.
     pub fn new(tag: &str, hosts: usize) -> Option<Self> {
         if !rustix::process::getuid().is_root() || run("unshare --net true").is_err() {
             eprintln!("SKIPPED: network namespaces need root");
@@ -113,7 +114,7 @@ impl Network {
         self.run(cable.hosts[end], &format!("ip link set {} {state}", cable.device(end)));
     }
 
-    /// What a user sees of a device, its neighbours left out.
+    /// The state of a device that a user can see, without its neighbours.
     pub fn photograph(&self, cable: Cable, end: usize) -> String {
         let device = cable.device(end);
         let look = format!("sh -c 'ip -details link show {device}; tc qdisc show dev {device}'");
@@ -129,7 +130,7 @@ impl Drop for Network {
     }
 }
 
-/// `"xdp"` where this host can load our program and has AF_XDP, else `"udp"`, said aloud.
+/// `"xdp"` if this host can load our program and has AF_XDP, else `"udp"`, with a message.
 pub fn driver() -> &'static str {
     use punctual_link::xdp::{ClassifierOptions, Program};
     let options = ClassifierOptions::new("lo", [10, 98, 0, 1].into(), [10, 98, 0, 2].into(), 7_001, 7_000);

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::text::Text;
 
-/// A daemon that has said that it is ready; killed where the test drops it.
+/// A daemon that has reported that it is ready; killed when the test drops it.
 pub struct Program {
     pub socket: PathBuf,
     process: Child,
@@ -30,7 +30,7 @@ impl Program {
         Self::start_as(folder, text, "--best-effort-host", line)
     }
 
-    /// As [`Self::start`], with `flags` of its own.
+    /// The same as [`Self::start`], with additional `flags`.
     pub fn start_as(folder: &Path, text: Text<'_>, flags: &str, line: impl FnOnce(&str) -> String) -> Self {
         let config = write(folder, text);
         let program = env!("CARGO_BIN_EXE_punctuald");
@@ -59,12 +59,12 @@ impl Program {
         kill_process(self.pid(), signal).expect("it is there");
     }
 
-    /// Stops it, and waits until every thread of it stands.
+    /// Stops it, and waits until all its threads are stopped.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
         let tasks = format!("/proc/{}/task", self.pid().as_raw_nonzero());
         let stands = |task: std::io::Result<std::fs::DirEntry>| {
-            // One that has just ended is not there any more the next time.
+            // A thread that has just ended is missing at the next check.
             let text = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
             text.is_ok_and(|text| {
                 text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))

@@ -1,4 +1,4 @@
-//! A client that speaks the API by hand.
+//! A client that sends requests of the API itself.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFla
 
 use super::PATIENCE;
 
-/// A client that speaks the API by hand.
+/// A client that sends requests of the API itself.
 pub struct Raw(OwnedFd);
 
 impl Raw {
@@ -28,8 +28,13 @@ impl Raw {
     }
 
     pub fn greeted(path: &Path) -> Self {
+        Self::greeted_as(path, VERSION)
+    }
+
+    /// A client of that version of the API.
+    pub fn greeted_as(path: &Path, version: u32) -> Self {
         let raw = Self::connect(path);
-        let hello = Request::Hello { version: VERSION, program: "raw".into() };
+        let hello = Request::Hello { version, program: "raw".into() };
         assert!(matches!(raw.ask(hello).0, Ok(Answer::Hello { .. })));
         raw
     }
@@ -38,7 +43,7 @@ impl Raw {
         self.send_with(bytes, Vec::new()).expect("sent");
     }
 
-    /// With descriptors, which no request has: the kernel lets none through.
+    /// Sends a packet with descriptors, which no request has: the kernel lets none through.
     pub fn send_with(&self, bytes: &[u8], descriptors: Vec<OwnedFd>) -> std::io::Result<()> {
         let packet = Packet { bytes: bytes.to_vec(), descriptors };
         socket::send(&self.0, &packet, SendFlags::empty())
@@ -49,7 +54,7 @@ impl Raw {
         socket::send(&self.0, packet, SendFlags::DONTWAIT).is_ok()
     }
 
-    /// What a program reads that takes an error for what it is; `None` at the end of the connection.
+    /// Receives once, without treating an error as the end; `None` at the end of the connection.
     pub fn receive_once(&self) -> std::io::Result<Option<Packet>> {
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         let (bytes, _) = rustix::net::recv(&self.0, &mut buffer[..], RecvFlags::empty())?;

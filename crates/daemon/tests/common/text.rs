@@ -7,7 +7,7 @@ pub fn other(name: &str) -> &'static str {
     if name == "a" { "b" } else { "a" }
 }
 
-/// Between HELLOs, unless a test needs another time: a neighbour is taken for dead when it is silent for five times as long.
+/// Default interval of HELLOs: a neighbour is considered down after five times as long without one.
 pub const HELLO: &str = "250ms";
 
 /// A host's configuration; `processor`, `daemon`, `signalling` and `link` are more lines of these tables.
@@ -25,7 +25,8 @@ pub struct Text<'a> {
 impl Text<'_> {
     pub fn to_toml(self) -> String {
         let Self { name, socket, processor, daemon, hello, signalling, link } = self;
-        // Ordinary threads on a busy machine are late by any time: not what is tested, unless a test says otherwise.
+        // Ordinary threads on a busy machine may be late by any time. That is not under test, unless the test
+        // sets this key.
         let late = if link.contains("prediction_error") { "" } else { "prediction_error = \"500ms\"" };
         // A call that a thread's list does not have ends the daemon, and so the test, unless the test wants otherwise.
         let calls = if daemon.contains("forbidden_calls") { "" } else { "forbidden_calls = \"end\"" };

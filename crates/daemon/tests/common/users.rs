@@ -3,7 +3,8 @@
 use rustix::fs::Uid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// Does `work` on a thread of user `user`; sockets keep whose they were. `None`, said aloud, without root.
+/// Runs `work` on a thread of user `user`; open sockets keep their owner. `None`, with a message, without
+/// root.
 pub fn as_user<R: Send>(user: u32, work: impl FnOnce() -> R + Send) -> Option<R> {
     if !rustix::process::getuid().is_root() {
         eprintln!("SKIPPED: other users need root");
@@ -11,8 +12,8 @@ pub fn as_user<R: Send>(user: u32, work: impl FnOnce() -> R + Send) -> Option<R>
     }
     let user = Uid::from_raw(user);
     let run = move || {
-        // Of this thread alone, where the C library would do so for all. It keeps the right to search folders: there are
-        // roots that other users cannot search.
+        // Changes this thread only; the C library would change all threads. It keeps the right to search
+        // folders, because other users cannot search some systems' root folders.
         rustix::thread::set_keep_capabilities(true).expect("kept");
         rustix::thread::set_thread_res_uid(user, user, user).expect("another user");
         let search = CapabilitySet::DAC_READ_SEARCH;

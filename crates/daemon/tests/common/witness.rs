@@ -14,16 +14,16 @@ use punctual_os::realtime::{self, RealTime, SchedulingClass};
 use punctual_proto::{Instant, Ppm};
 
 const PERIOD: Nanos = Nanos::from_millis(1);
-/// Above everything of ours.
+/// Above all other threads of ours.
 const PRIORITY: u8 = 98;
 
-/// Puts the calling thread into `SCHED_FIFO`; `false` where it may not.
+/// Moves the calling thread to `SCHED_FIFO`; `false` if it is not permitted.
 pub fn enter_fifo(priority: u8, cpu: Option<u32>) -> bool {
     let class = SchedulingClass::Fifo { priority };
     realtime::apply(&RealTime { class, cpu, lock_memory: false }).is_ok()
 }
 
-/// Whether daemons may run in their real-time class here; says so where not.
+/// Whether daemons may run in their real-time class here; prints a message if not.
 pub fn may_be_real_time() -> bool {
     let may = std::thread::spawn(|| enter_fifo(50, None)).join().expect("no panic");
     if !may {
@@ -73,7 +73,7 @@ impl Witness {
         Self { watchers: watchers.collect(), stop, reports, since: now() }
     }
 
-    /// Stops, and says what was seen.
+    /// Stops, and returns the result.
     pub fn stop(self) -> Testimony {
         self.stop.store(true, Ordering::Relaxed);
         let cpus = self.watchers.len() as u64;
@@ -105,24 +105,24 @@ fn watch(stop: &AtomicBool, report: &mpsc::Sender<Hole>) {
     }
 }
 
-/// What a witness saw.
+/// The result of a witness.
 pub struct Testimony {
-    /// By their beginning.
+    /// The holes, in the order of their beginning.
     holes: Vec<Hole>,
     taken: Nanos,
     cpu_time: Nanos,
 }
 
 impl Testimony {
-    /// In so much time of all CPUs.
+    /// Makes the result from holes and the time of all CPUs.
     pub fn new(mut holes: Vec<Hole>, cpu_time: Nanos) -> Self {
         holes.sort_by_key(|hole| hole.start);
         let taken = holes.iter().map(|hole| hole.end.since(hole.start)).sum();
         Self { holes, taken, cpu_time }
     }
 
-    /// Whether a hole lies between `from` and `to`, or had left a backlog that still drained at `from`: its length times
-    /// g / (1 - g), g the guaranteed load.
+    /// Whether a hole is between `from` and `to`, or its backlog still drained at `from`. The backlog drains
+    /// for the hole's length times g / (1 - g), with g the guaranteed load.
     pub fn excuses(&self, from: Instant, to: Instant, load: Ppm) -> bool {
         let per_mille = u64::from(load.0) / (1_000_000 - u64::from(load.0).min(999_999)).div_ceil(1_000);
         self.holes.iter().any(|hole| {
@@ -131,7 +131,7 @@ impl Testimony {
         })
     }
 
-    /// Of all CPUs' time.
+    /// Share of the time of all CPUs that holes took.
     pub fn share(&self) -> f64 {
         self.taken.0 as f64 / self.cpu_time.0.max(1) as f64
     }

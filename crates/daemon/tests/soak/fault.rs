@@ -1,4 +1,4 @@
-//! What happens while the soak lasts, and when.
+//! The faults of the soak test, and their times.
 
 use punctual::Nanos;
 use punctual_os::now;
@@ -18,13 +18,13 @@ impl Dice {
         (self.0 >> 33) % end
     }
 
-    /// Lets up to so many milliseconds pass: what happens then happens at any moment of what goes on meanwhile.
+    /// Waits up to this many milliseconds: the next fault then comes at an arbitrary moment of the traffic.
     pub fn moment(&mut self, most_ms: u64) {
         sleep_until(now() + Nanos::from_micros(self.below(most_ms * 1_000)));
     }
 }
 
-/// What happens to `b`, its cable, the machine.
+/// A fault of `b`, its cable, or the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     Nothing,
@@ -51,7 +51,8 @@ pub const FAULTS: [Fault; 9] = [
 ];
 
 impl Fault {
-    /// Lets it happen, and end, at moments that the dice say. What `b` is afterwards: killed ones are started again.
+    /// Starts and ends the fault at random moments. `on_b` is the daemon of `b` afterwards: a killed daemon
+    /// is started again.
     pub fn happen(self, stage: &Stage, on_b: &mut Program, dice: &mut Dice) {
         dice.moment(300);
         match self {
@@ -64,7 +65,7 @@ impl Fault {
             }
             Self::Stop => {
                 on_b.freeze();
-                // Neighbours take it for dead after half a second.
+                // Neighbours consider it down after half a second.
                 dice.moment(1_000);
                 on_b.signal(Signal::CONT);
             }
@@ -86,7 +87,7 @@ impl Fault {
                 on_b.signal(Signal::KILL);
                 on_b.wait();
                 stage.refuses_to_start();
-                // Without one to keep it needs no disk.
+                // Without an epoch file it needs no disk.
                 *on_b = stage.start(1);
                 dice.moment(300);
                 stage.disk.free();

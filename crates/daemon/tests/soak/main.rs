@@ -1,10 +1,11 @@
-//! Real daemons for a while, in network namespaces of their own. Programs and channels come and go, and at random moments
-//! of a printed seed a daemon is killed, stopped and continued, a cable cut, the wall clock stepped, a disk filled; clients
-//! come in crowds or without memory. Beside it a sender that waits for nobody keeps its contract on a channel between two
-//! hosts that no fault touches: nothing of it may be late or lost outside platform holes, and nothing may grow. After each
-//! cycle each daemon compares what it counts with what there is: what nobody holds is a leak.
+//! Runs real daemons for a while, in network namespaces of their own. Programs and channels come and go. At
+//! random moments of a printed seed a daemon is killed, stopped and continued, a cable cut, the wall clock
+//! stepped, a disk filled; clients come in crowds or without memory. At the same time a sender that never
+//! waits keeps its contract on a channel between two hosts that no fault touches: none of its messages may be
+//! late or lost outside platform holes, and no resource use may grow. After each cycle each daemon compares
+//! its counters with what is held: a counted resource without a holder is a leak.
 //!
-//! `PUNCTUAL_SOAK_SECONDS` (25) says how long, `PUNCTUAL_SOAK_SEED` (1) which faults;
+//! `PUNCTUAL_SOAK_SECONDS` (25) sets the duration in seconds, `PUNCTUAL_SOAK_SEED` (1) which faults;
 //! `PUNCTUAL_SOAK_DRIVER=udp` takes that driver also where there is xdp. `make soak` does it for 20 minutes.
 
 #[path = "../common/mod.rs"]
@@ -68,7 +69,7 @@ fn programs(stage: &Stage, dice: &mut Dice) {
                     }
                 }
             }
-            // Some say goodbye, others vanish.
+            // Some close their connection, others are killed.
             if dice.below(2) == 0 {
                 for channel in channels {
                     let _ = channel.close();
@@ -90,8 +91,8 @@ fn policed(host: &Endsystem) -> u64 {
     host.status().expect("status").engine.links.iter().map(|link| link.drops.policed).sum()
 }
 
-/// Faults and programs until the time is over and there is enough to compare; what the daemons had in memory after each
-/// cycle, and which faults there were.
+/// Runs faults and programs until the time is over and there is enough to compare; returns the daemons'
+/// memory after each cycle, and which faults there were.
 fn cycles(stage: &Stage, hosts: &mut [Program; 3], seconds: u64, seed: u64) -> (Vec<[u64; 3]>, Vec<Fault>) {
     let mut dice = Dice(seed);
     let [on_a, on_b, on_c] = hosts;
@@ -207,7 +208,8 @@ fn nothing_grows_and_what_no_fault_touches_keeps_its_promise() {
     println!("soak: {}", verdict.line);
     if verdict.inconclusive {
         println!("INCONCLUSIVE: platform holes took over 2 % of the time or excuse over 1 % of the messages");
-        // Who asked for it wants to know; beside other tests it says nothing about ours.
+        // This matters only to a run that sets the duration; beside other tests an inconclusive result is no
+        // error.
         if seconds.is_some() {
             std::process::exit(3);
         }

@@ -9,12 +9,12 @@ use crate::common::program::{Program, folder, write};
 use crate::common::text::Text;
 use crate::common::witness::may_be_real_time;
 
-/// `a` in the middle; `b`, to which things happen; and `c`, to which nothing does.
+/// `a` in the middle; `b`, which the faults hit; and `c`, which no fault hits.
 pub const NAMES: [&str; 3] = ["a", "b", "c"];
 pub const TO_B: Cable = Cable { number: 0, hosts: [0, 1] };
 pub const TO_C: Cable = Cable { number: 1, hosts: [0, 2] };
 
-/// Where it all happens.
+/// The hosts, cables and disk of a soak test.
 pub struct Stage {
     pub network: Network,
     pub folder: PathBuf,
@@ -73,7 +73,7 @@ impl Stage {
         self.text(host, |text| Program::start_as(&self.folder, text, self.flags, line))
     }
 
-    /// `b` does not start where it has to keep its epoch on a disk that is full, and says why.
+    /// `b` does not start if it must store its epoch on a full disk, and reports the reason.
     pub fn refuses_to_start(&self) {
         let config = self.text(1, |text| write(&self.folder, text));
         let text = std::fs::read_to_string(&config).expect("read");

@@ -1,4 +1,4 @@
-//! The channel that no fault touches: its sender, its receiver, and the verdict over what came.
+//! The channel that no fault touches: its sender, its receiver, and the verdict over its messages.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use punctual_proto::Ppm;
 
 use crate::common::witness::{Testimony, enter_fifo, sleep_until};
 
-/// The channel that nothing may touch: messages of several packets, one every 10 ms, each due within 40 ms.
+/// The untouched channel: messages of several packets, one every 10 ms, each due within 40 ms.
 pub const BYTES: u32 = 4_000;
 pub const PER_SECOND: u64 = 100;
 pub const DEADLINE_MS: u64 = 40;
@@ -25,7 +25,7 @@ pub struct Sample {
     pub kept: bool,
 }
 
-/// Ends the untouched channel, also where the test fails.
+/// Ends the untouched channel, also if the test fails.
 pub struct Over<'a>(pub &'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -34,7 +34,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Sends by the clock, whatever becomes of it; returns what the channel did not take, and how many it took.
+/// Sends by the clock, without waiting for any result; returns the messages that the channel did not take,
+/// and how many it took.
 pub fn send_by_the_clock(channel: &mut Channel, over: &AtomicBool) -> (Vec<Sample>, u64) {
     enter_fifo(PRIORITY, None);
     let interval = Nanos(1_000_000_000 / PER_SECOND);
@@ -47,17 +48,17 @@ pub fn send_by_the_clock(channel: &mut Channel, over: &AtomicBool) -> (Vec<Sampl
             Ok(()) => sent += 1,
             Err(_) => lost.push(Sample { from: due, to: now(), kept: false }),
         }
-        // A sender that was away sends no heap: its ticks are gone.
+        // A sender that was stalled skips the missed ticks and sends no burst.
         due = (due + interval).max(now() - interval);
     }
     (lost, sent)
 }
 
-/// Receives until nothing comes any more after the sender's end.
+/// Receives until no more messages come after the sender's end.
 pub fn receive(receiver: &mut Receiver, over: &AtomicBool) -> Vec<Sample> {
     enter_fifo(PRIORITY, None);
     let (mut samples, mut next) = (Vec::new(), 0);
-    // Numbers that were passed by, and where they stand among the samples.
+    // Numbers that were skipped, with their position among the samples.
     let mut missing = HashMap::new();
     let mut buffer = [0; BYTES as usize];
     loop {
@@ -77,7 +78,7 @@ pub fn receive(receiver: &mut Receiver, over: &AtomicBool) -> Vec<Sample> {
             samples[place] = Sample { from, to, kept: false };
             continue;
         }
-        // What is missing was sent since the one before came.
+        // Missing messages were sent after the previous one came.
         let since = samples.last().map_or(from, |sample: &Sample| sample.from);
         for passed in next..number {
             missing.insert(passed, samples.len());

@@ -2,69 +2,20 @@ use std::time::Duration;
 
 use punctual_os::calls::Forbidden;
 use punctual_os::realtime::SchedulingClass;
-use punctual_proto::Nanos;
-use punctual_proto::config::{CpuConfig, NodeConfig, SignallingConfig};
-use punctual_proto::ids::{Epoch, Name, NodeId};
-use punctual_proto::memory::{MessageInfo, MessageRead, MessageWrite};
-use punctual_proto::{Ppm, limits};
+use punctual_proto::{BitRate, Nanos};
+use punctual_rig::{RemoteInbox, RemoteOutbox, line_config};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 
-/// Buffers of a host on which nobody sends or receives.
-struct Nothing;
-
-impl MessageRead for Nothing {
-    fn len(&self) -> u32 {
-        0
-    }
-    fn copy_to(&self, _: u32, _: &mut [u8]) {}
-}
-
-impl MessageWrite for Nothing {
-    fn copy_from(&mut self, _: u32, _: &[u8]) {}
-}
-
-impl Outbox for Nothing {
-    type Message = Self;
-    fn take(&mut self, _: Instant) -> Option<(Self, Instant)> {
-        None
-    }
-    fn is_ready(&self) -> bool {
-        false
-    }
-}
-
-impl Inbox for Nothing {
-    type Slot = Self;
-    fn reserve(&mut self) -> Option<Self> {
-        None
-    }
-    fn publish(&mut self, _: Self, _: MessageInfo) {}
-}
-
 /// A host without links.
-fn alone() -> EngineHandle<Nothing, Nothing> {
-    let signalling = SignallingConfig { grace: Nanos::from_millis(1), ..SignallingConfig::default() };
-    let node = NodeConfig {
-        id: NodeId(1),
-        name: Name::new("a").expect("a name"),
-        epoch: Epoch(1),
-        fragment_bytes: limits::FRAGMENT_BYTES_DEFAULT,
-        fragment_low_latency_bytes: None,
-        clock_tolerance: Ppm(limits::CLOCK_TOLERANCE_PPM_DEFAULT),
-        links: Vec::new(),
-        cpu: CpuConfig::default(),
-        directory: vec![(Name::new("a").expect("a name"), NodeId(1))],
-        routes: Vec::new(),
-        signalling,
-        buffer_bytes_max: 1 << 20,
-        wakeup_margin: Nanos::ZERO,
-    };
+fn alone() -> EngineHandle<RemoteOutbox, RemoteInbox> {
+    let mut node = line_config(0, 1, BitRate(1));
+    node.signalling.grace = Nanos::from_millis(1);
     Engine::start(EngineConfig::new(node, Vec::new(), 7)).expect("an engine")
 }
 
-/// Whether the engine says that it has stopped, before the test's patience ends.
+/// Whether the engine reports that it has stopped, before the test's time limit.
 fn ends_by_itself(events: &Events) -> bool {
     let patience = Timespec { tv_sec: 30, tv_nsec: 0 };
     loop {

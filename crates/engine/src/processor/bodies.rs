@@ -1,13 +1,14 @@
-//! Bodies of programs' handlers, called on the processor's own thread when the node says so (RTU 3, ADR 0051).
+//! Calls the bodies of programs' handlers on the processor's own thread when the node schedules them (RTU 3,
+//! ADR 0051).
 //!
-//! Ownership: the processor owns a body from its registration to its removal, when it goes back to whoever removes it: what
-//! a program drops takes time of the program's own thread.
+//! Ownership: the processor owns a body from its registration to its removal. Then the body goes back to the
+//! thread that removes it, because dropping it must take time of the program's own thread.
 
 use std::collections::BTreeMap;
 
 use punctual_os::now;
 use punctual_proto::Instant;
-use punctual_proto::api::{RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuTerms, UpcallDone, Work};
+use punctual_proto::api::{RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending, RtuTerms, UpcallDone, Work};
 use punctual_proto::memory::{Inbox, Outbox};
 
 use super::Processor;
@@ -26,14 +27,26 @@ pub(super) struct Bodies {
 
 struct Entry {
     body: Body,
-    /// Somebody waits for the answer of admission.
+    /// Set while a program waits for the answer of admission.
     asker: Option<Answer<Registered>>,
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
-    /// Registers a handler; `answer` follows when admission has decided.
-    pub fn register(&mut self, terms: RtuTerms, body: Body, answer: Answer<Registered>, at: Instant) {
-        match self.node.register_handler(terms, at) {
+    /// Registers a handler; `answer` follows when admission has decided. One that `sends` puts messages into the ring behind
+    /// the outbox.
+    pub fn register(
+        &mut self,
+        terms: RtuTerms,
+        sends: Option<(RtuSending, O)>,
+        body: Body,
+        answer: Answer<Registered>,
+        at: Instant,
+    ) {
+        let asked = match sends {
+            Some((sending, outbox)) => self.node.register_sender(terms, &sending, outbox, at),
+            None => self.node.register_handler(terms, at),
+        };
+        match asked {
             Ok(id) => {
                 self.programs.bodies.bodies.insert(id, Entry { body, asker: Some(answer) });
                 self.hear_of_handlers();
@@ -43,18 +56,18 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     /// Forgets a handler, and gives its body back.
-    pub fn remove(&mut self, id: RtuId) -> Option<Body> {
-        self.node.remove_handler(id);
+    pub fn remove(&mut self, id: RtuId, at: Instant) -> Option<Body> {
+        self.node.remove_handler(id, at);
         self.programs.bodies.bodies.remove(&id).map(|entry| entry.body)
     }
 
-    /// Answers those whose handlers were granted or refused.
+    /// Answers the requests whose handlers were granted or refused.
     pub(super) fn hear_of_handlers(&mut self) {
         while let Some(event) = self.node.poll_rtu() {
             let (id, answer) = match event {
                 RtuEvent::Granted(id, grant) => (id, Ok((id, grant))),
                 RtuEvent::Refused(id, refusal) => (id, Err(refusal)),
-                // Its status says so.
+                // The handler's status reports this.
                 RtuEvent::Demoted(..) => continue,
             };
             let asker = self.programs.bodies.bodies.get_mut(&id).and_then(|entry| entry.asker.take());

@@ -1,4 +1,5 @@
-//! What other threads ask of the processor: commands in each turn, and requests of programs in the background.
+//! Requests of other threads to the processor: commands in each turn, and requests of programs in the
+//! background.
 
 use punctual_os::now;
 use punctual_proto::memory::{Inbox, Outbox};
@@ -12,13 +13,13 @@ use crate::statistics::Counters;
 
 /// Commands taken in one turn.
 const COMMANDS_PER_TURN: usize = 16;
-/// Turns that were full of protocol work until one in the background is done all the same: some 3 ms.
+/// Turns full of protocol work after which one background command runs in any case: some 3 ms.
 const BACKGROUND_TURNS: u32 = 64;
 
-/// What the processor shares with its handles.
+/// The state that the processor shares with its handles.
 pub(crate) struct Mailboxes<O: Outbox, I: Inbox> {
     commands: CommandQueue<Processor<O, I>>,
-    /// What is done when no message waits for its handler, one in a turn.
+    /// Commands that run when no message waits for its handler, one in a turn.
     background: CommandQueue<Processor<O, I>>,
     events: Events,
     counters: Counters,
@@ -36,7 +37,7 @@ impl<O: Outbox, I: Inbox> Mailboxes<O, I> {
     pub const fn commands(&self) -> &CommandQueue<Processor<O, I>> {
         &self.commands
     }
-    /// Queue of what is done when no message waits for its handler, one command in a turn.
+    /// Queue of the commands that run when no message waits for its handler, one in a turn.
     pub const fn background(&self) -> &CommandQueue<Processor<O, I>> {
         &self.background
     }
@@ -79,8 +80,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         true
     }
 
-    /// Does one command of the background where the turn had little else to do, or has had much for long; whether it did
-    /// one, and the time. What was waiting for it is a unit of work to all others: nothing but the command bounds it.
+    /// Runs one background command if the turn had little other work, or turns have been full for long;
+    /// returns whether it ran one, and the time. To all other work it is like a unit of work whose length
+    /// only the command itself bounds.
     pub(super) fn answer(&mut self, worked: Nanos, at: Instant) -> (bool, Instant) {
         let Background { may_wait, put_off } = self.orders.background;
         if !may_wait {

@@ -1,17 +1,21 @@
-//! The doorbells of the applications' outgoing rings, and which of them have rung.
+//! The doorbells of the applications' outgoing rings: owns the list of those that have rung, and the
+//! allowances.
 //!
-//! An application may ring as often as it likes; that must cost the others nothing. A channel's doorbell is heard at once as
-//! often as its contract has messages ([`Allowance`]). What is beyond that, and all of best-effort flows, counts in one
-//! allowance of its user, however many doorbells that has: all users together have one ring each [`ALL_SPACING`] and
-//! [`AT_ONCE`] at once, and each an equal share of that. A doorbell that has no share left is muted (the kernel stops
-//! telling us) until its turn comes; since they are watched edge-triggered and never read, watching it again tells the ring
-//! that was muted. So no ring is lost. What a contract allows is heard whatever the user's other doorbells do.
+//! An application may ring as often as it likes without a cost to others. A ring of a channel's doorbell is
+//! handled at once as often as the contract has messages ([`Allowance`]). Rings beyond that, and all rings of
+//! best-effort flows, count in one allowance of the user, however many doorbells it has: all users together
+//! have one ring each [`ALL_SPACING`] and [`AT_ONCE`] at once, and each user has an equal share of that. A
+//! doorbell without a share left is muted (the kernel stops reporting it) until its turn comes. Doorbells are
+//! watched edge-triggered and never read, so watching one again reports a ring that came while it was muted.
+//! So no ring is lost. Rings that a contract allows are handled at once whatever the user's other doorbells
+//! do.
 //!
-//! Doorbells without a payer (root's, the daemon's own user's, an embedding program's) have an allowance each, and are
-//! heard again after [`SPACING`].
+//! Doorbells without a payer (those of root, the daemon's own user, or an embedding program) have an
+//! allowance each, and are unmuted after [`SPACING`].
 //!
-//! Nothing here waits for an application: the list of those who wait at the daemon's end of a doorbell, which `epoll_ctl`
-//! locks, is nobody else's (`punctual_ipc::wake`), and whoever had it watched closes it.
+//! No function here waits for an application. `epoll_ctl` locks the list of waiters at the daemon's end of a
+//! doorbell, and only the daemon can wait there (`punctual_ipc::wake`). The thread that had the doorbell
+//! watched closes it.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -34,14 +38,15 @@ pub(super) const SPACING: Nanos = Nanos::from_micros(100);
 /// Interval between two rings of all users together that no contract allows: some 3 % of a CPU, which is
 /// interference.
 const ALL_SPACING: Nanos = Nanos::from_micros(250);
-/// Rings of all users together that are heard at once and that no contract allows; one of each user if there are more.
+/// Rings beyond contracts that are handled at once, of all users together; one of each user if there are more
+/// users.
 const AT_ONCE: u32 = 32;
 
-/// Doorbells that are muted for want of a share are heard again together, at multiples of this span: to wake
-/// up for each of them would take five times as much.
+/// Doorbells that are muted because their user has no share left are unmuted together, at multiples of this
+/// span: one wake-up for each of them would cost five times as much.
 const TOGETHER: Nanos = Nanos::from_millis(4);
 
-/// How often a doorbell is heard at once.
+/// How many rings of a doorbell are handled at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Allowance {
     /// The doorbell's own allowance; `None`: it has none.
@@ -58,7 +63,8 @@ struct Pace {
 }
 
 impl Allowance {
-    /// A conforming sender rings once a message at most. One that is heard late is heard soon before the next: one more.
+    /// A conforming sender rings at most once per message. If one ring is handled late, the next one may
+    /// follow soon after it: therefore one more.
     pub fn of(contract: Option<&Contract>, payer: Option<UserId>) -> Self {
         let payer = payer.filter(|_| holds(Defence::DoorbellAllowance));
         let of = |c: &Contract| Pace { burst: c.burst_messages_max, interval: c.policed_interval() };
@@ -69,6 +75,14 @@ impl Allowance {
             (None, None) => Some(Pace { burst: 1, interval: SPACING }),
         };
         Self { own, payer }
+    }
+
+    /// The program of a handler with a budget of `units` every `period` rings twice for each of its calls at most: when there
+    /// is work, and when the call is done. Admission has counted that.
+    pub fn of_calls(units: u32, period: Nanos, payer: Option<UserId>) -> Self {
+        let rings = units.saturating_mul(2).max(1);
+        let own = Pace { burst: rings.saturating_add(1), interval: period / u64::from(rings) };
+        Self { own: Some(own), payer: payer.filter(|_| holds(Defence::DoorbellAllowance)) }
     }
 }
 
@@ -83,7 +97,7 @@ impl NextArrival {
         Instant(self.0.0.saturating_sub(early.0))
     }
 
-    /// Notes that a ring was heard at this time.
+    /// Records that a ring was handled at this time.
     fn take(&mut self, pace: Pace, at: Instant) {
         self.0 = self.0.max(at) + pace.interval;
     }
@@ -94,9 +108,9 @@ pub(super) struct Doorbells {
     watched: HashMap<ChannelId, Watched>,
     /// Users who have any, with how many.
     payers: HashMap<UserId, (NextArrival, usize)>,
-    /// Grows to what one wake-up can tell, then never again.
+    /// Grows to the number of rings that one wake-up can report, then never again.
     rung: Vec<ChannelId>,
-    /// Muted ones with the time at which they are heard again. Has room for all that are watched.
+    /// Muted doorbells with the time at which they are unmuted. Has room for all watched doorbells.
     muted: BinaryHeap<Reverse<(Instant, ChannelId)>>,
 }
 
@@ -105,7 +119,7 @@ struct Watched {
     doorbell: Arc<OwnedFd>,
     allowance: Allowance,
     rest: NextArrival,
-    /// True if the doorbell is muted, and the ring with which it will be heard again was paid for.
+    /// True if the doorbell is muted, and its next ring was charged already.
     has_paid: bool,
 }
 
@@ -139,13 +153,13 @@ impl Doorbells {
         }
     }
 
-    /// What each user has of what all have together.
+    /// Each user's share of the allowance of all users.
     fn share(&self) -> Pace {
         let users = u32::try_from(self.payers.len()).unwrap_or(u32::MAX).max(1);
         Pace { burst: (AT_ONCE / users).max(1), interval: ALL_SPACING * u64::from(users) }
     }
 
-    /// The kernel says that a doorbell rang.
+    /// The kernel reports that a doorbell rang.
     pub fn rung(&mut self, channel: ChannelId, at: Instant, waiter: &Waiter) {
         let share = self.share();
         let Some(watched) = self.watched.get_mut(&channel) else { return };
@@ -163,7 +177,7 @@ impl Doorbells {
         }
     }
 
-    /// Hears those again whose time has come.
+    /// Unmutes the doorbells whose time has come.
     pub fn unmute(&mut self, at: Instant, waiter: &Waiter) {
         while self.next_unmute().is_some_and(|due| due <= at) {
             let Some(Reverse((_, channel))) = self.muted.pop() else { return };
@@ -172,7 +186,7 @@ impl Doorbells {
                 Ok(()) => {}
                 // The channel got another doorbell meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                // The kernel has no memory now: look at the ring as if it had rung, and try again.
+                // The kernel has no memory now: check the ring as if it had rung, and try again.
                 Err(_) => {
                     self.rung.push(channel);
                     return self.muted.push(Reverse((at + SPACING, channel)));
@@ -181,12 +195,12 @@ impl Doorbells {
         }
     }
 
-    /// When the next muted one is heard again.
+    /// When the next muted doorbell is unmuted.
     pub fn next_unmute(&self) -> Option<Instant> {
         self.muted.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// The next channel whose doorbell rang and that is still watched.
+    /// The next channel whose doorbell rang and is still watched.
     pub fn next_rung(&mut self) -> Option<ChannelId> {
         while let Some(channel) = self.rung.pop() {
             if self.watched.contains_key(&channel) {
@@ -197,19 +211,19 @@ impl Doorbells {
     }
 }
 
-/// Time at which a doorbell is heard again together with others of the same few milliseconds.
+/// Time at which a doorbell is unmuted, together with others of the same few milliseconds.
 fn together(due: Instant) -> Instant {
     Instant(due.0.div_ceil(TOGETHER.0) * TOGETHER.0)
 }
 
 impl Watched {
-    /// Takes a ring out of what can pay for it first: the doorbell's own allowance, or that of its `payer`,
-    /// who has `share`. Returns when the ring is heard: now, or later.
+    /// Charges a ring to the first allowance that can pay for it: the doorbell's own, or that of its `payer`,
+    /// who has `share`. Returns when the ring is handled: now, or later.
     fn take(&mut self, payer: Option<&mut NextArrival>, share: Pace, at: Instant) -> Instant {
         let own = self.allowance.own.map(|pace| (self.rest.next(pace), pace));
         let (due, rest, pace) = match (own, payer) {
             (Some((due, pace)), None) if due <= at => (due, &mut self.rest, pace),
-            // Heard again soon, and judged anew then.
+            // The doorbell is unmuted soon, and its next ring is then charged again.
             (_, None) => return at + SPACING,
             (Some((due, pace)), Some(payer)) if due <= at || due <= payer.next(share) => {
                 (due, &mut self.rest, pace)

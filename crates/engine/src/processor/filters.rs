@@ -1,4 +1,4 @@
-//! What a node says about its channels in the words of drivers.
+//! Converts the node's reports about its channels to the drivers' types.
 
 use punctual_link::{Filter, PathKey, SealKey, Stream};
 use punctual_proto::api::PathFilter;

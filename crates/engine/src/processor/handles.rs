@@ -1,4 +1,4 @@
-//! What handles may do on the processor's thread, and what they are told when it ends.
+//! The calls that handles may make on the processor's thread, and their notification when it ends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,9 +31,15 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
     ) -> io::Result<()> {
         self.unwatch(channel);
         let contract = self.node.channel(channel).map(|status| status.contract);
-        let allowance = Allowance::of(contract.as_ref(), payer);
+        let handler = self.node.upcall_of(channel);
+        let budget =
+            handler.and_then(|id| self.node.handlers().find(|status| status.id == id)?.terms.budget());
+        let allowance = match budget {
+            Some((units, period)) => Allowance::of_calls(units, period, payer),
+            None => Allowance::of(contract.as_ref(), payer),
+        };
         self.programs.doorbells.watch(channel, doorbell, allowance, &self.waiter)?;
-        // What was sent before anybody watched.
+        // Handle what was sent before the doorbell was watched.
         self.node.handle_outbox(channel, at);
         Ok(())
     }
@@ -54,7 +60,7 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
     }
 }
 
-/// Tells the handles that nobody is there any more.
+/// Notifies the handles that the processor has ended.
 pub(super) struct CloseOnDrop<O: Outbox, I: Inbox>(Arc<Mailboxes<O, I>>);
 
 impl<O: Outbox, I: Inbox> CloseOnDrop<O, I> {

@@ -1,13 +1,14 @@
 //! The thread that drives the processor: its own, the *keeper*, or an application's thread that leads for a
 //! while.
 //!
-//! A message that goes through two threads of a host costs a switch and a wake-up each way more than one that a kernel's
-//! socket takes, whose protocol runs on its caller's thread (`rio-roundtrip` shows how much that is). So an embedding
-//! program may have one of its threads do the protocol's work while it waits (leader and followers, Schmidt et al. 2000,
-//! with one leader). The processor moves to that thread, with its class and CPU, and back when it stops leading; it is
-//! never shared. While the leader does something else nobody drives, as while a handler runs: so what it may take is
-//! declared and admitted like a handler's time. Nobody drives on the way either: both sides of a hand-over are in the
-//! processor's class.
+//! A message that goes through two threads of a host costs one thread switch and one wake-up more each way
+//! than a message that a kernel's socket takes, because the kernel's protocol code runs on its caller's
+//! thread (`rio-roundtrip` measures the difference). So an embedding program may let one of its threads do
+//! the protocol's work while it waits (leader and followers, Schmidt et al. 2000, with one leader). The
+//! processor moves to that thread, with its class and CPU, and back when the thread stops leading. It is
+//! never shared. While the leader does other work no thread drives the processor, as while a handler runs: so
+//! the time for it is declared and admitted like a handler's time. During a hand-over no thread drives it
+//! either, so both threads of a hand-over are in the processor's class.
 
 use std::io;
 use std::marker::PhantomData;
@@ -29,7 +30,7 @@ use crate::error::EngineGone;
 /// Why a thread cannot lead.
 #[derive(Debug, Error)]
 pub enum LeadError {
-    /// There is nothing to lead.
+    /// The engine has ended, so it cannot be led.
     #[error(transparent)]
     Gone(#[from] EngineGone),
     /// The class cannot move from thread to thread.
@@ -47,7 +48,7 @@ pub enum LeadError {
     /// The thread does not get the class or the CPU.
     #[error(transparent)]
     RealTime(#[from] RealTimeError),
-    /// The thread cannot be asked what it is.
+    /// The scheduling of the thread cannot be read.
     #[error("the thread's scheduling cannot be read: {0}")]
     Os(#[from] io::Error),
 }
@@ -61,7 +62,7 @@ pub(crate) struct HandedProcessor<O: Outbox, I: Inbox> {
     back: Sender<Box<Processor<O, I>>>,
 }
 
-/// A thread in the processor's class, which becomes what it was when this is dropped.
+/// A thread in the processor's class. Dropping this restores the thread's scheduling.
 pub(crate) struct Raised {
     class: Attributes,
     cpus: CpuSet,
@@ -69,7 +70,8 @@ pub(crate) struct Raised {
 }
 
 impl Raised {
-    /// Raises the calling thread. It stays where it may run, for a processor that never sleeps has its CPU to itself.
+    /// Raises the calling thread. It may still run on the same CPUs, because a processor that never sleeps
+    /// has its CPU to itself.
     pub(crate) fn to(wanted: &RealTime) -> Result<Self, LeadError> {
         if matches!(wanted.class, SchedulingClass::Deadline { .. }) {
             return Err(LeadError::Deadline);
@@ -87,14 +89,16 @@ impl Raised {
 
 impl Drop for Raised {
     fn drop(&mut self) {
-        // A thread that has lost the right to become what it was stays what it is: nothing rests on it any more.
+        // If the thread has lost the right to restore its scheduling, it stays as it is: no guarantee depends
+        // on it any more.
         let _ = sched_setaffinity(None, &self.cpus);
         let _ = attributes::restore(SELF, self.class);
         self.timer_slack.set();
     }
 }
 
-/// The keeper: drives until the processor stops, here or at a leader's; what is left of it, where it stopped here.
+/// The keeper's main function: drives until the processor stops, here or at a leader. Returns what is left of
+/// the processor if it stopped here.
 pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
     mut processor: Box<Processor<O, I>>,
 ) -> Option<Box<Processor<O, I>>> {
@@ -104,7 +108,8 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
             let (back, returned) = channel();
             processor.lead.is_led = true;
             successor.send(Ok(HandedProcessor { processor, back }));
-            // None comes back that has stopped, or broke in its leader's hands: `CloseOnDrop` tells whoever waits.
+            // A processor that has stopped, or whose leader panicked, does not come back: `CloseOnDrop`
+            // notifies the waiting threads.
             let Ok(given_back) = returned.recv() else { return None };
             processor = given_back;
             processor.lead.is_led = false;
@@ -113,7 +118,7 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
             processor.pace.standstill.begin(started);
             continue;
         }
-        // A thread that asks to lead is not kept waiting for the next packet.
+        // A thread that requests to lead does not have to wait for the next packet.
         match processor.step(started, None, &mut |processor| processor.lead.successor.is_some()) {
             Step::Goes(at) | Step::Done(at) => started = at,
             Step::Stopped => return Some(processor),
@@ -122,7 +127,7 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
 }
 
 impl<O: Outbox, I: Inbox> Processor<O, I> {
-    /// Leaves the processor to another thread after this turn, or says why not.
+    /// Hands the processor to another thread after this turn, or sends it the reason why not.
     pub(crate) fn hand_on(&mut self, successor: LeadAnswer<O, I>) {
         if self.lead.is_led || self.lead.successor.is_some() {
             successor.send(Err(LeadError::Led));
@@ -132,11 +137,11 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
     }
 }
 
-/// The calling thread drives the processor, whenever it waits here. Dropped, it hands the processor back to its own
-/// thread and becomes what it was. One that is leaked (`std::mem::forget`) takes the engine with it: its own thread waits
-/// for the processor for ever.
+/// The calling thread drives the processor, whenever it waits here. Dropping this hands the processor back to
+/// its own thread and restores the thread's scheduling. If this is leaked (`std::mem::forget`), the engine is
+/// blocked: its own thread waits for the processor without limit.
 pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
-    /// Some until the processor has stopped, or broke.
+    /// `None` after the processor has stopped, or panicked.
     baton: Option<HandedProcessor<O, I>>,
     /// Time at which the thread drove last.
     left_at: Instant,
@@ -147,14 +152,14 @@ pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
-    /// Takes over what the keeper hands on, on a thread in the class that is `wanted`.
+    /// Takes the processor from the keeper, on a thread in the class `wanted`.
     pub(crate) fn take(
         baton: HandedProcessor<O, I>,
         raised: Raised,
         wanted: &RealTime,
     ) -> Result<Self, LeadError> {
         direct::prepare();
-        // On an error it is dropped and the keeper goes on.
+        // On an error `lead` is dropped and the keeper continues.
         let lead = Self { baton: Some(baton), left_at: now(), _raised: raised, _here: PhantomData };
         if let Some(cpu) = wanted.cpu {
             realtime::pin(cpu)?;
@@ -162,7 +167,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
         Ok(lead)
     }
 
-    /// Drives from `at`, a time just read, until `is_done`, which is asked after each turn, or `until`; the time.
+    /// Drives the processor from `at`, a time just read, until `is_done`, which is called after each turn, or
+    /// `until`. Returns the time.
     ///
     /// # Errors
     /// If the engine has stopped.
@@ -172,9 +178,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
         until: Option<Instant>,
         mut is_done: impl FnMut() -> bool,
     ) -> Result<Instant, EngineGone> {
-        // A panic in here takes it along: nobody may go on with it. So does its end, which the keeper waits for.
+        // If this call panics, the processor is dropped with it: no thread may continue with it. The same
+        // applies when it stops, which the keeper waits for.
         let mut baton = self.baton.take().ok_or(EngineGone)?;
-        // What the leader did meanwhile is no protocol work and was admitted as a handler's.
+        // The leader's time in between is no protocol work, and was admitted as a handler's time.
         baton.processor.node.record_idle(at.since(self.left_at));
         baton.processor.pace.turn_begun = None;
         baton.processor.pace.standstill.begin(at);
@@ -197,7 +204,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Drop for Lead<O, I> {
     fn drop(&mut self) {
         direct::retire();
         if let Some(HandedProcessor { processor, back }) = self.baton.take() {
-            // The keeper waits for it as long as it lives.
+            // The keeper waits for it as long as it exists.
             let _ = back.send(processor);
         }
     }

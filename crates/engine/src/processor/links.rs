@@ -1,4 +1,5 @@
-//! The processor's part of its links: what came in, what may leave, and what is told about kernel traffic beside them.
+//! The processor's part of its links: arrived packets, packets that may leave, and reports about the kernel
+//! traffic beside them.
 
 use punctual_os::now;
 use punctual_proto::api::CloseReason;
@@ -21,7 +22,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             if self.received.is_empty() {
                 continue;
             }
-            // Read after the driver's own times, none of which lies in the future.
+            // Read after the driver's own times, none of which is in the future.
             let at = now();
             let count = self.received.len();
             for packet in self.received.drain(..) {
@@ -29,8 +30,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 self.pace.spin.stay(packet.stream, at);
                 self.node.handle_frame(port.id(), from, Instant(packet.received_ns), packet.frame, at);
             }
-            // The demultiplexing of a single packet counts in the unit that it makes; what is done for many
-            // packets is shared out.
+            // The demultiplexing of a single packet counts in the unit that it makes; the cost of several
+            // packets is divided among them.
             let done = if count == 1 { at } else { now() };
             self.meter.received(count, done.since(begun));
             begun = done;
@@ -39,7 +40,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    /// What the adapters have sent; only links that are paced by completions tell.
+    /// What the adapters have sent; only links that are paced by completions report it.
     pub(super) fn complete(&mut self, at: Instant) -> bool {
         let mut any = false;
         for port in &mut self.ports {
@@ -51,7 +52,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    /// What the link schedulers give goes straight into the drivers' buffers.
+    /// The link schedulers' packets are written straight into the drivers' buffers.
     pub(super) fn transmit(&mut self, at: Instant) -> bool {
         let mut any = false;
         if let Some(share) = &mut self.share {
@@ -60,7 +61,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         while let Some((link, change)) = self.node.poll_filter() {
             let port = self.ports.get_mut(usize::from(link.0));
             if let Some(path) = port.and_then(|port| port.filter(change, self.shared.counters())) {
-                // Told before anything leaves: what would accept the channel must not.
+                // Notify the node before any packet leaves: the confirmation that would accept the channel
+                // must not be sent.
                 self.node.abort_path(path, CloseReason::FilterRefused, at);
             }
         }
@@ -70,13 +72,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    /// Hands out what is queued, from `begun` on; returns the time.
+    /// Hands out the queued packets, from `begun` on; returns the time.
     pub(super) fn flush(&mut self, begun: Instant) -> Instant {
         let mut any = false;
         for port in &mut self.ports {
             any |= port.flush(self.shared.counters());
         }
-        // Nothing that is counted changes after this; what it takes is measured with the hand-over.
+        // No counter changes after this; its time is measured together with the hand-over.
         self.node.show_counters();
         if !any {
             return begun;
@@ -86,7 +88,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         done
     }
 
-    /// What others put on the links' devices, for the causes of what is late.
+    /// Reports the traffic of other senders on the links' devices to the node, which uses it to find causes
+    /// of lateness.
     pub(super) fn tell_foreign_traffic(&mut self) {
         for port in &self.ports {
             let rate = BitRate(port.foreign_bps().unwrap_or(0));
@@ -106,7 +109,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    /// Tells links the rate that their kernel traffic must be held to.
+    /// Passes links the rate to which their kernel traffic must be limited.
     pub(super) fn shape(&mut self) {
         while let Some((link, rate)) = self.node.poll_shaper() {
             if let Some(port) = self.ports.get_mut(usize::from(link.0)) {

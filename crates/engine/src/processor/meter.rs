@@ -1,5 +1,5 @@
-//! What a unit of work really took, with its share of what is done for many at once: taking packets in, and the
-//! system calls that hand them out.
+//! Measures the actual time of a unit of work, including its share of operations for many units at once:
+//! receiving packets, and the system calls that hand them out.
 
 use punctual_proto::Nanos;
 use punctual_proto::api::WorkKind;
@@ -9,7 +9,7 @@ use punctual_proto::api::WorkKind;
 pub(super) struct Meter {
     /// Taking one packet in.
     input: Nanos,
-    /// Handing out what one unit made.
+    /// Time for handing out the packets of one unit.
     output: Nanos,
     /// Units since the last hand-out that made packets.
     units: u64,
@@ -21,7 +21,7 @@ impl Meter {
         self.input = Nanos(took.0 / (packets as u64).max(1));
     }
 
-    /// The drivers handed out what the units since the last call made.
+    /// Records that the drivers have handed out the packets of the units since the last call.
     pub fn flushed(&mut self, took: Nanos) {
         if let Some(each) = took.0.checked_div(core::mem::take(&mut self.units)) {
             self.output = Nanos(each);

@@ -1,7 +1,8 @@
-//! A link as the processor drives it: what is ready, what is queued, what is outstanding.
+//! A link as the processor drives it: owns its driver, and the state of what is ready, queued and
+//! outstanding.
 //!
-//! A link that fails for good is reported in the log, counted, and left alone; the node's HELLOs find the neighbour
-//! dead, and the other links work on.
+//! A link that fails permanently is reported in the log, counted, and not used any more; the node finds by
+//! its HELLOs that the neighbour is down, and the other links continue.
 
 mod poll_mode;
 
@@ -48,7 +49,7 @@ pub(super) struct DrivenLink {
     failed: bool,
 }
 
-/// What may still wait in the driver.
+/// Whether packets may still wait in the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
     Nothing,
@@ -85,18 +86,18 @@ impl DrivenLink {
         token_of(usize::from(self.id.0))
     }
 
-    /// The one that only tells of best effort.
+    /// The descriptor that reports best effort only.
     pub fn best_effort_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.driver.best_effort_descriptor()
     }
 
-    /// The descriptor says that packets came.
+    /// The descriptor reports that packets came.
     pub fn readable(&mut self) {
         self.input = Input::Packets;
     }
 
-    /// Up to `max` packets to `out`, the most urgent first, where there may be any; best-effort ones only where
-    /// `takes_best_effort`: the others stay in their ring and cost nothing.
+    /// Receives up to `max` packets into `out`, the most urgent first, if there may be any. Best-effort
+    /// packets only if `takes_best_effort`: otherwise they stay in their ring at no cost.
     pub fn receive(
         &mut self,
         takes_best_effort: bool,
@@ -117,7 +118,7 @@ impl DrivenLink {
         }
     }
 
-    /// Judges a check that brought less than it might have: whether it was the pool that had nothing left.
+    /// Determines why a check brought fewer packets than possible: whether the pool was empty.
     fn what_is_left(&mut self, counters: &Counters) -> Input {
         let dry = self.driver.statistics().pool_dry;
         if std::mem::replace(&mut self.dry, dry) == dry {
@@ -127,8 +128,8 @@ impl DrivenLink {
         Input::Dry
     }
 
-    /// Tells the driver about a channel. If it cannot be told, its packets would not be let in: the path that is to
-    /// be aborted comes back; everything else goes on.
+    /// Changes the driver's filter for a channel. If that fails, the driver would not let the channel's
+    /// packets in: returns the path that must be aborted. Other channels are not affected.
     pub fn filter(&mut self, change: FilterChange, counters: &Counters) -> Option<PathId> {
         let done = match change {
             FilterChange::Set(filter) => self.driver.set_filter(&driver_filter(&filter)),
@@ -155,7 +156,7 @@ impl DrivenLink {
         (wire_bytes > 0).then_some(wire_bytes)
     }
 
-    /// Fills the driver's buffers with what the node gives; returns whether it gave anything.
+    /// Fills the driver's buffers with the node's packets; returns whether there were any.
     pub fn transmit<O: Outbox, I: Inbox>(
         &mut self,
         node: &mut Node<HostMemory<O, I>>,
@@ -222,7 +223,7 @@ impl DrivenLink {
     fn queue_frame(&mut self, port: Port, frame: Frame, wire_bytes: u32) -> Result<(), LinkError> {
         let Err(frame) = self.driver.transmit_frame(port, frame, wire_bytes) else { return Ok(()) };
         let Some(buffer) = self.driver.transmit_buffer() else {
-            // It is the one that the node was shown.
+            // This is the buffer that the node has written.
             return Err(LinkError::Options("the driver took back a buffer that was not transmitted".into()));
         };
         let len = PacketOut::Frame(frame).copy_to(buffer);
@@ -235,7 +236,7 @@ impl DrivenLink {
         }
     }
 
-    /// Hands what is queued to the medium; whether anything was.
+    /// Hands the queued packets to the medium; returns whether there were any.
     pub fn flush(&mut self, counters: &Counters) -> bool {
         if self.failed || (self.queued_since.is_none() && !self.driver.is_pending()) {
             return false;
@@ -253,19 +254,19 @@ impl DrivenLink {
         !self.failed && (self.input == Input::Packets || self.unfinished || returns)
     }
 
-    /// Whether something waits that no descriptor tells.
+    /// Whether some work waits that no descriptor reports.
     pub fn must_retry(&self) -> bool {
         let waits =
             self.input == Input::Dry || self.full || self.driver.is_pending() || self.outstanding_bytes > 0;
         !self.failed && waits
     }
 
-    /// How long the link wants to be looked at before its thread sleeps.
+    /// How long the link requests to be polled before its thread sleeps.
     pub fn spins(&self) -> Spins {
         self.driver.spins()
     }
 
-    /// What others put on the link's device lately, in bits of the wire a second, if that is measured.
+    /// Recent traffic of other senders on the link's device, in bits of the wire a second, if it is measured.
     pub fn foreign_bps(&self) -> Option<u64> {
         self.driver.foreign_bps()
     }
@@ -275,7 +276,7 @@ impl DrivenLink {
         self.driver.shape(rate.0);
     }
 
-    /// What it is held to, once each time that it was changed.
+    /// The rate limit of kernel traffic, once after each change.
     pub fn shaped(&mut self) -> Option<BitRate> {
         self.driver.shaped().map(BitRate)
     }
@@ -298,7 +299,7 @@ impl DrivenLink {
     }
 }
 
-/// What the descriptors of link number `index` tell.
+/// The token of the descriptors of link number `index`.
 pub(super) const fn token_of(index: usize) -> u64 {
     index as u64
 }

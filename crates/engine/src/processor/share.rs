@@ -1,8 +1,8 @@
-//! The share of a CPU that a processor of class `SCHED_DEADLINE` holds: the kernel reserves what admission has given away,
-//! and is asked before anything leaves that would promise more.
+//! The share of a CPU that a processor of class `SCHED_DEADLINE` holds. The kernel reserves the utilisation
+//! that admission has granted. The reservation is requested before any packet leaves that would promise more.
 //!
-//! Fails closed: where the kernel gives no more, the channel that was admitted last is refused, or ends where it stands
-//! already. What channels give back is given back to the kernel.
+//! It fails closed: if the kernel refuses more, the channel that was admitted last is refused, or closed if
+//! it is established already. The share of closed channels is given back to the kernel.
 
 use punctual_os::realtime::{RealTimeError, SchedulingClass, runtime, set_runtime};
 use punctual_proto::api::CloseReason;
@@ -17,14 +17,16 @@ use crate::statistics::Counters;
 pub(super) struct Share {
     period: Nanos,
     runtime: Nanos,
-    /// What admission had given away when it was asked.
+    /// The utilisation that admission had granted at the last request.
     utilisation: Ppm,
-    /// What it gave away when the kernel refused more, until admission has taken back what the refused channel had.
+    /// The utilisation that it had granted when the kernel refused more. Set until admission has released the
+    /// refused channel.
     refused: Option<Ppm>,
 }
 
 impl Share {
-    /// Asks for what is given away at the start; `None` if the class has no runtime. On the processor's thread.
+    /// Requests the utilisation granted at the start; `None` if the class has no runtime. On the processor's
+    /// thread.
     pub fn of(
         class: SchedulingClass,
         utilisation: Ppm,
@@ -37,7 +39,7 @@ impl Share {
         Ok(Some(Self { period, runtime, utilisation, refused: None }))
     }
 
-    /// Asks the kernel for what admission has given away now, if that has changed.
+    /// Requests the utilisation that admission has granted now, if it has changed.
     pub fn follow<O: Outbox, I: Inbox>(
         &mut self,
         node: &mut Node<HostMemory<O, I>>,
@@ -61,7 +63,8 @@ impl Share {
                     self.refused = Some(utilisation);
                     return;
                 }
-                // Less than before was refused, or nothing is left to give up: the larger runtime stays.
+                // A smaller runtime was refused, or there is no channel left to close: the larger runtime
+                // stays.
                 self.utilisation = utilisation;
                 return;
             }

@@ -1,11 +1,12 @@
-//! Busy polling: a sleeping thread is woken in microseconds to tens of microseconds, a ring is looked at in
+//! Busy polling: waking a sleeping thread takes microseconds to tens of microseconds, checking a ring takes
 //! nanoseconds.
 //!
-//! After its last piece of work the processor looks at the drivers' rings for the configured time, after packets for what
-//! their link says of their class (what leaves counts as guaranteed or best effort); the descriptors
-//! (doorbells of applications, commands) it looks at every [`POLL_PAUSE`], since that is a system call. While it does so
-//! nobody of a lower class gets the CPU: worth it on a core of its own, or for the length of a round trip. There is no
-//! pause instruction between two checks: the core is nobody else's, and a packet that comes during one is seen later.
+//! After its last piece of work the processor polls the drivers' rings for the configured time, and after
+//! packets for the time that their link sets for their class (outgoing packets count as guaranteed or best
+//! effort). It checks the descriptors (doorbells of applications, commands) only every [`POLL_PAUSE`], since
+//! that is a system call. While it polls, no thread of a lower class gets the CPU: use it on a CPU core of
+//! its own, or for the length of a round trip. There is no pause instruction between two checks: no other
+//! thread uses the core, and a packet that arrives during a pause is seen later.
 
 use punctual_link::{Spins, Stream};
 use punctual_os::now;
@@ -24,10 +25,10 @@ const POLL_PAUSE: Nanos = Nanos::from_micros(10);
 pub(super) struct Spin {
     /// Time to stay awake after anything was done.
     span: Nanos,
-    /// Time to stay awake after a packet: the longest that a link asks for.
+    /// Time to stay awake after a packet: the longest of all links.
     after: Spins,
     awake_until: Instant,
-    /// Time at which the descriptors were looked at last.
+    /// Time of the last check of the descriptors.
     looked_at: Instant,
 }
 
@@ -72,21 +73,21 @@ const fn stream_of(kind: WorkKind) -> Option<Stream> {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waited {
-    /// Time until which nothing was taken in. What was taken in since then is work.
+    /// End of the idle time. Time after it was work.
     pub idle_until: Instant,
     /// The time.
     pub at: Instant,
 }
 
 impl Waited {
-    /// A wait in which nothing was taken in.
+    /// A wait without input.
     const fn until(at: Instant) -> Self {
         Self { idle_until: at, at }
     }
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
-    /// Waits until something comes in or `until`, awake for as long as it was told to.
+    /// Waits until an input is there or `until`, awake for the configured time.
     pub(super) fn wait(&mut self, until: Option<Instant>, progress: bool, mut at: Instant) -> Waited {
         if progress {
             self.pace.spin.awake_until = self.pace.spin.awake_until.max(at + self.pace.spin.span);

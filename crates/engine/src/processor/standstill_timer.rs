@@ -1,16 +1,16 @@
-//! A timer that detects when the processor stands still.
+//! A timer that detects when the processor was not running.
 //!
-//! On a host where channels start, nothing else detects that: the processor sees messages when it polls, and other timers are rare.
-//! So while channels start here, this timer is due every few milliseconds (less often while nothing happens). A host without such
-//! channels has no timer and sleeps on.
+//! On a host where channels start, no other event detects that: the processor notices messages when it polls,
+//! and other timers are rare. So while channels start here, this timer is due every few milliseconds (less
+//! often without work). A host without such channels has no timer and keeps sleeping.
 
 use punctual_proto::{Instant, Nanos};
 
 /// Span between two checks while there is work. A standstill of this length is always seen, and a shorter one
 /// by chance; what delays messages is a standstill that happens again and again.
 const SPAN: Nanos = Nanos::from_millis(7);
-/// Span between two checks while there is no work: some sixty wake-ups a second. A prime number of
-/// milliseconds keeps step with nothing.
+/// Span between two checks while there is no work: some sixty wake-ups a second. It is a prime number of
+/// milliseconds, so that it does not run in step with periodic work.
 const SPAN_QUIET: Nanos = Nanos::from_millis(17);
 
 /// See the module.
@@ -22,7 +22,7 @@ pub(super) struct StandstillTimer {
 }
 
 impl StandstillTimer {
-    /// Time at which the processor must look at the latest.
+    /// Time of the next check, at the latest.
     pub const fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -32,8 +32,8 @@ impl StandstillTimer {
         self.busy = true;
     }
 
-    /// The processor looks at `at`; says by how much that is too late, and sets the next time. `watches`: there is a channel
-    /// to look after.
+    /// Checks the timer at `at`: returns how late the check is, and sets the next time. `watches`: there is a
+    /// channel that starts here.
     pub fn look(&mut self, at: Instant, watches: bool) -> Option<Nanos> {
         match self.due {
             Some(due) if due > at => return None,
@@ -47,14 +47,14 @@ impl StandstillTimer {
         late
     }
 
-    /// Sets the next time for a caller who has already said how late the check is.
+    /// Sets the next time, for a caller that has already reported how late the check is.
     pub fn seen(&mut self, at: Instant) {
         if self.due.is_some_and(|due| due <= at) {
             self.set(at);
         }
     }
 
-    /// Notes that nobody had to look until `at`.
+    /// Records that no check was necessary until `at`.
     pub fn begin(&mut self, at: Instant) {
         if self.due.is_some() {
             self.set(at);
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(standstill.look(due + late, true), Some(late));
         assert_eq!(standstill.due(), Some(due + late + SPAN), "sooner, since there is work");
         assert_eq!(standstill.look(due + late, true), None);
-        // A late timer that somebody else has told of.
+        // A late timer that was reported elsewhere already.
         standstill.seen(due + late + SPAN + late);
         assert_eq!(standstill.look(due + late + SPAN + late, true), None);
     }

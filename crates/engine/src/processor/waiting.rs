@@ -9,7 +9,8 @@ use super::port::DrivenLink;
 use super::spin::Waited;
 use super::{Processor, Turn};
 
-/// How soon to look again at what no descriptor tells: a completion, a full driver, a lock, a pool of frames.
+/// How soon to check again for events that no descriptor reports: a completion, a full driver, a lock, a pool
+/// of frames.
 const RETRY: Nanos = Nanos::from_micros(50);
 /// A wake-up later than this is counted.
 const LATE: Nanos = Nanos::from_millis(1);
@@ -28,7 +29,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         let retry = turn.retry.then_some(at + RETRY);
         let wanted = self.node.poll_timeout();
-        // The node is due and nothing came of it: waiting is all that can help.
+        // The node was due, and the turn did no work: only waiting can help.
         let stalled = !turn.progress && wanted.is_some_and(|wanted| wanted <= at);
         if stalled {
             self.shared.counters().stalls.add(1);
@@ -39,13 +40,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         [retry, wanted].into_iter().chain(others).flatten().min()
     }
 
-    /// Looks at the descriptors without waiting; whether anything is there.
+    /// Checks the descriptors without waiting; returns whether one is ready.
     pub(super) fn look(&mut self, at: Instant) -> bool {
         self.ready(Some(Nanos::ZERO), at).is_some()
     }
 
-    /// Waits for descriptors at most `span` and notes what is ready; `None`: nothing is, else the time at which that was
-    /// found.
+    /// Waits for descriptors for at most `span` and records which are ready; `None` if none is, else the time
+    /// at which that was found.
     pub(super) fn ready(&mut self, span: Option<Nanos>, at: Instant) -> Option<Instant> {
         let ready = match self.waiter.wait(span) {
             Ok(ready) => ready,
@@ -65,7 +66,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let found = self.ready(until.map(|until| until.since(at)), at);
         let woken = now();
         self.shared.counters().wakes.add(1);
-        // Other descriptors are ready too after a standstill: the timer was late all the same.
+        // After a standstill other descriptors are ready too, but the timer was late nevertheless.
         if let Some(until) = until.filter(|until| *until <= woken) {
             let late = woken.since(until);
             self.shared.counters().wake_late_ns_max.max(late.0);

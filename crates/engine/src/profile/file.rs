@@ -1,4 +1,4 @@
-//! The profile as a file: TOML, versioned; whoever reads it trusts nothing in it.
+//! The profile as a file: TOML, versioned; the reader validates every value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct Profile {
     /// [`PROFILE_VERSION`].
     pub version: u32,
-    /// When it was measured, as whoever measured it says.
+    /// When it was measured, as its creator states.
     pub measured: String,
     /// Measured in about a second at the start of a host.
     pub short: bool,
@@ -37,7 +37,7 @@ pub struct Profile {
     pub machine: Machine,
     /// Unit costs that admission adds its margin to.
     pub costs: Costs,
-    /// What one turn of the processor costs beside its work: a wake-up, a check of every link.
+    /// The cost of one turn of the processor in addition to its work: a wake-up, a check of every link.
     pub turn_ns: u64,
     /// Time from a timer's expiry to the processor's thread, for 99.9 % of the times, with the CPU loaded; 0:
     /// not measured.
@@ -79,7 +79,7 @@ pub enum ProfileError {
     Malformed {
         /// Path of the file.
         path: String,
-        /// What is wrong in it.
+        /// The mistake in it.
         what: String,
     },
     /// The profile is of another version.
@@ -202,7 +202,7 @@ impl Profile {
         Ok(format!("{head}{}{END}\n", toml::to_string_pretty(self)?))
     }
 
-    /// Writes the file, whole or not at all.
+    /// Writes the file atomically: completely or not at all.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -213,7 +213,7 @@ impl Profile {
         let aside = path.with_extension(format!("{}.new", std::process::id()));
         let written = fs::write(&aside, text).and_then(|()| fs::rename(&aside, path));
         written.map_err(|error| {
-            // Where it was never made there is nothing to remove.
+            // If the file was not created, there is none to remove.
             let _ = fs::remove_file(&aside);
             ProfileError::Io { path: name(), error }
         })

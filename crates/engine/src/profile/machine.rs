@@ -1,11 +1,11 @@
-//! The machine that a profile was measured on: costs of one machine say nothing about another.
+//! The machine that a profile was measured on: costs of one machine are not valid on another.
 
 use std::fs;
 use std::thread::available_parallelism;
 
 use serde::{Deserialize, Serialize};
 
-/// What makes costs what they are. Equal machines may share a profile.
+/// The properties that determine the costs. Equal machines may share a profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -46,12 +46,12 @@ impl Machine {
     }
 }
 
-/// What the kernel says about itself; empty if it does not.
+/// A text that the kernel reports about itself; empty if it does not.
 fn of_kernel(what: &str) -> String {
     fs::read_to_string(format!("/proc/sys/kernel/{what}")).unwrap_or_default().trim().to_owned()
 }
 
-/// The model in the text of `/proc/cpuinfo`, whose words differ from architecture to architecture.
+/// The model in the text of `/proc/cpuinfo`, whose keys depend on the architecture.
 fn cpu_model(cpuinfo: &str) -> String {
     let value = |key: &str| {
         let line =

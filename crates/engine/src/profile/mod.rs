@@ -19,9 +19,9 @@ pub use units::{OtherCosts, QUANTUM_MAX, quantum_that_fits, too_short};
 use punctual_proto::config::CpuCosts;
 use punctual_proto::{Nanos, Ppm};
 
-/// What is added to every measured cost unless `profile_margin` says otherwise. Of five profiles in a row
-/// the lowest fell 13 % short of the middle one; the rest is for caches that are colder, and clocks that are slower, than
-/// while measuring (ADR 0013).
+/// What is added to every measured cost unless `profile_margin` sets another margin. Of five profiles in a
+/// row the lowest fell 13 % short of the middle one; the rest is for caches that are colder, and clocks that
+/// are slower, than while measuring (ADR 0013).
 pub const MARGIN_DEFAULT: Ppm = Ppm(250_000);
 
 /// `cost` with `margin` added.

@@ -1,8 +1,8 @@
-//! Samples of one cost and what is made of them.
+//! Samples of one cost and their statistics.
 
 use serde::{Deserialize, Serialize};
 
-/// Units whose mean is one block.
+/// Number of units in one block, of which the mean is taken.
 pub const BLOCK_UNITS: usize = 32;
 /// A unit that took at least this long met a platform hole: it is counted and left out (a hole is a
 /// millisecond or more).
@@ -18,9 +18,10 @@ pub struct Summary {
     pub p999_ns: u64,
     /// The longest unit outside holes.
     pub max_ns: u64,
-    /// What admission charges, before its margin: the 99th percentile, over blocks of [`BLOCK_UNITS`] consecutive
-    /// units, of a block's mean without its longest unit. A deadline test adds up many units, so what counts is the
-    /// dearest *row* of units; the excess of a single one (an interrupt) is interference, which is charged once.
+    /// The cost that admission charges, before its margin: the 99th percentile, over blocks of
+    /// [`BLOCK_UNITS`] consecutive units, of a block's mean without its longest unit. A deadline test adds up
+    /// many units, so the most expensive *row* of units is decisive; the excess of a single one (an
+    /// interrupt) is interference, which is charged once.
     pub block_ns: u64,
     /// Units that count.
     pub samples: u64,
@@ -51,7 +52,7 @@ impl Summary {
     }
 }
 
-/// The mean without the longest unit: the one that an interrupt may have met.
+/// The mean without the longest unit, which an interrupt may have hit.
 fn mean_up(block: &[u64]) -> u64 {
     let longest = if block.len() > 1 { block.iter().copied().max().unwrap_or(0) } else { 0 };
     let counted = (block.len() as u64 - u64::from(block.len() > 1)).max(1);

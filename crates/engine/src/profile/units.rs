@@ -1,5 +1,6 @@
-//! How long one unit of the processor lasts, what of a configuration must cover it, and the quantum that follows
-//! (ADR 0022). A unit is never interrupted: until it ends nobody looks at arrivals, completions or the clock.
+//! How long one unit of the processor lasts, which parts of a configuration must cover it, and the quantum
+//! that follows (ADR 0022). A unit is never interrupted: until it ends the processor checks neither arrivals
+//! nor completions nor the clock.
 
 use punctual_proto::Nanos;
 use punctual_proto::config::plan::processor;
@@ -8,8 +9,8 @@ use punctual_proto::config::{CpuConfig, LinkConfig, Pacing, payload_bytes_max};
 use super::file::Profile;
 use crate::processor::WORK_SLICE;
 
-/// Most packets of a unit where the configuration names no `quantum`: the shortest quantum for which looking for
-/// somebody more urgent costs at most 1.8 % (`punctual bench harts-preemption`).
+/// Maximum number of packets of a unit if the configuration has no `quantum`: the shortest quantum for which
+/// checking for a more urgent handler costs at most 1.8 % (`punctual bench harts-preemption`).
 pub const QUANTUM_MAX: u32 = 8;
 
 /// Measured costs beside a unit; zero if not measured.
@@ -22,15 +23,15 @@ pub struct OtherCosts {
 }
 
 impl OtherCosts {
-    /// The costs around a unit that a profile knows.
+    /// The costs around a unit that a profile contains.
     pub fn of(profile: &Profile) -> Self {
         Self { turn: Nanos(profile.turn_ns), wake_up: Nanos(profile.wake_up_ns) }
     }
 }
 
-/// The quantum of a host that names none: as many packets as the `reaction` of each of its `links` and `release_latency`
-/// cover, at the costs in `cpu`; at most [`QUANTUM_MAX`], and 1 where not even that is covered. `fragment_bytes`: of its
-/// own packets.
+/// The default quantum of a host: as many packets as the `reaction` of each of its `links` and
+/// `release_latency` cover, at the costs in `cpu`; at most [`QUANTUM_MAX`], and 1 if not even one packet is
+/// covered. `fragment_bytes`: payload of its own packets.
 pub fn quantum_that_fits(
     cpu: &CpuConfig,
     fragment_bytes: u32,
@@ -45,7 +46,8 @@ pub fn quantum_that_fits(
     (2..=QUANTUM_MAX).rev().find(fits).unwrap_or(1)
 }
 
-/// If the configuration promises to be faster than its units, and what was measured around them, let it be.
+/// A warning for each time in the configuration that is shorter than its units and the measured costs around
+/// them permit.
 pub fn too_short(
     cpu: &CpuConfig,
     fragment_bytes: u32,
@@ -168,7 +170,8 @@ mod tests {
         assert_eq!(quantum_that_fits(&CpuConfig::default(), FRAGMENT_BYTES, &wide, OtherCosts::default()), 5);
     }
 
-    /// Whatever the costs: nothing is too short for what fits, and one packet more would be too many.
+    /// Whatever the costs: no time is too short for the quantum that fits, and one packet more would be too
+    /// many.
     #[test]
     fn what_fits_is_never_warned_of() {
         for step in 0..200u64 {

@@ -1,4 +1,5 @@
-//! Punctual beside the best that a user can do by hand: stretch by stretch, whoever is better.
+//! Compares Punctual with the best that a user can configure by hand, stretch by stretch: whichever is
+//! better.
 
 use serde::Serialize;
 
@@ -12,16 +13,16 @@ use crate::testbed::System;
 /// Figures that differ by less of the larger one are equal.
 const EQUAL_WITHIN: f64 = 0.05;
 
-/// What a system does for its users, in words.
+/// The properties of a system for its users, in words.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Promise {
     /// Which system.
     pub world: System,
-    /// To a message that keeps its contract.
+    /// The promise to a message that keeps its contract.
     pub message: &'static str,
-    /// Where a sender breaks its contract.
+    /// The effect on others if a sender breaks its contract.
     pub breach: &'static str,
-    /// Where one more channel is wanted.
+    /// The result if one more channel is requested.
     pub admission: &'static str,
 }
 
@@ -52,7 +53,7 @@ pub const PROMISES: [Promise; 3] = [
 pub struct StretchOutcome {
     /// Which.
     pub stretch: Stretch,
-    /// In the order of the systems.
+    /// The results, in the order of the systems.
     pub worlds: Vec<WorldOutcome>,
 }
 
@@ -76,7 +77,7 @@ pub struct NamedSummary {
     pub name: &'static str,
     /// Whether it has a contract.
     pub guaranteed: bool,
-    /// What became of its messages.
+    /// The results of its messages.
     pub figures: StreamSummary,
 }
 
@@ -104,7 +105,7 @@ impl WorldOutcome {
     }
 }
 
-/// Who is better.
+/// The better system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -112,7 +113,7 @@ pub enum Better {
     Punctual,
     /// The kernel with priorities.
     ByHand,
-    /// Neither: the difference says nothing.
+    /// Neither: the difference is not significant.
     Neither,
 }
 
@@ -127,9 +128,9 @@ pub struct Comparison {
     pub unit: &'static str,
     /// Through Punctual.
     pub punctual: f64,
-    /// With priorities by hand.
+    /// The figure with priorities by hand.
     pub by_hand: f64,
-    /// Who is better.
+    /// The better system.
     pub better: Better,
 }
 
@@ -163,7 +164,7 @@ fn in_world(world: &Ran, stretch: Stretch, excuses: &Excuses) -> Option<WorldOut
     })
 }
 
-/// What a figure is, and which way is better.
+/// A figure, and whether larger or smaller is better.
 struct Figure {
     name: &'static str,
     unit: &'static str,
@@ -223,7 +224,7 @@ fn better(punctual: f64, by_hand: f64, more_is_better: bool) -> Better {
     }
 }
 
-/// Where priorities by hand are better, in one sentence.
+/// The figures in which priorities by hand are better, in one sentence.
 pub fn where_by_hand_is_better(comparisons: &[Comparison]) -> String {
     let of = |stretch: Stretch| {
         let better = |one: &&Comparison| one.stretch == stretch && one.better == Better::ByHand;
@@ -240,7 +241,7 @@ pub fn where_by_hand_is_better(comparisons: &[Comparison]) -> String {
     format!("Priority by hand is better, {}.", told.join("; and "))
 }
 
-/// What one channel too many did where nobody refuses it, in one sentence.
+/// The effect of one channel too many on a system that does not refuse it, in one sentence.
 pub fn what_too_many_did(stretches: &[StretchOutcome]) -> Option<String> {
     let one = stretches.iter().find(|one| one.stretch == Stretch::ChannelTooMany)?;
     let world = one.of(System::KernelPriority)?;

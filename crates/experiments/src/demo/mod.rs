@@ -1,10 +1,12 @@
-//! The main job: a film, a control loop and a flood over three hosts, through Punctual, through the kernel, and through
-//! the kernel with strict priority at every hop, the best that a user can do by hand.
+//! The main demonstration: a film, a control loop and a flood over three hosts, through Punctual, through the
+//! kernel, and through the kernel with strict priority at every hop, the best that a user can configure by
+//! hand.
 //!
-//! a - r - b, r forwards, r - b is the bottleneck. The systems take turns on identical networks; half-way a second video
-//! joins that breaks its contract threefold. At last the channel too many, which Punctual has refused, runs where nobody
-//! refuses it. [`scenario`] says what is sent, [`stretch`] when, [`table`] shows it while it runs, [`outcome`] judges it
-//! from what [`ran`], [`by_hand`] compares, [`page`] draws it.
+//! a - r - b, r forwards, r - b is the bottleneck. The systems take turns on identical networks; half-way a
+//! second video joins that breaks its contract threefold. At last the channel too many, which Punctual has
+//! refused, runs on the systems that refuse none. [`scenario`] defines what is sent, [`stretch`] when,
+//! [`table`] shows it while it runs, [`outcome`] judges it from what [`ran`], [`by_hand`] compares, [`page`]
+//! draws it.
 
 pub mod by_hand;
 pub mod outcome;
@@ -33,10 +35,10 @@ use crate::testbed::{
 };
 use crate::witness::Witness;
 
-/// What the caller wants.
+/// The caller's options.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// Where the report goes.
+    /// Folder of the report.
     pub directory: PathBuf,
     /// Whether to show the running figures.
     pub show: bool,
@@ -93,7 +95,8 @@ fn perform(options: &DemoOptions, privilege: Privilege) -> anyhow::Result<Outcom
     Ok(Outcome::judge(setting, &ran))
 }
 
-/// All slices of all systems in turns, then the stretch of the channel too many where nobody refuses it.
+/// All slices of all systems in turns, then the stretch of the channel too many on the systems that refuse
+/// none.
 fn run_all(
     tracks: &mut [Track; 3],
     mut show: impl FnMut(&[Track; 3], usize),
@@ -112,7 +115,7 @@ fn run_all(
             run(tracks, turn, Stretch::of_slice(number))?;
         }
     }
-    // What the last slice has left in the queues is not this stretch's.
+    // Wait until the queues contain no packets of the last slice.
     wait_until(now() + stretch::SETTLE)?;
     let by_hand = System::KernelPriority as usize;
     tracks[by_hand].set_arrivals(scenario::INTRUDER, scenario::FRAMES);
@@ -144,7 +147,7 @@ fn worlds(privilege: Privilege, logs: &Path) -> anyhow::Result<[World; 3]> {
     Ok([World::Daemons { daemons, network }, kernel, World::kernel_priority(Some(by_hand))])
 }
 
-/// Asks for a channel that does not fit any more, and keeps the answer.
+/// Requests a channel that does not fit any more, and keeps the answer.
 fn ask_too_much(world: &World) -> anyhow::Result<Refused> {
     let contract = scenario::too_much();
     let (a, b) = (world.endsystem("a")?, world.endsystem("b")?);

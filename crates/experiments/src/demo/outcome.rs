@@ -1,4 +1,4 @@
-//! Judges a run: what was promised, what was observed, whether every guarantee held.
+//! Judges a run: the promises, the observations, and whether every guarantee held.
 
 use punctual::{ChannelRefusal, Contract, Nanos, Ppm};
 use serde::Serialize;
@@ -16,9 +16,9 @@ use crate::testbed::{Finished, Privilege, System};
 /// Least of min(offered, reserved) that a guaranteed channel must deliver.
 const DELIVERED_RATIO_MIN: f64 = 0.98;
 
-/// What the run was like.
+/// The conditions of the run.
 pub struct Setting {
-    /// What the process was allowed to do.
+    /// The privileges of the process.
     pub privilege: Privilege,
     /// g.
     pub guaranteed_load: Ppm,
@@ -28,21 +28,21 @@ pub struct Setting {
     pub testimony: Testimony,
 }
 
-/// The channel that was asked for and refused.
+/// The channel that was requested and refused.
 #[derive(Clone, Debug, Serialize)]
 pub struct Refused {
-    /// What was asked for.
+    /// The request.
     pub wanted: String,
     /// Whether it was refused, as it must be.
     pub refused: bool,
-    /// Where and why.
+    /// The stage that refused, and the reason.
     pub reason: String,
     /// What could be had instead.
     pub offer: Option<String>,
 }
 
 impl Refused {
-    /// As it should be.
+    /// The refusal that the demo expects.
     pub fn new(contract: Contract, refusal: &ChannelRefusal) -> Self {
         Self {
             wanted: describe(&contract),
@@ -68,12 +68,12 @@ pub enum Verdict {
     Missed,
     /// Without real-time classes nothing is guaranteed; no promise was broken for another reason.
     Degraded,
-    /// The platform took too much time away to tell.
+    /// The platform took too much time away for a conclusion.
     Inconclusive,
 }
 
 impl Verdict {
-    /// What a program exits with.
+    /// The exit status of the program.
     pub const fn exit_status(self) -> i32 {
         match self {
             Self::Held => 0,
@@ -115,9 +115,9 @@ impl StreamOutcome {
 /// Everything about a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// In one word.
+    /// The outcome in one word.
     pub verdict: Verdict,
-    /// In one sentence.
+    /// The outcome in one sentence.
     pub summary: String,
     /// How real the test bed was.
     pub privilege: Privilege,

@@ -1,4 +1,4 @@
-//! The demo's report: what was promised, what was observed, side by side.
+//! The demo's report: promises and observations, side by side.
 
 use std::path::Path;
 
@@ -107,7 +107,7 @@ fn row(stream: &StreamOutcome, system: System) -> Vec<String> {
     row
 }
 
-/// What it promises counts from the logical arrival; kernel sockets send at once whatever the contract says.
+/// Punctual's promise counts from the logical arrival; kernel sockets send at once whatever the contract.
 const fn latency(system: System, figures: &StreamSummary) -> &LatencySummary {
     match system {
         System::Punctual => &figures.latency,
@@ -115,7 +115,7 @@ const fn latency(system: System, figures: &StreamSummary) -> &LatencySummary {
     }
 }
 
-/// All misses, in holes or not; bad where no hole excuses them. Holes do not excuse who promises nothing.
+/// All misses, in holes or not; bad if no hole excuses them. Systems without guarantees need no excuses.
 fn marked(system: System, figures: &StreamSummary) -> String {
     let bad = if system == System::Punctual { figures.unexcused() } else { figures.misses };
     format!("{}{}", if bad == 0 { '+' } else { '!' }, figures.misses)

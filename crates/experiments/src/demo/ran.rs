@@ -1,4 +1,4 @@
-//! One system after the run: its logs, and what they say of any of its stretches.
+//! One system after the run: owns its logs, and evaluates any of its stretches.
 
 use super::scenario;
 use super::stretch::{Spans, Timetable};
@@ -17,7 +17,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// What became of each stream within `spans`.
+    /// The results of each stream within `spans`.
     pub fn summaries(&self, spans: &Spans, excuses: &Excuses) -> Vec<StreamSummary> {
         let steady = spans.loaded.after(scenario::WARM_UP);
         let summary = |one: &Finished| {
@@ -29,7 +29,7 @@ impl Ran {
         self.finished.iter().map(summary).collect()
     }
 
-    /// From sending a request to having its answer, for requests within `spans`.
+    /// Time from sending a request to receiving its answer, for requests within `spans`.
     pub fn round_trip(&self, spans: &Spans) -> LatencySummary {
         let find = |name: &str| self.finished.iter().find(|one| one.spec.name == name);
         let mut latencies = Latencies::default();

@@ -1,4 +1,4 @@
-//! What the demo sends, and over what.
+//! The streams of the demo, and its network.
 
 use punctual::{BitRate, Contract, Nanos};
 
@@ -10,7 +10,7 @@ use crate::testbed::{LinkSpec, NetworkSpec, StreamSpec};
 pub const BOTTLENECK: BitRate = BitRate(40_000_000);
 /// The link a - r: wide enough for everything that is offered.
 const ACCESS: BitRate = BitRate(120_000_000);
-/// What a full queue delays a packet: what a router of that rate has.
+/// The delay of a packet by a full queue, as in a router of that rate.
 const QUEUE: Nanos = Nanos::from_millis(150);
 /// Turns of each system.
 pub const SLICES: usize = 4;
@@ -20,7 +20,7 @@ pub const SLICE: Nanos = Nanos::from_millis(2_400);
 pub const WARM_UP: Nanos = Nanos::from_millis(400);
 /// The stream that breaks its contract, from half-way on.
 pub const INTRUDER: &str = "second-video";
-/// The channel too many, where nobody refuses it.
+/// The channel too many, on systems that refuse none.
 pub const EXTRA: &str = "extra-video";
 /// The film.
 pub const FILM: &str = "video";
@@ -42,7 +42,7 @@ pub fn network() -> NetworkSpec {
     NetworkSpec { hosts: vec!["a", "r", "b"], links }
 }
 
-/// The streams; those that answer come before those that they answer.
+/// The streams; an answering stream precedes the stream that it answers.
 pub fn streams(film: &Content) -> Vec<StreamSpec> {
     let every = |interval_us| Arrivals::Periodic { interval: Nanos::from_micros(interval_us) };
     let loop_contract = contract(256, 100, 2, 10);
@@ -68,7 +68,7 @@ pub fn streams(film: &Content) -> Vec<StreamSpec> {
     vec![answer, control, video, intruder, bulk()]
 }
 
-/// Twice what the bottleneck carries, headers counted.
+/// Twice the capacity of the bottleneck, including headers.
 fn bulk() -> StreamSpec {
     let wire_bytes = (BULK_BYTES + PACKET_EXTRA_BYTES) as u64;
     let interval = BitRate(2 * BOTTLENECK.0).time_of(wire_bytes);
@@ -81,7 +81,7 @@ pub fn too_much() -> Contract {
     contract(EXTRA_BYTES, 25, 1, 80)
 }
 
-/// What sends in the channel too many where nobody refuses it: all that its contract allows, and no more.
+/// The source of the channel too many: it sends all that its contract allows, and no more.
 pub fn extra() -> StreamSpec {
     StreamSpec::guaranteed(EXTRA, too_much(), Content::of_size(EXTRA_BYTES as usize), FRAMES)
 }

@@ -1,4 +1,4 @@
-//! The stretches of a run: what is sent in each, and when each system ran it.
+//! The stretches of a run: which streams send in each, and when each system ran it.
 
 use punctual::Nanos;
 use serde::Serialize;
@@ -19,12 +19,12 @@ pub enum Stretch {
     ContractsKept,
     /// The second video sends three times what its contract allows.
     ContractBroken,
-    /// Every sender keeps its contract, and one sends that was refused. Only where nobody refuses.
+    /// Every sender keeps its contract, and one that was refused sends too. Only on systems that refuse none.
     ChannelTooMany,
 }
 
 impl Stretch {
-    /// Those that all systems run.
+    /// The stretches that all systems run.
     pub const COMPARED: [Self; 2] = [Self::ContractsKept, Self::ContractBroken];
 
     /// Which one a system's slice number `number` belongs to.
@@ -57,12 +57,12 @@ pub struct Timetable {
     slices: Vec<(Stretch, Slice)>,
 }
 
-/// Some stretches of a system.
+/// A set of stretches of a system.
 #[derive(Clone, Debug, Default)]
 pub struct Spans {
     /// When its sources ran.
     pub loaded: Windows,
-    /// What was sent in here counts: answers may be sent a little later.
+    /// Messages sent in these windows count: answers may be sent a little later.
     pub judged: Windows,
 }
 

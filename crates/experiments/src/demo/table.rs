@@ -24,7 +24,7 @@ pub struct LiveTable {
 }
 
 impl LiveTable {
-    /// Prints what is fixed; `show`: whether anything is printed at all.
+    /// Prints the constant part; `show`: whether to print anything.
     pub fn new(show: bool, privilege: Privilege, refused: &Refused) -> Self {
         if show {
             println!("a - r - b: {}", privilege.explain());
@@ -75,7 +75,7 @@ impl LiveTable {
     }
 }
 
-/// The columns of the live table and of the report's.
+/// The columns of the live table and of the report's table.
 pub const COLUMNS: [&str; 10] =
     ["stream", "bound", "through", "p50 ms", "p99", "max", "missed", "in holes", "policed", "Mbit/s"];
 

@@ -1,4 +1,4 @@
-//! CLIPS section 7 on one link that carries what the paper's receiver could take: enforcement (figure 5), isolation
+//! CLIPS section 7 on one link with the capacity of the paper's receiver: enforcement (figure 5), isolation
 //! (figure 6), fairness to best effort (figure 7) and receiving that keeps up with sending (7.4).
 
 use punctual::{BitRate, Nanos};
@@ -11,7 +11,7 @@ use crate::report::{Plot, Series};
 use crate::testbed::stream::contract;
 use crate::testbed::{LinkSpec, StreamSpec, System};
 
-/// What the paper's receiver could take, KB/s of payload.
+/// The capacity of the paper's receiver, KB/s of payload.
 const CAPACITY_KB_S: f64 = 475.0;
 /// Best-effort messages: four full packets.
 const BEST_EFFORT_BYTES: usize = 5_600;
@@ -20,16 +20,16 @@ const BEST_EFFORT: &str = "best-effort";
 const HIGH: &str = "channel-1";
 /// The small channel.
 const LOW: &str = "channel-2";
-/// By how much delivery may exceed the rate of the contract.
+/// Maximum ratio of the delivered rate to the rate of the contract.
 const ENFORCED_RATIO_MAX: f64 = 1.02;
-/// What a source without pauses offers, KB/s: twice the capacity. (Kernel sockets take whatever they are given; without
-/// this limit the baseline would measure how fast a loop can throw packets away.)
+/// The load of a source without pauses, KB/s: twice the capacity. (Kernel sockets accept any load; without
+/// this limit the baseline would measure how fast a loop can drop packets.)
 const CONTINUOUS_KB_S: f64 = 2.0 * CAPACITY_KB_S;
 /// The two cases of figure 7: their names, and the bytes and the rate of channel 1's messages.
 const CASES: [(&str, usize, u64); 2] = [("case 1", 20_000, 5), ("case 2", 10_000, 10)];
-/// How far case 1 may lie from case 2.
+/// Minimum ratio of case 1 to case 2.
 const CASES_RATIO_MIN: f64 = 0.95;
-/// Least of what the sender can send that must arrive.
+/// Minimum fraction of the sender's throughput that must arrive.
 const KEEPS_UP_MIN: f64 = 0.95;
 /// A link that is faster than one sender over kernel sockets.
 const FAST: BitRate = BitRate(400_000_000);
@@ -69,7 +69,7 @@ fn best_effort() -> StreamSpec {
     StreamSpec::best_effort(BEST_EFFORT, Content::of_size(BEST_EFFORT_BYTES), Arrivals::Continuous)
 }
 
-/// Best-effort loads in KB/s: the paper's, twice what is left over, and twice the capacity.
+/// Best-effort loads in KB/s: the paper's, twice the unreserved rate, and twice the capacity.
 fn best_effort_points(conditions: &Conditions) -> Vec<Point> {
     let all = &[50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 500.0, 950.0];
     let loads: &[f64] = if conditions.quick { &[50.0, 250.0, 500.0, 950.0] } else { all };
@@ -224,8 +224,9 @@ pub fn fairness(conditions: &Conditions) -> anyhow::Result<Measured> {
     Ok(findings.measured("offered KB/s", compared, plot))
 }
 
-/// 7.4: one best-effort sender without pauses on a fast link; what arrives against what was sent. The receiving
-/// application runs in the real-time class: the question is what the system can do, not who else wants the CPUs.
+/// 7.4: one best-effort sender without pauses on a fast link; compares arrived with sent messages. The
+/// receiving application runs in the real-time class: the test is about the system's capacity, not about
+/// other programs on the CPUs.
 fn keeping_up(conditions: &Conditions) -> anyhow::Result<Findings> {
     let streams = vec![StreamSpec { receiver_real_time: true, ..best_effort() }];
     let points = vec![Point { x: 0.0, set: vec![(BEST_EFFORT, Arrivals::Continuous)] }];
@@ -236,7 +237,7 @@ fn keeping_up(conditions: &Conditions) -> anyhow::Result<Findings> {
     Ok(findings)
 }
 
-/// What arrived of what the sender's system took.
+/// The fraction of the messages taken from the sender that arrived.
 fn kept_up(one: &Figure) -> f64 {
     let taken = one.figures.offered - one.figures.refused;
     if taken == 0 { 0.0 } else { one.figures.delivered as f64 / taken as f64 }

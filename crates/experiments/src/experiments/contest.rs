@@ -1,4 +1,5 @@
-//! Worlds that make the same round trips in turns, each on two hosts of its own: what the experiments with an echo share.
+//! Worlds that make the same round trips in turns, each on two hosts of its own: shared by the experiments
+//! with an echo.
 
 use punctual::{Contract, Nanos};
 
@@ -8,19 +9,19 @@ use crate::testbed::{Bed, Block, Contender, Hosting, Pair, RoleId, Wait};
 
 /// The worlds. Contenders go before their hosts.
 pub struct Contest<'a> {
-    /// In the order of joining.
+    /// The contenders, in the order of joining.
     pub contenders: Vec<Contender>,
     /// Their hosts, in the same order.
     pub pairs: Vec<Pair>,
     bed: Bed,
     /// How many loads there are.
     loads: usize,
-    /// Under which it runs.
+    /// The conditions of the contest.
     pub conditions: &'a Conditions,
 }
 
 impl<'a> Contest<'a> {
-    /// Nobody yet; each will have hosts like `bed`.
+    /// A contest without contenders; each will have hosts like `bed`.
     pub const fn new(bed: Bed, loads: usize, conditions: &'a Conditions) -> Self {
         Self { contenders: Vec::new(), pairs: Vec::new(), bed, loads, conditions }
     }
@@ -33,7 +34,7 @@ impl<'a> Contest<'a> {
         Pair::create(&self.bed, self.conditions)
     }
 
-    /// One that calls through `caller` from a of `pair`.
+    /// Adds a contender that calls through `caller` from a of `pair`.
     pub fn join(&mut self, name: &'static str, class: Class, caller: Box<dyn Caller>, pair: Pair) {
         self.contenders.push(Contender::new(name, class, &pair.place, caller, self.loads));
         self.pairs.push(pair);
@@ -94,7 +95,7 @@ impl<'a> Contest<'a> {
         self.conditions.in_turns(name, count, &mut self.contenders, |_, one| one.block(load, block))
     }
 
-    /// A block of everybody, under the only load.
+    /// A block of every contender, under the only load.
     ///
     /// # Errors
     /// As [`Contest::rounds`].
@@ -105,11 +106,11 @@ impl<'a> Contest<'a> {
     /// Bytes of bulk that each world has delivered.
     ///
     /// # Errors
-    /// If a host does not say.
+    /// If a host does not report it.
     pub fn bulk_bytes(&mut self) -> anyhow::Result<Vec<u64>> {
         let both = self.contenders.iter().zip(&mut self.pairs);
         both.map(|(contender, pair)| match contender.sink() {
-            Some(sink) => Ok(pair.counted(sink)?.1),
+            Some(sink) => Ok(pair.counted(sink)?.bytes),
             None => Ok(0),
         })
         .collect()

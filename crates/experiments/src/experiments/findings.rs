@@ -13,7 +13,7 @@ use crate::testbed::System;
 pub struct Figure {
     /// Which curve family, where an experiment has several: "6a", "case 1".
     pub part: &'static str,
-    /// What was varied, in the unit of the sweep.
+    /// The value of the varied quantity, in the unit of the sweep.
     pub x: f64,
     /// Which system.
     pub system: System,
@@ -23,7 +23,7 @@ pub struct Figure {
     pub guaranteed: bool,
     /// Most messages or packets of its reservation in use at the source at once; Punctual only.
     pub slots_max: Option<u32>,
-    /// What was measured.
+    /// The measured figures.
     #[serde(flatten)]
     pub figures: StreamSummary,
 }
@@ -33,7 +33,7 @@ pub struct Figure {
 pub struct Findings {
     /// Every stream at every point.
     pub figures: Vec<Figure>,
-    /// What follows from them: checks, rows beside the paper's, the figure; and the platform holes of all sweeps.
+    /// The conclusions: checks, rows beside the paper's, the figure; and the platform holes of all sweeps.
     pub measured: Measured,
 }
 
@@ -45,7 +45,7 @@ impl Findings {
         self.measured.testimony.add(other.measured.testimony);
     }
 
-    /// A curve for each stream and system of a part: `value` over what was varied.
+    /// A curve for each stream and system of a part: `value` over the varied quantity.
     pub fn curves(
         &self,
         part: &'static str,
@@ -112,7 +112,8 @@ impl Findings {
         self.measured.at_least(name, filled, FILLED_MIN);
     }
 
-    /// As every experiment is told, with `x` for what was varied, rows beside the paper's and the figure.
+    /// The form in which every experiment reports, with `x` for what was varied, rows beside the paper's and
+    /// the figure.
     pub fn measured(self, x: &'static str, compared: Vec<Compared>, plot: Plot) -> Measured {
         let samples = self.guaranteed().map(StreamSummary::judged).sum();
         let excused = self.guaranteed().map(|figures| figures.excused).sum();

@@ -46,8 +46,8 @@ fn interval(packets: usize) -> Nanos {
     Nanos((packets as f64 / SOURCE_PPS * 1e9) as u64)
 }
 
-/// The contract of a source with messages of `packets` packets. Its burst fills the slots; its deadline is the
-/// paper's, or its period where that is longer: what three sources can be promised at all.
+/// The contract of a source with messages of `packets` packets. Its burst fills the slots; its deadline is
+/// the paper's, or its period if that is longer: the shortest that three sources can get.
 ///
 /// # Panics
 /// Never: the figures are constants within range.
@@ -105,7 +105,7 @@ fn sweep(part: &'static str, conditions: &Conditions) -> Sweep {
     }
 }
 
-/// p50 and largest latency of a channel over a sweep, and what was lost.
+/// p50 and largest latency of a channel over a sweep, and the lost messages.
 fn latencies(findings: &Findings, part: &str, system: System, stream: &str) -> String {
     let mut p50: (f64, f64) = (f64::MAX, 0.0);
     let (mut most, mut lost) = (0.0_f64, 0);
@@ -207,7 +207,7 @@ pub fn burst(conditions: &Conditions) -> anyhow::Result<Measured> {
     for packets in SIZES_PACKETS {
         let sweep = Sweep {
             streams: streams(packets),
-            // What is left of the link, all of it.
+            // All of the rest of the link.
             points: vec![Point { x: kilobytes(packets), set: vec![(BEST_EFFORT, best_effort(260.0))] }],
             // Whole bursts of this size after the warm-up.
             slice: WARM_UP

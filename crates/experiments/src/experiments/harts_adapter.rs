@@ -23,16 +23,16 @@ const QUEUE: Nanos = Nanos::from_millis(20);
 const MTU: u32 = 1_500;
 const HEADERS: u32 = 28;
 const DEPTHS: [usize; 4] = [1, 2, 4, 8];
-/// The default of `pipeline_depth`: deeper ones gained the paper nothing.
+/// The default of `pipeline_depth`: deeper pipelines gained the paper nothing.
 const DEPTH: usize = 2;
 const SIZES: [usize; 4] = [64, 256, 1_024, 1_464];
-/// With kernel sockets: the paper's, up to 8 KB.
+/// Message sizes with kernel sockets: the paper's, up to 8 KB.
 const LONG_SIZES: [usize; 5] = [64, 1_024, 2_048, 4_096, 8_192];
 const LONG_MTU: u32 = 9_000;
-/// Of one size and depth in a round.
+/// Time for one size and depth in a round.
 const SLICE: Nanos = Nanos::from_millis(60);
 
-/// What was found at one size and depth.
+/// The results at one size and depth.
 #[derive(Default)]
 struct Found {
     bytes: usize,
@@ -69,7 +69,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     judged(witness, |excuses| judge(&found, excuses))
 }
 
-/// All sizes and depths in turns; at the end [`DEPTH`] once more for the longest packets: A/A.
+/// All sizes and depths in turns; at the end [`DEPTH`] again for the longest packets: A/A.
 fn sweep(
     source: &mut dyn Link,
     sink: &mut dyn Link,

@@ -1,13 +1,13 @@
 //! HARTS figure 6: throughput and latency end to end by message size, for fragments of 1, 2 and 4 KB.
 //!
-//! Each fragment size is a pair of engines of its own; the bare driver on a link of the same kind says what the adapter
-//! itself can do, before and after each measurement that is checked. Over AF_XDP, whose frames are pages, the longest
-//! fragments are what a frame holds.
+//! Each fragment size is a pair of engines of its own. The bare driver on a link of the same kind shows the
+//! rate of the adapter itself, before and after each measurement that is checked. Over AF_XDP, whose frames
+//! are pages, the longest fragments are as long as a frame permits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use punctual::{BitRate, Channel, Nanos, Receiver, RecvError};
+use punctual::{BitRate, Channel, Nanos, Receiver};
 use punctual_host::config::Driver;
 use punctual_link::Link;
 use punctual_os::clock::{duration, now, wait_until};
@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::{Conditions, Measured, judged};
 use crate::excuse::Excuses;
+use crate::loads::channel::received;
 use crate::loads::{Class, beside};
 use crate::measure::laps::rate_of;
 use crate::measure::{Laps, Sample, Side, Statistic, compare_rounds};
@@ -30,12 +31,12 @@ const FRAGMENTS: [u32; 3] = [1_024, 2_048, 4_096];
 /// What an AF_XDP frame of a page holds: 320 B of it are the kernel's, and our header.
 const FRAGMENTS_XDP: [u32; 3] = [1_024, 2_048, 4_096 - 320 - HEADER_BYTES];
 const HEADER_BYTES: u32 = 64;
-/// Sizes of messages, in KB; the one that is checked among them.
+/// Sizes of messages, in KB, including the one that is checked.
 const SIZES_KB: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const CHECKED_KB: u32 = 16;
-/// Of the adapter's own rate; the paper reached 0.44.
+/// Minimum fraction of the adapter's own rate; the paper reached 0.44.
 const RATE_MIN: f64 = 0.9;
-/// Between the messages whose latency is measured.
+/// Gap between the messages whose latency is measured.
 const GAP: Nanos = Nanos::from_millis(5);
 const PATIENCE: Nanos = Nanos::from_millis(500);
 /// Pieces that the throughput of the checked point is measured in, the adapter's beside each.
@@ -43,7 +44,7 @@ const ROUNDS: u64 = 8;
 /// Packets that the bare driver holds: enough for every driver here (`harts-adapter`).
 const OWN_DEPTH: usize = 8;
 
-/// What was found at one size of fragments and messages.
+/// The results at one size of fragments and messages.
 struct Found {
     fragment: u32,
     kb: u32,
@@ -52,7 +53,7 @@ struct Found {
     latency: Side,
 }
 
-/// The bare drivers of a link of the same kind, and what they carried beside the checked point.
+/// The bare drivers of a link of the same kind, and their throughput beside the checked point.
 struct Own {
     _pair: Pair,
     source: Box<dyn Link>,
@@ -153,16 +154,13 @@ impl Way {
             wait_until(now() + GAP)?;
             let begun = now();
             self.channel.send(&message)?;
-            match self.receiver.recv_in_place(|bytes, _| bytes.len()) {
-                Ok(_) => samples.push(Sample { begun, span: now().since(begun) }),
-                Err(RecvError::TimedOut) => {}
-                Err(error) => return Err(error.into()),
-            }
+            let answered = received(self.receiver.recv_in_place(|_, _| ()))?;
+            samples.extend(answered.map(|()| Sample { begun, span: now().since(begun) }));
         }
         Ok(samples)
     }
 
-    /// As many messages as are taken, for `length`, in laps; the first fifth left out.
+    /// Sends as many messages as are taken, for `length`; returns laps without the first fifth.
     fn throughput(&mut self, length: Nanos) -> anyhow::Result<Vec<Sample>> {
         let Self { channel, receiver, bytes, place, class } = self;
         channel.set_send_timeout(Some(duration(PATIENCE)));
@@ -184,15 +182,10 @@ fn take(receiver: &mut Receiver, length: Nanos) -> anyhow::Result<Vec<Sample>> {
     let (warm, until) = (begun + Nanos(length.0 / 5), begun + length);
     let mut laps = Laps::of(LAP_BYTES);
     while now() < until {
-        match receiver.recv_in_place(|bytes, _| bytes.len()) {
-            Ok(len) => {
-                let at = now();
-                if at >= warm {
-                    laps.arrived(len as u64, at);
-                }
-            }
-            Err(RecvError::TimedOut) => {}
-            Err(error) => return Err(error.into()),
+        let taken = received(receiver.recv_in_place(|bytes, _| bytes.len()))?;
+        let at = now();
+        if let Some(len) = taken.filter(|_| at >= warm) {
+            laps.arrived(len as u64, at);
         }
     }
     Ok(laps.finish())
@@ -218,7 +211,7 @@ fn judge(found: &[Found], own: &Own, excuses: &Excuses) -> anyhow::Result<Measur
     let at = |fragment: u32| found.iter().find(|one| (one.fragment, one.kb) == (fragment, CHECKED_KB));
     let longest = own.packet - HEADER_BYTES;
     let checked = at(longest).context("the checked point was not measured")?;
-    // Of times: the less, the faster.
+    // A ratio of times: the smaller, the faster.
     let ratio = compare_rounds(&own.before, &checked.laps, &own.after, Statistic::Mean, excuses);
     let name = format!(
         "fragments of {longest} B, messages of 16 KB: throughput against the adapter's own (A/A half-width {:.4})",

@@ -89,7 +89,8 @@ fn judge(costs: &[Cost]) -> Measured {
     let further = |curve: fn(&Cost) -> f64| (curve(last) - curve(first)) / more;
     let (with, without) = (further(|cost| cost.with.p50_us), further(|cost| cost.without.p50_us));
     let [of_first, of_first_with] = [first.without.p50_us, first.with.p50_us];
-    // The machines are 25 years apart: what the scheduler and a fragment add is compared, not microseconds.
+    // The machines are 25 years apart: this compares the additional cost of the scheduler and of a fragment,
+    // not microseconds.
     for (what, found, limit) in [
         ("a packet with scheduler against without", of_first_with / of_first, PAPER_US[1] / PAPER_US[0]),
         (

@@ -1,6 +1,7 @@
-//! HARTS 5.2.2 left open how often a protocol thread should look for a more urgent one: `quantum`, the packets that a
-//! handler finishes before it yields. How long an urgent handler waits for the CPU against what looking costs, on a node
-//! above a driver; the objective that selects the default is declared in docs/PERFORMANCE.md.
+//! HARTS 5.2.2 left open how often a protocol thread should check for a more urgent one: `quantum`, the
+//! packets that a handler finishes before it yields. This measures how long an urgent handler waits for the
+//! CPU against the cost of the checks, on a node above a driver; the objective that selects the default is
+//! declared in docs/PERFORMANCE.md.
 
 use anyhow::Context;
 use punctual_link::Link;
@@ -22,17 +23,17 @@ const PACKETS: u32 = LONGEST;
 const FRAGMENT_BYTES: u32 = 1_400;
 /// What looking may cost of a packet's processing: what scheduling may cost (RIO 3.2.2).
 const COST_MAX: f64 = MEAN_MAX;
-/// What the link is told; nothing waits for the pace.
+/// The configured rate of the link; nothing waits for the pace.
 const TOLD: punctual::BitRate = punctual::BitRate(100_000_000_000);
 const RECEIVE_BATCH: usize = 64;
 /// Messages of a block before any counts: another quantum's nodes have displaced the caches.
 const WARM_UP: usize = 3;
 
-/// What was found at one quantum.
+/// The results at one quantum.
 #[derive(Default)]
 struct Swept {
     quantum: u32,
-    /// From the begin of the unit in which the urgent handler becomes ready until its own begins.
+    /// Time from the begin of the unit in which the urgent handler becomes ready until its own begins.
     access: Side,
     /// Whole processing of a message at its source.
     cost: Side,
@@ -50,7 +51,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     judged(witness, |excuses| judge(&swept, excuses))
 }
 
-/// All quanta in turns; the longest once more at the end: A/A.
+/// All quanta in turns; the longest again at the end: A/A.
 fn sweep(source: &mut dyn Link, sink: &mut dyn Link, conditions: &Conditions) -> anyhow::Result<Vec<Swept>> {
     let quanta = QUANTA.into_iter().chain([LONGEST]);
     let mut swept: Vec<Swept> = quanta.map(|quantum| Swept { quantum, ..Swept::default() }).collect();
@@ -79,7 +80,7 @@ impl Swept {
             anyhow::ensure!(driven.packets == PACKETS, "{} packets reached the driver", driven.packets);
             nodes.offer();
             let waited = nodes.urgent_access(link)?;
-            // What a driver keeps until it is asked for.
+            // Take what a driver keeps until the call.
             link.completed();
             self.units = driven.units;
             if message >= WARM_UP {
@@ -158,7 +159,7 @@ fn judge(swept: &[Swept], excuses: &Excuses) -> anyhow::Result<Measured> {
     Ok(measured)
 }
 
-/// That the default is what the objective selects, or cannot be told from it.
+/// Checks that the objective selects the default, or cannot distinguish it from the best.
 fn checks(costs: &[Cost], default: u32) -> Vec<Check> {
     let name = |quantum: u32, width: f64, sign| {
         format!(

@@ -15,7 +15,7 @@ use crate::testbed::Nodes;
 const POLICIES: [RunPolicy; 2] = [RunPolicy::Fifo, RunPolicy::Edf];
 const FEW: u32 = 100;
 
-/// Of a message from send to delivery, demand-driven and scheduled; or why they are not counted.
+/// Instructions per message from send to delivery, demand-driven and scheduled; or why they are not counted.
 pub fn of_policies(quick: bool) -> Result<[f64; 2], String> {
     let many = if quick { 1_100 } else { 5_100 };
     let mut found = [0.0; 2];
@@ -44,7 +44,8 @@ fn counted(policy: RunPolicy, messages: u32) -> anyhow::Result<f64> {
     count.context("callgrind does not say what it has counted")
 }
 
-/// What is counted. No clock, no thread, no driver: valgrind knows neither our clock nor our waiting.
+/// The counted work. It uses no clock, no thread and no driver, because valgrind supports neither our clock
+/// nor our waiting.
 ///
 /// # Errors
 /// If an engine does not start or a message is lost.

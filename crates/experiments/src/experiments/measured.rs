@@ -18,7 +18,7 @@ const PLOT_SIZE: (u32, u32) = (860, 460);
 /// What an experiment measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Measured {
-    /// What was varied.
+    /// The varied quantity.
     pub x: &'static str,
     /// One for each thing measured.
     pub points: Vec<Value>,
@@ -32,7 +32,7 @@ pub struct Measured {
     /// The figure, redrawn.
     #[serde(skip)]
     pub plot: Option<Plot>,
-    /// Below it.
+    /// Rows below the plot.
     #[serde(skip)]
     pub rows: Vec<Row>,
     /// Platform holes.
@@ -41,21 +41,21 @@ pub struct Measured {
     /// Samples that count.
     #[serde(skip)]
     pub samples: u64,
-    /// Of these excused by holes.
+    /// Samples among these that holes excuse.
     #[serde(skip)]
     pub excused: u64,
-    /// What a reader must know besides.
+    /// Further remarks for the reader.
     pub notes: Vec<String>,
     /// Why the run proves nothing, besides holes.
     pub doubts: Vec<String>,
 }
 
-/// A row of what the paper measured beside what we did.
+/// A row with the paper's measurement beside ours.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
     /// What.
     pub what: String,
-    /// In the paper.
+    /// The paper's value.
     pub paper: String,
     /// Through Punctual.
     pub punctual: String,
@@ -64,7 +64,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Of what `show` says of each system.
+    /// Makes a row from the text that `show` returns for each system.
     pub fn of(what: impl Into<String>, paper: &str, show: impl Fn(System) -> String) -> Self {
         let (punctual, kernel) = (show(System::Punctual), show(System::Kernel));
         Self { what: what.into(), paper: paper.into(), punctual, kernel }
@@ -80,30 +80,30 @@ pub struct Report {
     pub paper: &'static str,
     /// Whether it was shortened.
     pub quick: bool,
-    /// What it ran on; none where it was simulated.
+    /// The test bed; `None` for a simulation.
     #[serde(flatten)]
     pub ground: Option<Ground>,
     /// Platform holes.
     pub holes: HoleSummary,
-    /// What it found.
+    /// Its results.
     #[serde(flatten)]
     pub measured: Measured,
-    /// Where the plot is.
+    /// Path of the plot.
     pub plot: PathBuf,
 }
 
 /// What hosts ran on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ground {
-    /// Whether processors ran in the real-time class; without it nothing is guaranteed.
+    /// Whether processors ran in the real-time class; otherwise nothing is guaranteed.
     pub real_time: bool,
     /// What carried Punctual's links: `udp`, `xdp`, `memory`, `null-device`, or `none`.
     pub driver: &'static str,
-    /// The other machine, where there was one.
+    /// The other machine, if there was one.
     pub peer: Option<String>,
 }
 
-/// What `judge` finds, with the holes that excuse what was measured until now.
+/// The result of `judge`, with the holes that excuse the samples so far.
 pub(super) fn judged(
     witness: Option<Witness>,
     judge: impl FnOnce(&Excuses) -> anyhow::Result<Measured>,
@@ -111,7 +111,7 @@ pub(super) fn judged(
     judged_under(Ppm(0), witness, judge)
 }
 
-/// The same where the guaranteed load `load` drains beside what a hole left undone.
+/// The same if the guaranteed load `load` drains beside the backlog of a hole.
 pub(super) fn judged_under(
     load: Ppm,
     witness: Option<Witness>,
@@ -140,7 +140,8 @@ impl Measured {
         self.points.push(value);
     }
 
-    /// Adds a point of what a side measured, between `first` and what `last` says of it; its samples count.
+    /// Adds a point of a side's measurement, between `first` and the value that `last` makes from it; its
+    /// samples count.
     pub fn add_side(
         &mut self,
         first: Value,
@@ -161,7 +162,7 @@ impl Measured {
         figures
     }
 
-    /// Adds a row of what the paper measured beside what we did.
+    /// Adds a row with the paper's measurement beside ours.
     pub fn compare(
         &mut self,
         what: impl Into<String>,
@@ -183,16 +184,16 @@ impl Measured {
         self.checks.push(Check::at_least(name, value, limit));
     }
 
-    /// Says what a reader must know besides.
+    /// Adds a remark for the reader.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// Doubts the run where clients led their engines no more or handlers were demoted: some messages were waited for in
-    /// another way than the world's name says.
+    /// Marks the run as doubtful if clients lost the lead of their engines or handlers were demoted: for some
+    /// messages the waiting was then not the one in the world's name.
     ///
     /// # Errors
-    /// If a host does not say.
+    /// If a host does not report it.
     pub fn doubt_demoted(&mut self, contenders: &[Contender], pairs: &mut [Pair]) -> anyhow::Result<()> {
         let led_no_more: u64 = contenders.iter().map(|contender| contender.led_no_more).sum();
         if led_no_more > 0 {
@@ -246,7 +247,7 @@ fn shown(value: &Value) -> String {
 }
 
 impl Report {
-    /// 0 where everything held, 1 where something did not, 3 where the run proves nothing.
+    /// 0 if every check held, 1 if one failed, 3 if the run proves nothing.
     pub fn exit_status(&self) -> i32 {
         let proves_nothing =
             self.is_degraded() || self.holes.inconclusive || !self.measured.doubts.is_empty();

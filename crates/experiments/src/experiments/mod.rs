@@ -1,6 +1,6 @@
 //! The figures and tables of the papers, repeated: Punctual and plain kernel sockets in turns, in one run.
 //!
-//! One module a figure; [`sweep`] runs them, [`findings`] is what they say. `punctual bench NAME` shows it.
+//! One module a figure; [`sweep`] runs them, [`findings`] is their result. `punctual bench NAME` shows it.
 
 mod acceptance;
 mod clips;
@@ -44,19 +44,20 @@ pub use list::EXPERIMENTS;
 use measured::{Compared, judged, judged_under};
 pub use measured::{Ground, Measured, Report};
 
-/// What finds out. It fails where the test bed fails, a stream breaks or the run is interrupted.
+/// How an experiment runs. It fails if the test bed fails, a stream breaks or the run is interrupted.
 #[derive(Clone, Copy)]
 enum Run {
     /// Something on hosts.
     Measured(fn(&Conditions) -> anyhow::Result<Measured>),
-    /// Something in virtual time: no test bed, no privilege, no driver; what it takes is CPU time, which holes do not touch.
+    /// A simulation in virtual time: it needs no test bed, privilege or driver; its costs are CPU time, which
+    /// holes do not affect.
     Simulated(fn(&Wanted) -> anyhow::Result<Measured>),
 }
 
 /// What carries an experiment's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
-    /// The driver that was asked for, or the best one.
+    /// The requested driver, or the best one.
     Asked,
     /// This one, whatever the host has.
     Always(Driver),
@@ -67,7 +68,7 @@ enum Carrier {
 }
 
 impl Carrier {
-    /// As reports tell it.
+    /// The name in reports.
     fn name(self, asked: Driver) -> &'static str {
         match (self, asked) {
             (Self::NullDevice, _) => "null-device",
@@ -103,8 +104,8 @@ pub struct Experiment {
     run: Run,
 }
 
-/// For experiments that look for the most that goes through: costs so low that neither admission nor the bound on all
-/// protocol work, which both count with them, holds anything back.
+/// For experiments that measure maximum throughput: costs so low that neither admission nor the bound on all
+/// protocol work, which both use them, limits anything.
 const FAST_COSTS: &str = "[processor.costs]\nsend_message = \"100ns\"\nsend_packet = \"100ns\"\n\
                           send_packet_later = \"100ns\"\nforward_packet = \"100ns\"\n\
                           receive_packet = \"100ns\"\ndeliver_message = \"100ns\"\ncopy_kib = \"100ns\"\n";
@@ -116,10 +117,10 @@ fn exceedance(side: &Side, excuses: &Excuses) -> Vec<(f64, f64)> {
     latencies.exceedance(0).into_iter().map(|(ms, share)| (ms * 1e3, share)).collect()
 }
 
-/// The experiment of that name.
+/// Finds the experiment of that name.
 ///
 /// # Errors
-/// If there is none; says which there are.
+/// If there is none; the message lists all names.
 pub fn find(name: &str) -> anyhow::Result<&'static Experiment> {
     match EXPERIMENTS.iter().find(|experiment| experiment.name == name) {
         Some(experiment) => Ok(experiment),
@@ -131,7 +132,7 @@ pub fn find(name: &str) -> anyhow::Result<&'static Experiment> {
 }
 
 impl Experiment {
-    /// One that runs over two machines, too, and over any driver.
+    /// An experiment that also runs over two machines, and over any driver.
     const fn new(name: &'static str, paper: &'static str, about: &'static str, run: Run) -> Self {
         Self { name, paper, about, peer: true, alone: "", carrier: Carrier::Asked, run }
     }
@@ -151,12 +152,12 @@ impl Experiment {
         Self { peer: false, alone, ..self }
     }
 
-    /// The same whatever driver was asked for.
+    /// The same, whatever driver was requested.
     const fn over(self, carrier: Carrier) -> Self {
         Self { carrier, ..self }
     }
 
-    /// Why it cannot be run over two machines, or with that driver, with the fix; `None` where it can.
+    /// Why it cannot be run over two machines, or with that driver, with the fix; `None` if it can.
     pub fn objection(&self, has_peer: bool, driver: Option<Driver>) -> Option<String> {
         let Self { name, alone, carrier, .. } = self;
         if has_peer && !self.peer {
@@ -202,8 +203,8 @@ impl Experiment {
     }
 }
 
-/// Runs it on a test bed: what it found, and on what; or the exit status of another process (inside a user namespace) that
-/// did.
+/// Runs it on a test bed: returns its results and the test bed, or the exit status of another process (inside
+/// a user namespace) that ran it.
 fn on_hosts(
     wanted: &Wanted,
     carrier: Carrier,

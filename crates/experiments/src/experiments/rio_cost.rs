@@ -16,7 +16,7 @@ use crate::report::{Bars, Check, Plot, Row, Series};
 use crate::testbed::receive::{self, ReceiveClass, ReceiveThreads};
 use crate::testbed::{Bed, Contender, Hosting, LinkSpec, Options, Wait};
 
-/// What the hosts are told of a direct link.
+/// The configured rate of a direct link.
 const TOLD: punctual::BitRate = punctual::BitRate(1_000_000_000);
 /// The paper's overhead.
 pub(super) const MEAN_MAX: f64 = 1.018;
@@ -56,9 +56,9 @@ const DEFAULT: usize = 0;
 const AGAIN: usize = 1;
 const SCHEDULED: usize = 2;
 const LOW: usize = 3;
-/// Those with kernel threads, and what is above their histograms.
+/// The worlds with kernel threads, and the titles of their histograms.
 const THREADED: [(usize, &str); 2] = [(4, "real-time NAPI threads"), (5, "low-priority NAPI threads")];
-/// Beyond this all round trips are in the last bar.
+/// All longer round trips are in the last bar.
 const LAST_BAR_US: f64 = 400.0;
 
 /// Runs it.
@@ -89,7 +89,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     })
 }
 
-/// Lets a world join, where it can be: with the kernel threads of its devices, which go before its hosts.
+/// Adds a world, if it is possible: with the kernel threads of its devices, which are dropped before its
+/// hosts.
 fn join(
     contest: &mut Contest<'_>,
     number: usize,
@@ -153,8 +154,8 @@ fn judge(contenders: &[Contender], counted: &Result<[f64; 2], String>, excuses: 
     measured
 }
 
-/// The table under figure 6. Both kinds of threads stand beside the paper's: its kthreads did all of the processing, here
-/// NAPI threads do the device's part and processors the rest.
+/// The table under figure 6. Both kinds of threads are compared with the paper's: its kthreads did all of the
+/// processing, here NAPI threads do the device's part and processors the rest.
 fn compared(measured: &mut Measured, contenders: &[Contender], excuses: &Excuses) {
     const PAPER_RT: &str = "665, 824, 620, 18.8";
     const PAPER_SYS: &str = "799, 1014, 729, 38.0";

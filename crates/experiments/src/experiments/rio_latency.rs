@@ -18,13 +18,13 @@ use crate::testbed::{Bed, Block, Contender, LinkSpec, Wait};
 
 /// Of RIO's link it is the order of magnitude; it keeps both emulated hosts busy.
 const LINK: BitRate = BitRate(400_000_000);
-/// In front of the link: longer than what a socket may queue, so that nothing is lost.
+/// Queue in front of the link: longer than a socket's queue, so that no packet is lost.
 const QUEUE: Nanos = Nanos::from_millis(20);
-/// Of the round trip.
+/// Message size of the round trip.
 pub const BYTES: u32 = 64;
-/// Of bulk.
+/// Message size of bulk.
 pub const BULK_BYTES: u32 = 8_192;
-/// Between round trips.
+/// Time between round trips.
 pub const INTERVAL: Nanos = Nanos::from_micros(400);
 const DEADLINE: Nanos = Nanos::from_millis(10);
 /// Loads in order.
@@ -34,10 +34,11 @@ const HOGS: usize = 4;
 const BAR_MS: f64 = 0.1;
 const LAST_BAR_MS: f64 = 8.0;
 
-/// Mbit/s of bulk under each load in each world; none where there is no bulk.
+/// Mbit/s of bulk under each load in each world; `None` without bulk.
 type BulkRates = Vec<Vec<Option<f64>>>;
 
-/// What a round trip is promised; twice as often as it is made, so that a late call is not held for an early one.
+/// The contract of a round trip; its rate is twice the rate of the calls, so that a late call does not make
+/// the next one early.
 ///
 /// # Panics
 /// Never: the figures are constants within range.
@@ -170,7 +171,7 @@ fn bars(contenders: &[Contender], bulk: &BulkRates, excuses: &Excuses) -> Vec<Ve
     vec![histograms(1), histograms(2), vec![bandwidth(1), bandwidth(2)]]
 }
 
-/// Share of round trips above a latency: what figure 9's histograms say about the tail.
+/// Share of round trips above a latency: the tail in figure 9's histograms.
 fn plot(contenders: &[Contender], excuses: &Excuses) -> Plot {
     let curve = |colour, contender: &Contender, load: usize| {
         let name = format!("{}, {}", contender.name, LOADS[load]);

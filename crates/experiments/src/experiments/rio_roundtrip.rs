@@ -13,13 +13,14 @@ use crate::testbed::{Bed, Contender, Hosting, LinkSpec, Options, Pair, SPIN, Wai
 
 const TOLD: BitRate = BitRate(10_000_000_000);
 const BYTES: u32 = 64;
-/// Of those who spin: shorter than any round trip, so that none waits for its logical arrival.
+/// Message interval of spinning clients: shorter than any round trip, so that no message waits for its
+/// logical arrival.
 const INTERVAL: Nanos = Nanos::from_micros(4);
-/// Of those who block: shorter than [`PACE`].
+/// Message interval of blocking clients: shorter than [`PACE`].
 const PACED_INTERVAL: Nanos = Nanos::from_micros(100);
 const DEADLINE: Nanos = Nanos::from_millis(5);
-/// Of those who block. The stages share what is left of it by their cost: where leader and handler declare what they
-/// may take with cold caches, the others must keep a bound that is longer than that.
+/// Deadline of blocking clients. The stages share the rest of it by their cost: if leader and handler declare
+/// their time with cold caches, the bounds of the other stages must be longer than that.
 const PACED_DEADLINE: Nanos = Nanos::from_millis(10);
 
 /// How a world calls.
@@ -27,7 +28,7 @@ const PACED_DEADLINE: Nanos = Nanos::from_millis(10);
 enum World {
     /// Kernel sockets.
     Kernel,
-    /// The same once more: how far two that are equal differ.
+    /// The same again: the difference between two equal worlds.
     Again,
     /// The drivers alone: the floor of whatever is built on them.
     Bare,
@@ -35,17 +36,17 @@ enum World {
     Leading,
     /// The engine wakes the client.
     Woken,
-    /// Engines in processes of their own.
+    /// Engines in separate processes.
     Daemon,
 }
 
-/// Those with a client that can be called and spins. The bare ones are not everywhere.
+/// Worlds with a spinning client that can be called. The bare drivers do not run under every load.
 const SPINNING: [(&str, World); 3] = [
     ("kernel, spinning", World::Kernel),
     ("kernel, spinning again", World::Again),
     ("bare driver, spinning", World::Bare),
 ];
-/// Those whose client blocks.
+/// Worlds with a blocking client.
 const BLOCKING: [(&str, World); 6] = [
     ("kernel, blocking", World::Kernel),
     ("kernel, blocking again", World::Again),
@@ -54,14 +55,15 @@ const BLOCKING: [(&str, World); 6] = [
     ("daemon, blocking", World::Daemon),
     ("bare driver, blocking", World::Bare),
 ];
-/// Between the calls of those who block. Longer than the span in which an engine answers one channel's doorbell once.
+/// Time between the calls of blocking clients. Longer than the interval in which an engine handles one
+/// channel's doorbell once.
 const PACE: Nanos = Nanos::from_micros(200);
 const DIRECT: &str = "embedded, spinning";
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
-    // Over another machine, or kernel sockets, there is no driver to show alone.
+    // With another machine, or kernel sockets, no driver can be shown alone.
     let has_floor = conditions.driver.bypasses_kernel() && conditions.peer.is_none();
     let mut others = 0;
     let mut open = |wait: Wait, worlds: &[(&'static str, World)]| {
@@ -83,7 +85,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let (count, length) = conditions.rounds((5, 600), (20, 2_000));
     for round in 0..count {
         conditions.progress(format_args!("round {} of {count}", round + 1));
-        // Those who block are called at a pace, so that every wait is a sleep; those who spin at once again.
+        // Blocking clients are called at a pace, so that every wait is a sleep; spinning clients call again
+        // at once.
         worlds.spinning.contest.turn(&block(length, Nanos::ZERO, BYTES))?;
         worlds.blocking.contest.turn(&block(length, PACE, BYTES))?;
         let promise = promise(INTERVAL, DEADLINE);
@@ -112,9 +115,9 @@ fn options(spin: bool, world: usize, conditions: &Conditions) -> Options {
     Options { processor: super::FAST_COSTS.into(), link, ..ports }
 }
 
-/// Worlds that are called in turns, with what they measured.
+/// Worlds that are called in turns, with their measurements.
 struct Group<'a> {
-    /// What the contenders are, in their order.
+    /// The kinds of the contenders, in their order.
     worlds: Vec<World>,
     contest: Contest<'a>,
 }
@@ -147,7 +150,7 @@ impl Group<'_> {
         self.contest.contenders.get(at)
     }
 
-    /// Of one that is everywhere.
+    /// The side of a world that runs under every load.
     fn side(&self, world: World) -> &Side {
         &self.find(world).expect("all but the bare drivers are always called").sides[0]
     }
@@ -192,7 +195,7 @@ fn judge(worlds: &Worlds<'_>, conditions: &Conditions, excuses: &Excuses) -> Mea
     measured
 }
 
-/// Where the microseconds go, by what each world has more than the one before.
+/// The composition of the round trip, from the difference of each world to the one before.
 fn account(measured: &mut Measured, worlds: &Worlds<'_>, excuses: &Excuses) {
     let p50 = |side: &Side| side.figures(excuses).clean.p50_us;
     let of = |group: &Group<'_>, world| group.find(world).map(|one| p50(&one.sides[0]));

@@ -65,7 +65,7 @@ fn judge(contenders: &[Contender], loads: &[f64], excuses: &Excuses) -> Measured
                     |figures| json!({ "late_share": late_share(figures.clean.samples), "lost": lost }),
                 )
                 .clean;
-            // A load above one that broke the bound does not count.
+            // A load does not count if a lower one broke the bound.
             let unbroken = index == 0 || highest[world] == loads[index - 1];
             if late == 0.0 && clean.samples > 0 && unbroken {
                 highest[world] = load;

@@ -1,5 +1,6 @@
-//! What channels cost by their number: networks of up to 10,000 nodes with a million channels, nodes with more and more
-//! channels of their own, and the link scheduler alone. Real nodes in virtual time on perfect links.
+//! The cost of channels by their number: networks of up to 10,000 nodes with a million channels, nodes with a
+//! growing number of channels of their own, and the link scheduler alone. Real nodes in virtual time on
+//! perfect links.
 //!
 //! Each network is measured in a process of its own, so that its memory is its own.
 
@@ -14,18 +15,18 @@ use crate::report::{Check, Plot, Series};
 
 /// Channels that start at a node of the large networks.
 const CHANNELS_PER_NODE: usize = 100;
-/// Nodes of the networks whose nodes have more and more channels.
+/// Nodes of the networks with a growing number of channels per node.
 const NODES: usize = 5;
-/// At most so much memory a channel and hop.
+/// Maximum memory per channel and hop.
 const BYTES_PER_HOP_MAX: f64 = 1_024.0;
-/// What is left of the growth once n log n is taken out; caches that hold less and less of it take that much. n^1.5 would
-/// leave 0.4 of it, n^2 0.9.
+/// Maximum exponent of the growth beyond n log n, which caches of limited size cause. n^1.5 would leave 0.4,
+/// n^2 0.9.
 const BEYOND_N_LOG_N_MAX: f64 = 0.2;
-/// From each decade to the next, beside n log n: n^1.5 would grow by 2.5, n^2 by 8.
+/// Maximum growth from each decade to the next, beside n log n: n^1.5 would grow by 2.5, n^2 by 8.
 const DECADE_GROWTH_MAX: f64 = 2.0;
-/// What is done for one packet: log n, and caches.
+/// Maximum exponent of the work per packet: log n, and caches.
 const PACKET_EXPONENT_MAX: f64 = 0.3;
-/// What depends on nothing but a node's own channels.
+/// Maximum exponent of costs that depend only on a node's own channels.
 const OWN_EXPONENT_MAX: f64 = 0.05;
 
 /// A network.
@@ -36,7 +37,7 @@ struct Point {
 }
 
 impl Point {
-    /// To establish a channel.
+    /// Time to establish a channel.
     fn establish_us(&self) -> f64 {
         self.found.establish_s * 1e6 / self.found.channels.max(1) as f64
     }
@@ -114,7 +115,7 @@ fn judge(measured: &mut Measured, networks: &[Point], owns: &[Point], schedulers
     }
 }
 
-/// What must not grow with `what` by more than it should.
+/// Checks of the costs that must not grow with `what` beyond their limits.
 fn growth(points: &[Point], what: &str) -> [Check; 4] {
     let establishing = by_n_log_n(points);
     let packets = fit(points, |found| found.packet_ns);
@@ -138,7 +139,7 @@ fn growth(points: &[Point], what: &str) -> [Check; 4] {
     ]
 }
 
-/// By which power of the channels y grows.
+/// The exponent with which y grows with the number of channels.
 fn fit(points: &[Point], y: fn(&Found) -> f64) -> f64 {
     exponent(&points.iter().map(|p| (p.found.channels as f64, y(&p.found))).collect::<Vec<_>>())
 }

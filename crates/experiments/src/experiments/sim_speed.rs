@@ -1,4 +1,5 @@
-//! How many packets a second the simulator carries from link to link: what a campaign of 10^8 messages costs.
+//! How many packets a second the simulator carries from link to link: the cost of a campaign of 10^8
+//! messages.
 
 use punctual::Nanos;
 use punctual_os::clock::process_cpu;
@@ -9,10 +10,10 @@ use serde_json::json;
 use super::{Measured, Wanted};
 use crate::report::{Plot, Series};
 
-/// At least so many packet-hops a second and core.
+/// Minimum number of packet-hops per second and core.
 const HOPS_PER_S_MIN: f64 = 300_000.0;
 
-/// What is simulated.
+/// The simulated load.
 #[derive(Clone, Copy)]
 struct Load {
     name: &'static str,
@@ -20,7 +21,7 @@ struct Load {
     faults: FaultKinds,
 }
 
-/// What a turn over all seeds took.
+/// The time of a turn over all seeds.
 struct Turn {
     messages: u64,
     packet_hops: u64,

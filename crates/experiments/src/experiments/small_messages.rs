@@ -4,23 +4,24 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context;
-use punctual::{BitRate, Channel, DriverStatus, Endsystem, Nanos, Receiver, RecvError, SendError};
+use punctual::{BitRate, Channel, DriverStatus, Endsystem, Nanos, Receiver};
 use punctual_host::config::Driver;
 use punctual_link::{Link, Port, Received};
 use punctual_os::clock::{duration, now, wait_until};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
 use super::{Conditions, Measured, judged};
+use crate::loads::channel::{received, was_sent};
 use crate::loads::{Class, beside};
 use crate::measure::cpu;
 use crate::report::{Plot, Series};
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place};
 
-/// Faster than the machine: nobody waits for the pace.
+/// A configured rate faster than the machine, so that no packet waits for the pace.
 const TOLD: BitRate = BitRate(100_000_000_000);
 const BYTES: usize = 64;
-/// What the baseline's system calls carry: `sendmmsg` takes 32 (the driver's batch).
+/// Packets per system call of the baseline: `sendmmsg` takes 32 (the driver's batch).
 const BATCH: usize = 32;
 const RATIO_MIN: f64 = 1.5;
 const OURS: &str = "Punctual";
@@ -28,7 +29,7 @@ const KERNEL: &str = "kernel";
 const PATIENCE: Nanos = Nanos::from_millis(50);
 const WARM_UP: Nanos = Nanos::from_millis(100);
 
-/// What the ends of a world have counted.
+/// The counters at the ends of a world.
 #[derive(Default)]
 struct Counts {
     sent: AtomicU64,
@@ -70,17 +71,13 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         conditions.progress(format_args!("round {} of {rounds}", round + 1));
         of_kernel.push(measure(
             length,
-            |counts, stop| {
-                near.settle(Class::Ordinary).and_then(|()| send_batches(source.as_mut(), counts, stop))
-            },
-            |counts, stop| {
-                far.settle(Class::Ordinary).and_then(|()| take_batches(sink.as_mut(), counts, stop))
-            },
+            (&near, |counts, stop| send_batches(source.as_mut(), counts, stop)),
+            (&far, |counts, stop| take_batches(sink.as_mut(), counts, stop)),
         )?);
         ours.push(measure(
             length,
-            |counts, stop| near.settle(Class::Ordinary).and_then(|()| send(&mut channel, counts, stop)),
-            |counts, stop| far.settle(Class::Ordinary).and_then(|()| take(&mut receiver, counts, stop)),
+            (&near, |counts, stop| send(&mut channel, counts, stop)),
+            (&far, |counts, stop| take(&mut receiver, counts, stop)),
         )?);
     }
     let [sent, received] = [0, 1].map(|end| ours.iter().map(|turn| turn.total[end]).sum::<u64>());
@@ -98,20 +95,17 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     })
 }
 
-/// What waits still at the receiver, once nobody sends.
+/// The messages that still wait at the receiver after the senders have stopped.
 fn drain(receiver: &mut Receiver) -> anyhow::Result<u64> {
     let mut count = 0;
-    loop {
-        match receiver.recv_in_place(|_, _| ()) {
-            Ok(()) => count += 1,
-            Err(RecvError::TimedOut | RecvError::WouldBlock) => return Ok(count),
-            Err(error) => return Err(error.into()),
-        }
+    while received(receiver.recv_in_place(|_, _| ()))?.is_some() {
+        count += 1;
     }
+    Ok(count)
 }
 
-/// Packets that the hosts say they have dropped until now: in their drivers, at their edges, on their ways out, or before
-/// a receiver.
+/// Packets that the hosts report as dropped until now: in their drivers, at their edges, on their ways out,
+/// or before a receiver.
 fn told_lost(ends: [&Endsystem; 2]) -> anyhow::Result<u64> {
     ends.into_iter().map(told_lost_at).sum()
 }
@@ -126,13 +120,13 @@ fn told_lost_at(endsystem: &Endsystem) -> anyhow::Result<u64> {
     Ok(edge + queues + driver)
 }
 
-/// What a turn found.
+/// The results of a turn.
 struct Turn {
     /// Sent, received.
     counted: [u64; 2],
     seconds: f64,
     cpu_s: f64,
-    /// Sent, received; the time before and after what is measured included.
+    /// Sent and received, including the time before and after the measurement.
     total: [u64; 2],
 }
 
@@ -142,11 +136,11 @@ impl Turn {
     }
 }
 
-/// Runs both ends; counts after they have warmed up.
+/// Runs both ends, each where it belongs; counts after they have warmed up.
 fn measure(
     length: Nanos,
-    send: impl FnOnce(&Counts, &AtomicBool) -> anyhow::Result<()> + Send,
-    take: impl FnOnce(&Counts, &AtomicBool) -> anyhow::Result<()> + Send,
+    (near, send): (&Place, impl FnOnce(&Counts, &AtomicBool) -> anyhow::Result<()> + Send),
+    (far, take): (&Place, impl FnOnce(&Counts, &AtomicBool) -> anyhow::Result<()> + Send),
 ) -> anyhow::Result<Turn> {
     let counts = Counts::default();
     let watch = || {
@@ -156,8 +150,9 @@ fn measure(
         wait_until(now() + length)?;
         Ok((from, look()))
     };
-    let sending = || beside(|stop| send(&counts, stop), watch);
-    let (from, to) = beside(|stop| take(&counts, stop), sending)?;
+    let send = |stop: &AtomicBool| near.settle(Class::Ordinary).and_then(|()| send(&counts, stop));
+    let take = |stop: &AtomicBool| far.settle(Class::Ordinary).and_then(|()| take(&counts, stop));
+    let (from, to) = beside(take, || beside(send, watch))?;
     Ok(Turn {
         counted: [0, 1].map(|end| to.2[end] - from.2[end]),
         seconds: to.0.since(from.0).as_u64() as f64 / 1e9,
@@ -181,16 +176,15 @@ fn send_batches(link: &mut dyn Link, counts: &Counts, stop: &AtomicBool) -> anyh
 
 fn take_batches(link: &mut dyn Link, counts: &Counts, stop: &AtomicBool) -> anyhow::Result<()> {
     let mut received: Vec<Received> = Vec::with_capacity(2 * BATCH);
-    let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: PATIENCE.as_u64() as _ };
+    let wait = Timespec { tv_sec: 0, tv_nsec: PATIENCE.as_u64() as _ };
     while !stop.load(Ordering::Relaxed) {
         let count = link.receive(&mut received, 2 * BATCH)?;
         received.clear();
         counts.received.fetch_add(count as u64, Ordering::Relaxed);
         if count == 0 {
             let descriptors = link.descriptors();
-            let mut waiting: Vec<PollFd<'_>> =
-                descriptors.iter().map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
-            poll(&mut waiting, Some(&wait))?;
+            let waiting = descriptors.iter().map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
+            poll(&mut waiting.collect::<Vec<_>>(), Some(&wait))?;
         }
     }
     Ok(())
@@ -199,26 +193,15 @@ fn take_batches(link: &mut dyn Link, counts: &Counts, stop: &AtomicBool) -> anyh
 fn send(channel: &mut Channel, counts: &Counts, stop: &AtomicBool) -> anyhow::Result<()> {
     let message = [7; BYTES];
     while !stop.load(Ordering::Relaxed) {
-        match channel.send(&message) {
-            Ok(()) => {
-                counts.sent.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(SendError::TimedOut | SendError::WouldBlock) => {}
-            Err(error) => return Err(error.into()),
-        }
+        counts.sent.fetch_add(was_sent(channel.send(&message))?.into(), Ordering::Relaxed);
     }
     Ok(())
 }
 
 fn take(receiver: &mut Receiver, counts: &Counts, stop: &AtomicBool) -> anyhow::Result<()> {
     while !stop.load(Ordering::Relaxed) {
-        match receiver.recv_in_place(|_, _| ()) {
-            Ok(()) => {
-                counts.received.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(RecvError::TimedOut | RecvError::WouldBlock) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let taken = received(receiver.recv_in_place(|_, _| ()))?.is_some();
+        counts.received.fetch_add(taken.into(), Ordering::Relaxed);
     }
     Ok(())
 }

@@ -13,12 +13,12 @@ use crate::testbed::{
 };
 use crate::witness::Witness;
 
-/// What is varied at one point.
+/// The settings of one point.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// Its place on the axis.
     pub x: f64,
-    /// New times for some streams; the others go on as they were.
+    /// New times for some streams; the others continue as before.
     pub set: Vec<(&'static str, Arrivals)>,
 }
 
@@ -29,9 +29,9 @@ pub struct Sweep {
     pub part: &'static str,
     /// The link.
     pub link: LinkSpec,
-    /// What is sent.
+    /// The streams.
     pub streams: Vec<StreamSpec>,
-    /// In ascending load: a channel that was saturated leaves messages behind.
+    /// The points, in ascending load: a channel that was saturated leaves messages behind.
     pub points: Vec<Point>,
     /// One turn of one system at one point: `warm_up` and a whole number of every guaranteed interval.
     pub slice: Nanos,
@@ -53,7 +53,7 @@ pub struct Worlds {
     worlds: [World; 2],
 }
 
-/// What a reservation used at the source, by port.
+/// The buffers of a reservation in use at the source, by port.
 type Occupancy = Vec<(String, u32)>;
 
 impl Worlds {
@@ -163,7 +163,7 @@ pub fn at_rate(bytes: usize, bytes_per_s: f64) -> Arrivals {
     Arrivals::Periodic { interval: Nanos((bytes as f64 / bytes_per_s * 1e9) as u64) }
 }
 
-/// What a contract reserves, in KB/s of payload.
+/// The payload rate that a contract reserves, in KB/s.
 pub fn reserved_kb_s(contract: &Contract) -> f64 {
     f64::from(contract.message_bytes_max) * contract.rate_max.as_per_second_f64() / 1e3
 }

@@ -1,7 +1,7 @@
-//! How tails are judged: by the highest quantile that the samples bear.
+//! How tails are judged: by the highest quantile for which there are enough samples.
 //!
-//! A quantile says something where ten samples lie above it: p99.9 from 10,000 on, p99 from 1,000 on. Below that a run
-//! proves nothing about the tail, and says so.
+//! A quantile is meaningful if ten samples are above it: p99.9 from 10,000 on, p99 from 1,000 on. Below that
+//! a run proves nothing about the tail, and its report states that.
 
 use punctual::counted;
 
@@ -10,8 +10,8 @@ use crate::measure::latency::{SAMPLES_FOR_P99, SAMPLES_FOR_P999};
 use crate::measure::{Ratio, Statistic};
 use crate::report::Check;
 
-/// Checks by the ratio of the sides' p99.9, or where one of them has too few samples for that, of their p99; p99.9 is then only
-/// told. `named`: the check by that statistic.
+/// Checks by the ratio of the sides' p99.9 or, if one of them has too few samples for that, of their p99;
+/// p99.9 is then only reported. `named`: the check by that statistic.
 pub fn check(
     measured: &mut Measured,
     named: impl Fn(Statistic) -> String,

@@ -56,7 +56,7 @@ fn load() -> anyhow::Result<Vec<(&'static str, Trace)>> {
         .collect()
 }
 
-/// The choice of that kind; where it would cost more than the peak, the dearest there is.
+/// The choice of that kind; if it would cost more than the peak, the most expensive one.
 fn choose(trace: &Trace, kind: Kind) -> anyhow::Result<Choice> {
     let all = choices(trace, DEADLINE, &Packets::default());
     let wanted = all.iter().find(|choice| choice.kind == kind).or(all.first());

@@ -1,4 +1,4 @@
-//! This program once more, for what needs a process of its own: memory that is its own, or valgrind around it.
+//! Runs this program again for work that needs a process of its own: for separate memory, or under valgrind.
 
 use std::process::{Command, Stdio};
 
@@ -14,16 +14,16 @@ use super::instructions;
 /// Holds the [`Work`] of a worker, as JSON.
 const VARIABLE: &str = "PUNCTUAL_BENCH_WORK";
 
-/// What a worker is to do.
+/// The work of a worker.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Work {
-    /// Measure a network; prints what it found.
+    /// Measure a network; prints the result.
     Network(Size),
     /// Pass messages from node to node.
     Messages {
         /// How handlers are ordered.
         policy: RunPolicy,
-        /// So many.
+        /// Number of messages.
         messages: u32,
     },
 }
@@ -31,7 +31,7 @@ pub enum Work {
 /// Starts a worker, as an argument of the program and its flags in `under`.
 ///
 /// # Errors
-/// If this program does not know its own name.
+/// If this program's own path is unknown.
 pub fn command(work: &Work, under: &[&str]) -> anyhow::Result<Command> {
     let own = std::env::current_exe().context("this program cannot be started again")?;
     let mut command = match under {
@@ -46,10 +46,10 @@ pub fn command(work: &Work, under: &[&str]) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// What a worker found.
+/// The result of a worker.
 ///
 /// # Errors
-/// If it fails, or says something else.
+/// If it fails, or prints something else.
 pub fn outcome_of<T: DeserializeOwned>(work: &Work) -> anyhow::Result<T> {
     let output = command(work, &[])?.stderr(Stdio::inherit()).output();
     let output = output.context("this program cannot be started again")?;

@@ -9,7 +9,7 @@ use punctual_analysis::Nanos;
 pub enum Arrivals {
     /// One every `interval`.
     Periodic {
-        /// Between two messages.
+        /// Time between two messages.
         interval: Nanos,
     },
     /// `burst` at once, every `burst` times `interval`: the same mean rate as periodic.
@@ -19,7 +19,7 @@ pub enum Arrivals {
         /// Messages at once.
         burst: u32,
     },
-    /// At these times, over and over.
+    /// At these times, repeatedly.
     Recorded {
         /// Ascending, from the start of a round.
         times: Arc<[Nanos]>,

@@ -1,4 +1,4 @@
-//! Work on threads of its own that is told to stop.
+//! Work on threads of its own, with a flag to stop it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ pub struct Background<R> {
 }
 
 impl<R: Send + 'static> Background<R> {
-    /// Does `work` on a thread called `name` on `place`, until the flag that it is given says stop.
+    /// Runs `work` on a thread called `name` on `place`, until the flag that it gets is set.
     ///
     /// # Errors
-    /// If the thread cannot start; what it meets comes with its end.
+    /// If the thread cannot start; errors of `work` come with its end.
     pub fn start(
         place: &Place,
         name: &str,
@@ -33,10 +33,10 @@ impl<R: Send + 'static> Background<R> {
 }
 
 impl<R> Background<R> {
-    /// Stops it and gives what it found.
+    /// Stops it and returns its result.
     ///
     /// # Errors
-    /// What it met.
+    /// The error of the work.
     pub fn end(mut self) -> anyhow::Result<R> {
         self.stopped()
     }
@@ -59,10 +59,10 @@ impl<R> Drop for Background<R> {
     }
 }
 
-/// Does `work` beside `main`, and tells it to stop when `main` is over.
+/// Runs `work` beside `main`, and stops it when `main` is over.
 ///
 /// # Errors
-/// What either meets.
+/// The errors of either.
 pub fn beside<R>(
     work: impl FnOnce(&AtomicBool) -> anyhow::Result<()> + Send,
     main: impl FnOnce() -> anyhow::Result<R>,

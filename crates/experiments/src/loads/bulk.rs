@@ -10,7 +10,7 @@ use punctual_os::interrupt;
 use super::{Background, Class, Content, Offered, Outlet, Place};
 use crate::measure::Stamp;
 
-/// How often a closed gate is looked at, and a full queue tried again.
+/// How often a closed gate is checked, and a full queue tried again.
 const LOOK: Nanos = Nanos::from_micros(500);
 /// Most messages that a late sender makes up for at once.
 const CATCH_UP: u64 = 8;
@@ -24,7 +24,7 @@ pub struct Bulk {
 #[derive(Default)]
 struct Gate {
     open: AtomicBool,
-    /// Between two messages; zero: as fast as they are taken.
+    /// Time between two messages; zero: as fast as they are taken.
     interval_ns: AtomicU64,
 }
 

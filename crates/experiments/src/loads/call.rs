@@ -4,11 +4,12 @@ use std::io;
 use std::net::SocketAddrV4;
 
 use anyhow::Context;
-use punctual::{Channel, Instant, Lead, Nanos, Receiver, RecvError, SendError};
+use punctual::{Channel, Instant, Lead, Nanos, Receiver, RecvError};
 use punctual_os::clock::{duration, now, sleep_until};
 use punctual_os::interrupt;
 
 use super::Wait;
+use super::channel::{received, was_sent};
 use super::datagram::Datagrams;
 use crate::measure::Sample;
 
@@ -17,13 +18,13 @@ pub const PATIENCE: Nanos = Nanos::from_millis(250);
 /// Longest message of a round trip.
 const BYTES_MAX: usize = 2_048;
 
-/// One who asks, on one thread.
+/// A client that makes requests, on one thread.
 pub trait Ask {
-    /// Sends `message`, whose first eight bytes number it, and waits for the same number to come back; `false` where
-    /// it does not within [`PATIENCE`].
+    /// Sends `message`, whose first eight bytes number it, and waits for the same number to come back;
+    /// `false` if it does not within [`PATIENCE`].
     ///
     /// # Errors
-    /// If the way is broken for good.
+    /// If the way is permanently broken.
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool>;
 
     /// Waits until it is time for the next one.
@@ -34,7 +35,7 @@ pub trait Ask {
 
 /// One who makes calls, on whatever thread.
 pub trait Caller: Send {
-    /// Calls as `plan` says, with numbers from `first` on.
+    /// Makes the calls of `plan`, with numbers from `first` on.
     ///
     /// # Errors
     /// If the way breaks or the run is interrupted.
@@ -50,15 +51,15 @@ impl<A: Ask + Send> Caller for A {
 /// Which calls to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Until when.
+    /// End of the calls.
     pub until: Instant,
-    /// Of each message.
+    /// Bytes of each message.
     pub bytes: usize,
-    /// From one to the next, which begins at once where an answer takes longer.
+    /// Interval of the calls; if an answer takes longer, the next call begins at once.
     pub interval: Nanos,
 }
 
-/// What a block of calls found.
+/// The results of a block of calls.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
     /// The answered ones.
@@ -91,14 +92,14 @@ fn calls(asking: &mut impl Ask, plan: Plan, first: u64) -> anyhow::Result<Calls>
     Ok(found)
 }
 
-/// Over a UDP socket.
+/// A caller over a UDP socket.
 pub struct SocketCaller {
     datagrams: Datagrams,
     buffer: Box<[u8]>,
 }
 
 impl SocketCaller {
-    /// From a new socket in the calling thread's namespace to `server`.
+    /// Makes a new socket in the calling thread's namespace, connected to `server`.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -127,14 +128,14 @@ impl Ask for SocketCaller {
     }
 }
 
-/// Over two guaranteed channels.
+/// A caller over two guaranteed channels.
 pub struct ChannelCaller {
     requests: Channel,
     answers: Receiver,
 }
 
 impl ChannelCaller {
-    /// Over the two.
+    /// Makes a caller over the two.
     pub fn new(requests: Channel, mut answers: Receiver) -> Self {
         answers.set_recv_timeout(Some(duration(PATIENCE)));
         Self { requests, answers }
@@ -143,43 +144,35 @@ impl ChannelCaller {
 
 impl Ask for ChannelCaller {
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool> {
-        let sent = self.requests.send(message);
+        let sent = was_sent(self.requests.send(message))?;
         awaited(sent, || self.answers.recv_in_place(|bytes, _| is_answer(bytes, message)))
     }
 }
 
-/// Whether an answer comes to what was sent: a full queue is a lost call, a closed one the end. `take` says of each message
-/// whether it is the answer.
-fn awaited(
-    sent: Result<(), SendError>,
-    mut take: impl FnMut() -> Result<bool, RecvError>,
-) -> anyhow::Result<bool> {
-    match sent {
-        Ok(()) => {}
-        Err(SendError::WouldBlock | SendError::TimedOut) => return Ok(false),
-        Err(error) => return Err(error.into()),
-    }
+/// Whether an answer comes, if the request was sent: a full queue is a lost call. `take` says of each message whether it is
+/// the answer.
+fn awaited(sent: bool, mut take: impl FnMut() -> Result<bool, RecvError>) -> anyhow::Result<bool> {
     let until = now() + PATIENCE;
-    while now() < until {
-        match take() {
-            Ok(true) => return Ok(true),
-            Ok(false) => {}
-            Err(RecvError::TimedOut | RecvError::WouldBlock) => break,
-            Err(error) => return Err(error.into()),
+    while sent && now() < until {
+        match received(take())? {
+            Some(true) => return Ok(true),
+            Some(false) => {}
+            None => break,
         }
     }
     Ok(false)
 }
 
-/// Over two guaranteed channels of an engine in this process, whose work the calling thread does while it waits.
+/// A caller over two guaranteed channels of an engine in this process, whose work the calling thread does
+/// while it waits.
 pub struct LeadingCaller {
     requests: Channel,
-    /// None while it is led.
+    /// `None` while it leads.
     answers: Option<Receiver>,
 }
 
 impl LeadingCaller {
-    /// Over the two; the answers' listener has declared a time.
+    /// Makes a caller over the two; the answers' listener has declared a time.
     pub fn new(requests: Channel, mut answers: Receiver) -> Self {
         answers.set_recv_timeout(Some(duration(PATIENCE)));
         Self { requests, answers: Some(answers) }
@@ -197,7 +190,7 @@ impl Caller for LeadingCaller {
     }
 }
 
-/// On the thread that leads.
+/// A client on the thread that leads.
 struct Leading<'a> {
     requests: &'a mut Channel,
     lead: Lead,
@@ -205,7 +198,7 @@ struct Leading<'a> {
 
 impl Ask for Leading<'_> {
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool> {
-        let sent = self.lead.send(self.requests, message);
+        let sent = was_sent(self.lead.send(self.requests, message))?;
         awaited(sent, || self.lead.recv_in_place(|bytes, _| is_answer(bytes, message)))
     }
 

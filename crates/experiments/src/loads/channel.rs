@@ -1,7 +1,10 @@
 //! Punctual's channels and best-effort flows as outlets and inlets.
 
 use anyhow::Context;
-use punctual::{Channel, Consent, Contract, Endsystem, Instant, Nanos, Receiver, RecvError, SendError};
+use punctual::{
+    Channel, Consent, Contract, Endsystem, Instant, Listener, MessageInfo, Nanos, Receiver, RecvError,
+    SendError,
+};
 use punctual_os::clock::{duration, now};
 
 use super::{Inlet, Offered, Outlet};
@@ -28,10 +31,7 @@ pub fn guaranteed(
     let listener = sink.listen(port, |_| Consent::Accept)?;
     let peer = format!("{port}@{}", sink.host());
     let channel = source.open(&peer, contract).with_context(|| format!("channel to {peer}"))?;
-    let receiver = listener
-        .accept_timeout(duration(ESTABLISHED_WITHIN))?
-        .with_context(|| format!("the channel to {peer} was granted but never reached its receiver"))?;
-    Ok((ChannelOutlet(channel), ChannelInlet(receiver)))
+    Ok((ChannelOutlet(channel), ChannelInlet(accept(&listener).context(peer)?)))
 }
 
 /// A best-effort flow from `source` to `port` at `sink`.
@@ -50,27 +50,50 @@ pub fn best_effort(
     Ok((ChannelOutlet(channel), ChannelInlet(receiver)))
 }
 
+/// What was received; `None` if nothing came in time.
+///
+/// # Errors
+/// If the channel has ended.
+pub fn received<T>(result: Result<T, RecvError>) -> Result<Option<T>, RecvError> {
+    match result {
+        Err(RecvError::TimedOut | RecvError::WouldBlock) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Whether a message was sent; `false` if there was no room in time.
+///
+/// # Errors
+/// If the channel has ended.
+pub fn was_sent(result: Result<(), SendError>) -> Result<bool, SendError> {
+    match result {
+        Err(SendError::TimedOut | SendError::WouldBlock) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// The channel that `listener` gets within a time that no network takes.
+///
+/// # Errors
+/// If none comes.
+pub fn accept(listener: &Listener) -> anyhow::Result<Receiver> {
+    let receiver = listener.accept_timeout(duration(ESTABLISHED_WITHIN))?;
+    receiver.context("a channel was granted but never reached its receiver")
+}
+
 impl Outlet for ChannelOutlet {
     fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered> {
-        match self.0.try_send(message) {
-            Ok(()) => Ok(Offered::Taken),
-            Err(SendError::WouldBlock) => Ok(Offered::Full),
-            Err(error) => Err(error.into()),
-        }
+        Ok(if was_sent(self.0.try_send(message))? { Offered::Taken } else { Offered::Full })
     }
 }
 
 impl Inlet for ChannelInlet {
     fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool> {
         self.0.set_recv_timeout(Some(duration(until.since(now()))));
-        let mut copy = |bytes: &[u8]| {
+        let copy = |bytes: &[u8], _: &MessageInfo| {
             message.clear();
             message.extend_from_slice(bytes);
         };
-        match self.0.recv_in_place(|bytes, _| copy(bytes)) {
-            Ok(()) => Ok(true),
-            Err(RecvError::TimedOut | RecvError::WouldBlock) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        Ok(received(self.0.recv_in_place(copy))?.is_some())
     }
 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use crate::measure::stamp::STAMP_BYTES;
 
-/// The bodies of a stream's messages; both ends know them, so the receiver checks every byte.
+/// The bodies of a stream's messages. Both ends generate them, so the receiver checks every byte.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// These bodies, over and over: a film's frames.
+    /// These bodies, repeatedly: a film's frames.
     Bodies(Arc<[Vec<u8>]>),
     /// Synthetic messages of these total lengths, over and over.
     Sizes(Arc<[usize]>),
 }
 
-/// Repeats after a prime, so that shifted or exchanged packets do not look alike.
+/// The pattern repeats after a prime, so that shifted or exchanged packets differ.
 const PATTERN_PERIOD: usize = 251;
 
 impl Content {

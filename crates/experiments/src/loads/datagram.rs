@@ -9,8 +9,9 @@ use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, sendto};
 
 use super::{SPIN, Wait, is_passing};
 
-/// How long [`Wait::SpinThenBlock`] looks before it sleeps: the value that the kernel's documentation proposes for
-/// `net.core.busy_read`. In the program and not by `SO_BUSY_POLL`, since that polls no virtual device.
+/// How long [`Wait::SpinThenBlock`] polls before it sleeps: the value that the kernel's documentation
+/// proposes for `net.core.busy_read`. The program polls, and not the kernel by `SO_BUSY_POLL`, since that
+/// polls no virtual device.
 const BUSY_POLL: Nanos = Nanos::from_micros(50);
 
 /// A socket and how its owner waits.
@@ -18,15 +19,15 @@ const BUSY_POLL: Nanos = Nanos::from_micros(50);
 pub struct Datagrams {
     socket: UdpSocket,
     wait: Wait,
-    /// What the socket's own timeout is set to: setting it costs a system call.
+    /// The current value of the socket's own timeout: setting it costs a system call.
     timeout: Option<Nanos>,
 }
 
 impl Datagrams {
-    /// Around a bound socket.
+    /// Makes it from a bound socket.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn new(socket: UdpSocket, wait: Wait) -> io::Result<Self> {
         Ok(Self { socket, wait, timeout: None })
     }
@@ -58,7 +59,7 @@ impl Datagrams {
         if found.is_some() { Ok(found) } else { self.sleep(buffer, patience) }
     }
 
-    /// Without a pause between two looks, as the processors that this is compared with.
+    /// Polls without a pause, like the processors that this is compared with.
     fn look(&self, buffer: &mut [u8], until: Instant) -> io::Result<Option<Received>> {
         loop {
             match self.take(buffer, RecvFlags::DONTWAIT)? {
@@ -82,7 +83,7 @@ impl Datagrams {
         Ok(taken.map(|(_, len, from)| Received { len, from }))
     }
 
-    /// Sends to whoever that came from; what the network refuses is lost.
+    /// Sends to the sender of the received message; a packet that the network refuses is lost.
     ///
     /// # Errors
     /// If the socket is broken.
@@ -101,7 +102,7 @@ pub struct Received {
     from: Option<SocketAddrAny>,
 }
 
-/// What passes by itself is nothing received.
+/// Treats temporary errors as "nothing received".
 fn passing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -12,9 +12,9 @@ use crate::measure::Sample;
 
 /// Most round trips of a run: the log is made beforehand, handlers must not allocate.
 const SAMPLES_MAX: usize = 1 << 18;
-/// How often the runner looks.
+/// How often the runner checks.
 const LOOK: Nanos = Nanos::from_millis(5);
-/// Without an answer for so long the loop has broken: a message was lost.
+/// Without an answer for so long the loop is broken: a message was lost.
 const BROKEN: Nanos = Nanos::from_millis(500);
 
 /// Round trips one after the other for `length`, and whether the handler here was demoted meanwhile.
@@ -50,7 +50,7 @@ pub fn run(
             return;
         }
         begun = at;
-        // One that finds no room ends the loop; the runner sees that.
+        // A message that finds no room ends the loop; the runner detects that.
         let _ = reply.send(&mut requests, &message);
     })?;
     let (mut last, mut since) = (0, now());

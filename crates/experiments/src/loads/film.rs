@@ -8,7 +8,7 @@ use anyhow::Context;
 use super::Content;
 use super::h264::access_units;
 
-/// Where it lies in the source tree.
+/// Its path in the source tree.
 pub const FILM: &str = "examples/media/bigbuckbunny-720p25.h264";
 
 /// Reads the film's frames.
@@ -26,7 +26,8 @@ pub fn load() -> anyhow::Result<Content> {
     Ok(Content::Bodies(Arc::from(frames)))
 }
 
-/// Finds a file of the source tree: from the working directory, or from where the program lies (target/release).
+/// Finds a file of the source tree: from the working directory, or from the folder of the program
+/// (target/release).
 ///
 /// # Errors
 /// If it is in neither.

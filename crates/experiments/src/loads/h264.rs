@@ -1,7 +1,7 @@
 //! Splits an H.264 Annex B elementary stream into access units, one a frame (ITU-T H.264 7.4.1.2.3, B.1).
 //!
-//! A frame is what a decoder needs to make one picture: its slices and the parameter sets, delimiters and SEI
-//! before them. The concatenation of all units is the stream, byte for byte.
+//! A frame consists of all that a decoder needs to make one picture: its slices and the parameter sets,
+//! delimiters and SEI before them. The concatenation of all units is the stream, byte for byte.
 
 use thiserror::Error;
 
@@ -13,12 +13,12 @@ pub enum StreamError {
         "no H.264 Annex B stream: it does not begin with a start code (00 00 01); extract one with `ffmpeg -i FILE -c copy -bsf:v h264_mp4toannexb OUT.h264`"
     )]
     NoStartCode,
-    /// Nothing that makes a picture.
+    /// It contains no picture.
     #[error("no coded picture in the stream")]
     NoPicture,
 }
 
-/// A unit of the network abstraction layer: where it begins, start code included, and what it is.
+/// A unit of the network abstraction layer: its offset, including the start code, and its type.
 struct Nal {
     start: usize,
     kind: u8,

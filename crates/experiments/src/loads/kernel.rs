@@ -1,7 +1,7 @@
 //! The baseline: the same messages over plain kernel UDP sockets.
 //!
-//! A message is cut into datagrams of the same payload as Punctual's packets and put together again at the
-//! receiver; nothing is retransmitted, nothing is paced: what a program gets that just sends.
+//! A message is split into datagrams of the same payload as Punctual's packets and reassembled at the
+//! receiver. There are no retransmissions and no pacing: this is what a program gets that simply sends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +19,7 @@ pub const FRAGMENT_BYTES: usize = 1_400;
 const HEADER_BYTES: usize = 64;
 /// The receiver's socket buffer: large, so that losses are the network's.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
-/// Messages put together at the same time; an older one that still lacks a packet is lost.
+/// Messages that are reassembled at the same time; an older incomplete message is lost.
 const PARTIAL_MAX: usize = 16;
 
 /// Which queue a socket's packets join.
@@ -105,7 +105,7 @@ impl KernelOutlet {
         Ok(Self { socket, message: 0, packet: Vec::with_capacity(HEADER_BYTES + FRAGMENT_BYTES) })
     }
 
-    /// Says which queue its packets join on hosts that have priorities.
+    /// Sets which queue its packets join on hosts that have priorities.
     ///
     /// # Errors
     /// If the kernel refuses.

@@ -1,8 +1,9 @@
-//! What is sent, when, and through what.
+//! The messages of a stream, their times, and their way.
 //!
-//! A load is [`Content`] at the times of its [`Arrivals`]; a [`Source`] thread sends it through an [`Outlet`], a
-//! [`Sink`] thread takes it from an [`Inlet`]. Outlets and inlets are Punctual's channels or plain kernel sockets:
-//! the loads do not know which. Both ends keep a log per message; [`crate::measure`] joins the two.
+//! A load is [`Content`] at the times of its [`Arrivals`]; a [`Source`] thread sends it through an
+//! [`Outlet`], a [`Sink`] thread takes it from an [`Inlet`]. Outlets and inlets are Punctual's channels or
+//! plain kernel sockets: the loads do not depend on which. Both ends keep a log per message;
+//! [`crate::measure`] joins the two.
 
 pub mod arrivals;
 pub mod background;
@@ -39,7 +40,7 @@ pub use sink::{Receiving, Sink};
 pub use source::{Sending, Source};
 pub use wait::{SPIN, Wait};
 
-/// What became of a message that was offered.
+/// The outcome of an offered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
     /// It is on its way.
@@ -53,7 +54,7 @@ pub trait Outlet: Send {
     /// Offers a message without waiting.
     ///
     /// # Errors
-    /// If the stream is broken for good.
+    /// If the stream is permanently broken.
     fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered>;
 }
 
@@ -62,27 +63,27 @@ pub trait Inlet: Send {
     /// Waits until `until` for the next complete message and puts it into `message`; `false` when none came.
     ///
     /// # Errors
-    /// If the stream is broken for good.
+    /// If the stream is permanently broken.
     fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool>;
 }
 
-/// Whether an error of a socket passes by itself: nothing is there yet, or a signal came.
+/// Whether an error of a socket is temporary: no data yet, or a signal came.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// In which class a load's thread runs.
+/// The scheduling class of a load's thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// `SCHED_FIFO` below the daemons' processors: the applications of guaranteed channels, in both worlds.
     RealTime,
-    /// Like everybody else.
+    /// The scheduling class of ordinary threads.
     #[default]
     Ordinary,
 }
 
-/// Below the daemons' processors, above everything ordinary.
+/// Below the daemons' processors, above all ordinary threads.
 const REAL_TIME_PRIORITY: u8 = 40;
 
 impl Class {

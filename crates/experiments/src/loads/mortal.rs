@@ -1,5 +1,5 @@
-//! A channel whose end is a result and no error: where a load breaks its path, what is sent from then on counts as lost, and
-//! the run goes on.
+//! A channel whose end is a result and no error: if a load breaks its path, messages sent from then on count
+//! as lost, and the run continues.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,18 +13,18 @@ use super::{Inlet, Offered, Outlet};
 pub struct Fate(Arc<OnceLock<String>>);
 
 impl Fate {
-    /// Why it has ended; `None`: it lives.
+    /// Why it has ended; `None`: it has not.
     pub fn ended(&self) -> Option<&str> {
         self.0.get().map(String::as_str)
     }
 
     fn note(&self, why: &anyhow::Error) {
-        // Whichever end is told first.
+        // The first reported end is kept.
         let _ = self.0.set(why.to_string());
     }
 }
 
-/// Both ends of a channel, and what becomes of it.
+/// Both ends of a channel, and its fate.
 pub fn mortal<O: Outlet, I: Inlet>(outlet: O, inlet: I) -> (Mortal<O>, Mortal<I>, Fate) {
     let fate = Fate::default();
     (Mortal { end: outlet, fate: fate.clone() }, Mortal { end: inlet, fate: fate.clone() }, fate)
@@ -69,7 +69,7 @@ mod tests {
     use punctual::Nanos;
     use punctual_os::clock::now;
 
-    /// An end that gives these results, the last one for ever.
+    /// An end that returns these results, and then repeats the last one.
     struct Script(Vec<Result<(), Option<CloseReason>>>);
 
     impl Script {

@@ -1,4 +1,4 @@
-//! Where a role runs: which network namespace, which CPU, which class.
+//! The place of a role: its network namespace, CPU and class.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use punctual_os::{cpus, namespaces};
 
 use super::Class;
 
-/// A host as the threads on it see it. Emulated hosts have a CPU each where there are enough, in every world.
+/// A host as its threads see it. Each emulated host has its own CPU if there are enough, in every world.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     /// The file of its namespace; none: this process' own.
@@ -36,7 +36,7 @@ impl Place {
     /// Starts a thread on this host.
     ///
     /// # Errors
-    /// If it cannot start; what it meets comes with its end.
+    /// If it cannot start; errors of the work come with its end.
     pub fn spawn<R: Send + 'static>(
         &self,
         name: &str,
@@ -50,19 +50,19 @@ impl Place {
         })
     }
 
-    /// Does something short on this host and waits for it.
+    /// Runs something short on this host and waits for it.
     ///
     /// # Errors
-    /// What it meets.
+    /// The error of the work.
     pub fn within<R: Send>(&self, work: impl FnOnce() -> anyhow::Result<R> + Send) -> anyhow::Result<R> {
-        // Threads that `work` starts go where they like: only the namespace is inherited.
+        // Threads that `work` starts may run on any CPU: only the namespace is inherited.
         Self { namespace: self.namespace.clone(), cpu: None }.inside(Class::Ordinary, work)
     }
 
-    /// Does something on this host's CPU, in `class`, and waits for it; in this process' own namespace.
+    /// Runs something on this host's CPU, in `class`, and waits for it; in this process' own namespace.
     ///
     /// # Errors
-    /// What it meets.
+    /// The error of the work.
     pub fn on_cpu<R: Send>(
         &self,
         class: Class,

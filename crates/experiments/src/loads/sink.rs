@@ -10,12 +10,12 @@ use punctual_os::interrupt;
 use super::{Background, Class, Content, Inlet, Place, Sending};
 use crate::measure::{Live, ReceiveLog, Received, Stamp};
 
-/// How long a waiting sink stays deaf to a request to stop.
+/// Maximum delay until a waiting sink notices a request to stop.
 const DEAF: Nanos = Nanos::from_millis(100);
 
 /// A stream's receiving end.
 pub struct Receiving {
-    /// Where from.
+    /// The source of its messages.
     pub inlet: Box<dyn Inlet>,
     /// Which stream; others' messages count as damaged.
     pub stream: u32,
@@ -31,7 +31,7 @@ pub struct Receiving {
 pub type Sink = Background<(ReceiveLog, Option<Sending>)>;
 
 impl Receiving {
-    /// Receives in `class` until it is told to stop.
+    /// Receives in `class` until it is stopped.
     ///
     /// # Errors
     /// If the thread cannot start.

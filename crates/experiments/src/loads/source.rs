@@ -15,7 +15,7 @@ use crate::measure::{Live, SendLog, Sent, Stamp};
 const FULL_WAIT: Nanos = Nanos::from_micros(500);
 /// How far a message may be ahead of its contract and count as conforming: jitter of wake-ups.
 const AHEAD_MAX: Nanos = Nanos::from_micros(250);
-/// How long a sleeper stays deaf to Ctrl-C.
+/// Maximum delay until a sleeper notices Ctrl-C.
 const DEAF: Nanos = Nanos::from_millis(100);
 
 /// A stream's sending end. It keeps its regulator, its numbering and its log over many runs.
@@ -26,7 +26,7 @@ pub struct Sending {
     /// l by the contract, as the promise counts it (HARTS 3.1).
     regulator: Option<LogicalArrivals>,
     next: u64,
-    /// What was offered.
+    /// The log of the offered messages.
     pub log: SendLog,
     live: Arc<Live>,
     buffer: Vec<u8>,
@@ -46,7 +46,7 @@ impl Sending {
         Self { outlet, stream, content, regulator, next: 0, log: Vec::new(), live, buffer }
     }
 
-    /// Offers the next message. One that is not taken is logged as such and skipped, or where `waits` neither.
+    /// Offers the next message. If it is not taken, it is logged as such and skipped; with `waits` neither.
     ///
     /// # Errors
     /// If the stream is broken.

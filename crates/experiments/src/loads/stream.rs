@@ -8,9 +8,9 @@ use punctual_os::clock::{duration, now, sleep_until};
 
 use super::{Inlet, Offered, Outlet, is_passing};
 
-/// A peer that takes nothing for so long is full.
+/// A peer that accepts no data for this long is full.
 const FULL: Nanos = Nanos::from_millis(200);
-/// How often a connection is looked for.
+/// How often a connection is checked for.
 const LOOK: Nanos = Nanos::from_millis(1);
 const READ_BYTES: usize = 64 << 10;
 
@@ -18,7 +18,7 @@ const READ_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub struct StreamOutlet {
     stream: TcpStream,
-    /// What is left of a block that was cut short.
+    /// The rest of a block that was sent partially.
     rest: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ impl StreamOutlet {
     /// Connects from the calling thread's namespace.
     ///
     /// # Errors
-    /// If nobody listens.
+    /// If the port has no listener.
     pub fn connect(target: SocketAddrV4) -> io::Result<Self> {
         let stream = TcpStream::connect(target)?;
         stream.set_write_timeout(Some(duration(FULL)))?;
@@ -61,7 +61,7 @@ impl Outlet for StreamOutlet {
     }
 }
 
-/// The receiving end: what one read takes is one message.
+/// The receiving end: the data of one read are one message.
 #[derive(Debug)]
 pub struct StreamInlet {
     listener: TcpListener,

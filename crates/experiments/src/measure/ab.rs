@@ -1,8 +1,8 @@
 //! Is B slower than A, or is it noise? Blocks of A, B and A again (A') in turns, in one run.
 //!
-//! What two identical sides differ by is the machine's noise: a ratio of B to A that lies within the half-width of
-//! A'/A is no difference. The half-width comes from a bootstrap over *rounds* (one block of each side): samples of
-//! one block share the machine's mood, so they are drawn together.
+//! The difference between two identical sides is the machine's noise: a ratio of B to A within the half-width
+//! of A'/A is not significant. The half-width comes from a bootstrap over *rounds* (one block of each side):
+//! the samples of one block share the state of the machine, so they are drawn together.
 
 use punctual_analysis::Nanos;
 use serde::Serialize;
@@ -12,12 +12,12 @@ use crate::excuse::Excuses;
 
 /// Resamplings of the bootstrap.
 const RESAMPLINGS: usize = 400;
-/// Where its random numbers start: the same run gives the same figures.
+/// Seed of its random numbers: the same run gives the same figures.
 const SEED: u64 = 0x5eed_ab5e;
-/// Of the resampled ratios this share lies within the half-width.
+/// Share of the resampled ratios that is within the half-width.
 const CONFIDENCE: f64 = 0.95;
 
-/// What one side measured: a block a round.
+/// The measurements of one side: a block per round.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
     blocks: Vec<Vec<Sample>>,
@@ -26,7 +26,7 @@ pub struct Side {
 /// A side's figures without what platform holes explain, and with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Samples in which no hole lies.
+    /// Samples without a hole.
     #[serde(flatten)]
     pub clean: Moments,
     /// Samples in which one does.
@@ -35,21 +35,21 @@ pub struct Figures {
     pub with_holes: Moments,
 }
 
-/// A ratio of two sides, and what it is worth.
+/// A ratio of two sides, and its accuracy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Ratio {
     /// B / A.
     pub ratio: f64,
-    /// Samples of the side that has fewer, without those that holes explain.
+    /// Samples of the side that has fewer, without those that holes excuse.
     pub samples: u64,
     /// A' / A: one, but for the noise.
     pub identical: f64,
-    /// 95 of 100 resampled A' / A lie so close to one.
+    /// 95 of 100 resampled A' / A are within this distance of one.
     pub half_width: f64,
 }
 
 impl Side {
-    /// Of a single block.
+    /// A side with a single block.
     pub fn of(block: Vec<Sample>) -> Self {
         Self { blocks: vec![block] }
     }
@@ -100,9 +100,9 @@ pub fn compare(a: &Side, b: &Side, again: &Side, statistic: Statistic, excuses: 
     }
 }
 
-/// Compares B with A round by round: the median over the rounds of what `statistic` of B's block is to that of A's. What
-/// changes slowly over a run touches all blocks of a round alike and cancels out; the half-width is that of the same
-/// median of A' to A, its rounds resampled.
+/// Compares B with A round by round: the median over the rounds of the ratio of `statistic` of B's block to
+/// that of A's. Slow changes over a run affect all blocks of a round alike and cancel out; the half-width is
+/// that of the same median of A' to A, with its rounds resampled.
 pub fn compare_rounds(a: &Side, b: &Side, again: &Side, statistic: Statistic, excuses: &Excuses) -> Ratio {
     let [a, b, again] = [a, b, again].map(|side| side.clean(excuses));
     let ratios = |over: &[Vec<f64>]| -> Vec<f64> {
@@ -129,8 +129,8 @@ fn fewer(a: &[Vec<f64>], b: &[Vec<f64>]) -> u64 {
     a.min(b) as u64
 }
 
-/// By how much two identical sides differ in 95 of 100 resamplings of their rounds. Both are drawn from all blocks
-/// of the two: they are one population.
+/// The difference of two identical sides, below which 95 of 100 resamplings of their rounds are. Both are
+/// drawn from all blocks of the two: they are one population.
 fn half_width(a: &[Vec<f64>], again: &[Vec<f64>], statistic: Statistic) -> f64 {
     let rounds: Vec<&Vec<f64>> = a.iter().chain(again).filter(|block| !block.is_empty()).collect();
     if rounds.is_empty() {
@@ -190,7 +190,7 @@ mod tests {
         side
     }
 
-    /// Whether it tells B from A at all.
+    /// Whether the ratio distinguishes B from A at all.
     fn is_significant(ratio: &Ratio) -> bool {
         (ratio.ratio - 1.0).abs() > ratio.half_width
     }

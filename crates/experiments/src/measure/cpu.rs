@@ -20,13 +20,13 @@ pub struct Used {
 }
 
 impl Used {
-    /// Until now.
+    /// The CPU time until now.
     pub fn now() -> Self {
         Self { process: process_cpu(), kernel_threads: kernel_threads().collect() }
     }
 
-    /// What was used since `earlier`. A kernel thread that has ended in between leaves nothing to count: what it used is
-    /// missing, and nothing that others used.
+    /// The CPU time since `earlier`. The time of a kernel thread that has ended in between is missing; the
+    /// times of the others are complete.
     pub fn since(&self, earlier: &Self) -> Nanos {
         let before = |thread: &u32| earlier.kernel_threads.get(thread).copied().unwrap_or(Nanos::ZERO);
         let of_kernel = self.kernel_threads.iter().map(|(thread, used)| *used - before(thread));

@@ -1,4 +1,5 @@
-//! A throughput as samples: the time of every so many bytes, so that holes and A/A count as for latencies.
+//! A throughput as samples: the time of every fixed number of bytes, so that holes and A/A count as for
+//! latencies.
 
 use punctual_analysis::{Instant, Nanos};
 
@@ -19,7 +20,7 @@ impl Laps {
         Self { bytes, counted: 0, begun: None, laps: Vec::new() }
     }
 
-    /// So many bytes have arrived until `at`. Those beyond a lap's end count for the next.
+    /// Records that so many bytes have arrived until `at`. Bytes beyond a lap's end count for the next.
     pub fn arrived(&mut self, bytes: u64, at: Instant) {
         let Some(begun) = self.begun else {
             self.begun = Some(at);
@@ -38,7 +39,7 @@ impl Laps {
         self.begun = Some(at);
     }
 
-    /// Those that are complete.
+    /// The complete laps.
     pub fn finish(self) -> Vec<Sample> {
         self.laps
     }

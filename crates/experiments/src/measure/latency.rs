@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use punctual_analysis::Nanos;
 use serde::Serialize;
 
-/// Longest latency that is told apart.
+/// Largest latency that has a bucket of its own.
 const LATENCY_MAX: u64 = 100_000_000_000;
 /// Samples from which p99 is worth reading.
 pub const SAMPLES_FOR_P99: u64 = 1_000;

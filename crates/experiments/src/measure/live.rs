@@ -1,4 +1,4 @@
-//! The running figures of a stream, shared between its two ends and whoever shows them.
+//! The running figures of a stream, shared between its two ends and the thread that shows them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use super::latency::LatencySummary;
 use super::{Latencies, Sent, Stamp};
 use crate::excuse::Excuses;
 
-/// Figures so far. What is final comes from the logs ([`super::stream`]), not from here.
+/// Figures so far. Final figures come from the logs ([`super::stream`]), not from here.
 #[derive(Debug, Default)]
 pub struct Live {
     deadline: Option<Nanos>,
@@ -27,7 +27,7 @@ struct Judged {
     late: Vec<(Instant, Instant)>,
 }
 
-/// A look at them.
+/// A reading of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LiveView {
     /// Messages that were not taken: policed, or met a full queue.
@@ -38,17 +38,17 @@ pub struct LiveView {
     pub late: u64,
     /// Messages delivered after their bound that a hole excuses.
     pub excused: u64,
-    /// From the logical arrival, or from sending ([`Live::from_sending`]).
+    /// Latencies from the logical arrival, or from sending ([`Live::from_sending`]).
     pub latencies: LatencySummary,
 }
 
 impl Live {
-    /// Of a stream with that promise, if any.
+    /// Makes the figures of a stream with that promise, if any.
     pub fn new(deadline: Option<Nanos>) -> Self {
         Self { deadline, ..Self::default() }
     }
 
-    /// The same for a system that promises nothing and sends at once: its latencies count from sending.
+    /// The same for a system without promises that sends at once: its latencies count from sending.
     #[must_use]
     pub fn from_sending(self) -> Self {
         Self { from_sending: true, ..self }

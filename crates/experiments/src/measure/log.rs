@@ -1,4 +1,4 @@
-//! What the two ends of a stream write down, message by message.
+//! The logs of the two ends of a stream, message by message.
 
 use punctual_analysis::Instant;
 
@@ -9,13 +9,13 @@ pub struct Sent {
     pub sequence: u64,
     /// t: when it was offered.
     pub sent: Instant,
-    /// l: its logical arrival; t where the stream has no contract.
+    /// l: its logical arrival; t if the stream has no contract.
     pub logical: Instant,
     /// Length, the stamp included.
     pub bytes: u32,
     /// Whether it was taken; if not, it was policed or met a full queue, and is not sent.
     pub taken: bool,
-    /// Whether its contract allows it now; true where the stream has none.
+    /// Whether its contract permits it now; true if the stream has none.
     pub conforms: bool,
 }
 

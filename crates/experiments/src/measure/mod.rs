@@ -1,4 +1,4 @@
-//! What is measured: latencies from the logical arrival, misses, rates.
+//! The measurements: latencies from the logical arrival, misses, rates.
 
 pub mod ab;
 pub mod cpu;

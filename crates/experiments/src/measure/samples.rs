@@ -16,13 +16,13 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Whether a platform hole lies in it.
+    /// Whether it contains a platform hole.
     pub fn is_excused(&self, excuses: &Excuses) -> bool {
         excuses.covers(self.begun, self.begun + self.span)
     }
 }
 
-/// What an experiment says about a set of samples, in microseconds.
+/// The statistics of a set of samples that an experiment reports, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Moments {
     /// How many.
@@ -73,7 +73,7 @@ impl Statistic {
         }
     }
 
-    /// Of these spans, whose order it may change; zero where there are none.
+    /// The statistic of these spans, whose order it may change; zero if there are none.
     pub fn of(self, spans: &mut [f64]) -> f64 {
         match self {
             Self::Mean => mean(spans),
@@ -87,7 +87,7 @@ impl Statistic {
 }
 
 impl Moments {
-    /// Of spans in nanoseconds, in any order.
+    /// The statistics of spans in nanoseconds, in any order.
     pub fn of(mut spans: Vec<f64>) -> Self {
         if spans.is_empty() {
             return Self::default();

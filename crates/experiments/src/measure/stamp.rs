@@ -15,7 +15,7 @@ pub struct Stamp {
     pub sequence: u64,
     /// t: when it was sent.
     pub sent: Instant,
-    /// l: its logical arrival under the contract; t where there is none.
+    /// l: its logical arrival under the contract; t without one.
     pub logical: Instant,
 }
 
@@ -32,7 +32,7 @@ impl Stamp {
         message[24..32].copy_from_slice(&self.logical.0.to_le_bytes());
     }
 
-    /// Reads it; `None` where the message carries none.
+    /// Reads it; `None` if the message contains none.
     pub fn read(message: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u64::from_le_bytes(message.get(at..at + 8)?.try_into().ok()?));
         let head = word(0)?;

@@ -1,4 +1,4 @@
-//! Joins the logs of a stream's two ends: who was late, who was lost, what was delivered.
+//! Joins the logs of a stream's two ends: which messages were late, lost or delivered.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::throughput::mbit_per_s;
 use super::{Latencies, ReceiveLog, Received, SendLog, Sent, Throughput, Windows};
 use crate::excuse::Excuses;
 
-/// What is asked of a stream.
+/// Which figures of a stream are requested.
 pub struct Question<'a> {
     /// Its contract; `None` for best effort.
     pub contract: Option<&'a Contract>,
@@ -25,14 +25,14 @@ pub struct Question<'a> {
     pub steady: &'a Windows,
 }
 
-/// A miss that no hole excuses, with what the platform did before.
+/// A miss that no hole excuses, with the last hole before it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Miss {
     /// Which message.
     pub sequence: u64,
-    /// By how much it was late, in ms.
+    /// The lateness beyond the bound, in ms.
     pub excess_ms: f64,
-    /// What went wrong.
+    /// The kind of miss.
     pub kind: MissKind,
     /// How long before its logical arrival the last hole had ended, in ms.
     pub after_hole_ms: Option<f64>,
@@ -40,7 +40,7 @@ pub struct Miss {
     pub hole_ms: Option<f64>,
 }
 
-/// What is wrong with a missed message.
+/// The kinds of misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissKind {
@@ -52,47 +52,47 @@ pub enum MissKind {
     Refused,
 }
 
-/// Most misses that are told one by one.
+/// Maximum number of misses that are reported one by one.
 const MISSES_TOLD_MAX: usize = 10;
 
-/// What became of a stream.
+/// The results of a stream.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StreamSummary {
     /// Messages that the application made.
     pub offered: u64,
-    /// Of these not taken, whatever the reason.
+    /// Messages among these that were not taken, whatever the reason.
     pub refused: u64,
-    /// Of these the guaranteed ones that kept their contract: misses. The others were policed, or are best effort that met
-    /// a full queue.
+    /// Messages among these that were guaranteed and kept their contract: misses. The others were policed, or
+    /// are best effort that met a full queue.
     pub refused_conforming: u64,
     /// Delivered.
     pub delivered: u64,
     /// Taken and never delivered.
     pub lost: u64,
-    /// Not byte for byte what was sent.
+    /// Messages that differ from what was sent.
     pub damaged: u64,
     /// Guaranteed messages late, lost, damaged, or refused though they kept their contract: all of them, excused or not.
     pub misses: u64,
-    /// Of these excused by a platform hole.
+    /// Misses among these that a platform hole excuses.
     pub excused: u64,
-    /// From the logical arrival (guaranteed) or from sending (best effort).
+    /// Latencies from the logical arrival (guaranteed) or from sending (best effort).
     pub latency: LatencySummary,
-    /// From sending: what a message that came ahead of its logical arrival waited for it is in here.
+    /// Latencies from sending. They include the wait of an early message for its logical arrival.
     pub from_sending: LatencySummary,
-    /// By how much the worst unexcused miss was beyond its bound, in ms.
+    /// The lateness of the worst unexcused miss beyond its bound, in ms.
     pub worst_excess_ms: f64,
     /// The first of the misses that no hole excuses.
     pub unexcused_misses: Vec<Miss>,
-    /// What the application offered in steady state, Mbit/s of payload.
+    /// The load that the application offered in steady state, Mbit/s of payload.
     pub offered_mbit_s: f64,
-    /// What the contract reserves, Mbit/s of payload.
+    /// The rate that the contract reserves, Mbit/s of payload.
     pub reserved_mbit_s: Option<f64>,
-    /// What was delivered in steady state, Mbit/s of payload, by the time of delivery.
+    /// The delivered rate in steady state, Mbit/s of payload, by the time of delivery.
     pub delivered_mbit_s: f64,
     /// The same with every header, as the link counts it.
     pub delivered_wire_mbit_s: f64,
-    /// What was delivered of what was due in steady state, Mbit/s of payload: guaranteed streams by their logical arrival,
-    /// others by the time of delivery.
+    /// The delivered part of what was due in steady state, Mbit/s of payload: guaranteed streams by their
+    /// logical arrival, others by the time of delivery.
     pub due_mbit_s: f64,
     /// Delivered against min(offered, reserved), window by window; guaranteed streams by logical arrival.
     pub delivered_ratio: f64,
@@ -157,7 +157,7 @@ impl StreamSummary {
         }
     }
 
-    /// `delivered`: `None` where it never came whole; it is judged as if it had come right after its bound.
+    /// `delivered`: `None` if it never came whole; it is judged as if it had come right after its bound.
     fn judge(&mut self, message: &Sent, due: Instant, delivered: Option<Instant>, excuses: &Excuses) {
         let at = delivered.unwrap_or(due + Nanos(1));
         let excess = at.since(due);
@@ -194,7 +194,8 @@ impl StreamSummary {
         self.lost + self.refused_conforming
     }
 
-    /// (latency in ms, share of messages later than that), falling; one that never came is later than anything.
+    /// (latency in ms, share of messages later than that), falling; a message that never came is later than
+    /// any.
     pub fn exceedance(&self) -> Vec<(f64, f64)> {
         self.latencies.exceedance(self.never_came())
     }
@@ -218,7 +219,7 @@ impl StreamSummary {
 /// Bytes in each window of steady state.
 struct Rates {
     offered: Vec<u64>,
-    /// Delivered, by logical arrival where there is one.
+    /// Delivered bytes, by logical arrival if there is one.
     matched: u64,
     /// Delivered, by the time of delivery.
     delivered: u64,
@@ -237,8 +238,9 @@ impl Rates {
         }
     }
 
-    /// Against what was expected, guaranteed messages count where they logically arrived: delivery is promised a
-    /// constant time later, and so a window of whole intervals holds a whole number of messages.
+    /// For the comparison with the expected amount, guaranteed messages count at their logical arrival:
+    /// delivery is promised a constant time later, so a window of whole intervals contains a whole number of
+    /// messages.
     fn delivered(&mut self, message: &Sent, delivered: Instant, question: &Question<'_>) {
         let bytes = u64::from(message.bytes);
         let due = if question.contract.is_some() { message.logical } else { delivered };
@@ -251,7 +253,7 @@ impl Rates {
         }
     }
 
-    /// Offered, but in each window no more than what is reserved for its length.
+    /// Offered bytes, but in each window at most those reserved for its length.
     fn expected(&self, question: &Question<'_>) -> f64 {
         let windows = self.offered.iter().zip(question.steady.spans());
         let least = |(&offered, &(from, until)): (&u64, &(Instant, Instant))| {
@@ -274,7 +276,7 @@ impl Rates {
     }
 }
 
-/// What a message of `bytes` takes on the wire.
+/// The wire bytes of a message of `bytes`.
 pub fn wire_bytes(bytes: u64) -> u64 {
     let packets = Packets::default();
     bytes + bytes.div_ceil(u64::from(packets.fragment_bytes)).max(1) * u64::from(packets.overhead_bytes)

@@ -23,7 +23,7 @@ impl Throughput {
         }
     }
 
-    /// (time of the slot's middle in s, Mbit/s) of every slot that lies within `span`.
+    /// (time of the slot's middle in s, Mbit/s) of every slot within `span`.
     pub fn series(&self, span: Nanos) -> Vec<(f64, f64)> {
         let seconds = SLOT.as_secs_f64();
         let point =

@@ -31,13 +31,13 @@ impl Windows {
         &self.spans
     }
 
-    /// Which span `at` lies in.
+    /// The index of the span that contains `at`.
     pub fn index(&self, at: Instant) -> Option<usize> {
         let index = self.spans.partition_point(|&(_, until)| until <= at);
         self.spans.get(index).filter(|&&(from, _)| from <= at).map(|_| index)
     }
 
-    /// Where `at` lies when the spans are laid end to end; `None` outside of all.
+    /// The position of `at` if the spans are joined end to end; `None` outside of all.
     pub fn position(&self, at: Instant) -> Option<Nanos> {
         let index = self.index(at)?;
         let before: Nanos = self.spans[..index].iter().map(|(from, until)| until.since(*from)).sum();

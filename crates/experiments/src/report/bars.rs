@@ -10,7 +10,7 @@ use super::plot::{FONT, GRID, INK, PALETTE, Scale, drawing, short};
 /// One bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// Where it begins and ends.
+    /// Its begin and end.
     pub span: (f64, f64),
     /// How high it is.
     pub height: f64,
@@ -23,23 +23,23 @@ pub struct Bar {
 /// One panel.
 #[derive(Clone, Debug)]
 pub struct Bars {
-    /// Above it.
+    /// Title above the panel.
     pub title: String,
-    /// To the right, with the unit; empty where the bars have names.
+    /// Label of the x axis, with the unit; empty if the bars have names.
     pub x: String,
     /// Upwards.
     pub y: String,
-    /// Division of the y axis. On a logarithmic one bars stand on [`FLOOR`].
+    /// Division of the y axis. On a logarithmic axis the bars begin at [`FLOOR`].
     pub scale: Scale,
-    /// From left to right.
+    /// Bars from left to right.
     pub bars: Vec<Bar>,
 }
 
-/// Below a count of one.
+/// A value below a count of one.
 const FLOOR: f64 = 0.5;
 
 impl Bars {
-    /// How many of `values` lie in each span of `width`; whatever is beyond `most` in a last one.
+    /// How many of `values` are in each span of `width`; values beyond `most` are in a last one.
     pub fn histogram(
         title: &str,
         x: &str,
@@ -83,7 +83,7 @@ impl Bars {
     }
 }
 
-/// Draws panels side by side; on one x axis where `alike`, so that what is compared is seen at one look.
+/// Draws panels side by side; on one x axis if `alike`, so that they can be compared directly.
 ///
 /// # Errors
 /// If they cannot be drawn: never for finite values.

@@ -8,24 +8,24 @@ use serde::Serialize;
 pub struct Check {
     /// What.
     pub name: String,
-    /// What was found.
+    /// The result.
     pub value: f64,
-    /// What was allowed.
+    /// The limit.
     pub limit: f64,
     /// Whether it held.
     pub ok: bool,
-    /// How many samples stand behind it, where that decides what may be judged.
+    /// Number of samples behind it, if that decides what may be judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// What a reader must know of it.
+    /// A remark for the reader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Whether nothing can be told: it neither held nor did it not.
+    /// Whether there is no conclusion: the check neither held nor failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub inconclusive: bool,
 }
 
-/// An A/A half-width beyond this widens no limit: what lies within it says nothing.
+/// An A/A half-width beyond this widens no limit: a difference within it is not significant.
 const HALF_WIDTH_MAX: f64 = 0.25;
 
 impl Check {
@@ -38,8 +38,9 @@ impl Check {
     pub fn at_least(name: impl Into<String>, value: f64, limit: f64) -> Self {
         Self { ok: value >= limit, ..Self::at_most(name, value, limit) }
     }
-    /// A ratio of two sides may be `limit` and the half-width of two equal ones at most. Where that is beyond
-    /// [`HALF_WIDTH_MAX`], it holds or fails only by more than the half-width, and is inconclusive between.
+    /// The ratio of two sides may be at most `limit` plus the half-width of two equal ones. If the half-width
+    /// exceeds [`HALF_WIDTH_MAX`], the check holds or fails only by more than the half-width, and is
+    /// inconclusive between.
     pub fn ratio_at_most(name: impl Into<String>, ratio: f64, limit: f64, half_width: f64) -> Self {
         if half_width <= HALF_WIDTH_MAX {
             return Self::at_most(name, ratio, limit + half_width);
@@ -51,7 +52,7 @@ impl Check {
     pub const fn has_failed(&self) -> bool {
         !self.ok && !self.inconclusive
     }
-    /// "ok" or not, and what stands behind it.
+    /// "ok" or not, with the samples behind it.
     pub fn word(&self) -> String {
         let word = match (self.ok, self.inconclusive) {
             (true, _) => "ok",

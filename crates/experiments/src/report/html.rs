@@ -1,4 +1,4 @@
-//! One page that needs nothing else: tables and inline SVG.
+//! A self-contained page: tables and inline SVG.
 
 use std::fmt::Write;
 
@@ -34,7 +34,7 @@ impl Table {
         Self { rows, ..Self::new(&head) }
     }
 
-    /// The same with so many columns of words.
+    /// The same with this number of columns of words.
     #[must_use]
     pub fn with_words(self, words: usize) -> Self {
         Self { words, ..self }
@@ -110,7 +110,7 @@ impl Page {
         self.add(format_args!("<p class=\"dim\">{}</p>", escape(text)))
     }
 
-    /// The outcome; `good`: `None` where the run proves nothing.
+    /// The outcome; `good`: `None` if the run proves nothing.
     pub fn verdict(&mut self, good: Option<bool>, text: &str) -> &mut Self {
         let class = match good {
             Some(true) => "verdict good",

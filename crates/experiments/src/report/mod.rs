@@ -16,10 +16,11 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Finds out whether a file can be written before what goes there is measured; makes its directory, changes nothing else.
+/// Checks whether a file can be written before its content is measured; makes its directory, changes nothing
+/// else.
 ///
 /// # Errors
-/// What stands in the way, with the fix.
+/// The obstacle, with the fix.
 pub fn ensure_writable(path: &Path) -> anyhow::Result<()> {
     let fix =
         || format!("cannot write {}: choose another place, or change who may write there", path.display());

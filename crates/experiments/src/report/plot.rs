@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::bars::{self, Bars};
 
-/// The colours of series, told apart by most colour-blind people (Okabe and Ito).
+/// The colours of series, which most colour-blind people can distinguish (Okabe and Ito).
 pub(super) const PALETTE: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -27,14 +27,14 @@ pub(super) const FONT: &str = "sans-serif";
 pub enum Scale {
     /// From zero, evenly.
     Linear,
-    /// By powers of ten; values at or below zero are left out.
+    /// Powers of ten; values at or below zero are left out.
     Logarithmic,
 }
 
 /// One axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// Its label, with the unit.
     pub label: String,
     /// Its division.
     pub scale: Scale,
@@ -54,15 +54,15 @@ impl Axis {
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
     /// Which colour; series that belong together share it.
     pub colour: usize,
-    /// Dashed: the baseline, or what was expected.
+    /// Dashed: the baseline, or the expected values.
     pub dashed: bool,
     /// Dots at the points: measurements that were made one by one.
     pub dots: bool,
-    /// In order of x.
+    /// Points in the order of x.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -76,7 +76,7 @@ impl Series {
     pub fn dashed(self, dashed: bool) -> Self {
         Self { dashed, ..self }
     }
-    /// The same, of what was not measured point by point.
+    /// The same without dots, for curves that were not measured point by point.
     pub fn without_dots(self) -> Self {
         Self { dots: false, ..self }
     }
@@ -96,9 +96,9 @@ pub struct Mark {
 /// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// Above it.
+    /// Title above the plot.
     pub title: String,
-    /// To the right.
+    /// The x axis.
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
@@ -106,7 +106,7 @@ pub struct Plot {
     pub series: Vec<Series>,
     /// Bounds.
     pub marks: Vec<Mark>,
-    /// Where the curves leave room for the legend.
+    /// The corner in which the curves leave room for the legend.
     pub legend: Legend,
 }
 
@@ -143,7 +143,7 @@ impl Plot {
     }
 }
 
-/// What stands below a plot, as wide and as high as it.
+/// A row below a plot, as wide and as high as it.
 #[derive(Clone, Debug)]
 pub enum Row {
     /// Panels side by side.

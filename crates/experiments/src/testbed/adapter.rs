@@ -1,4 +1,5 @@
-//! The bare driver: packets through it as fast as it takes them, with a bound on what it may hold.
+//! The bare driver: sends packets through it as fast as it accepts them, with a bound on the packets that it
+//! holds.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,26 +12,26 @@ use punctual_os::interrupt;
 use super::Place;
 use crate::measure::{Laps, Sample};
 
-/// After this without a completion the driver holds nothing more: what it still had is lost.
+/// Without a completion for this long, the driver's remaining packets are considered lost.
 const STUCK: Nanos = Nanos::from_millis(200);
 /// Ethernet, IP and UDP headers, preamble, checksum and gap.
 pub const OVERHEAD_BYTES: usize = 66;
-/// Packets between two looks at the other end.
+/// Packets between two checks of the other end.
 const DRAIN_BATCH: usize = 64;
-/// Between two looks at what a driver that classifies has thrown away: a system call each.
+/// Time between two readings of what a driver that classifies has dropped: a system call each.
 const LOOK: Nanos = Nanos::from_micros(500);
 
 /// Bytes of a lap: some milliseconds of the links of the experiments, so that a hole takes few.
 pub const LAP_BYTES: u64 = 128 << 10;
 
-/// What went through.
+/// The packets that went through.
 #[derive(Clone, Debug, Default)]
 pub struct Flow {
     /// Each packet from its hand-over to its completion.
     pub access: Vec<Sample>,
     /// Payload that came out at the other end, in laps of [`LAP_BYTES`].
     pub laps: Vec<Sample>,
-    /// Packets whose completion never came.
+    /// Packets without a completion.
     pub lost: u64,
 }
 
@@ -47,7 +48,8 @@ pub fn open(place: &Place, config: &str) -> anyhow::Result<Box<dyn Link>> {
     })
 }
 
-/// Sends packets of `bytes` for `length` with at most `depth` in the adapter; throws away what comes at `sink`.
+/// Sends packets of `bytes` for `length` with at most `depth` in the adapter; discards the packets that
+/// arrive at `sink`.
 ///
 /// # Errors
 /// If a driver breaks or the run is interrupted.

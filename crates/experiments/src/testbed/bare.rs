@@ -1,8 +1,11 @@
-//! Round trips over two bare drivers, without engine, protocol or clock: what the machine and the driver take, whatever
-//! is built on them. The floor under our own round trips.
+//! Round trips over two bare drivers, without engine, protocol or clock: the time that machine and driver
+//! take by themselves. This is the lower bound of our own round trips.
 //!
-//! The packets are best effort of no channel, since the classifier lets nothing else through. They are as long as ours:
-//! header, message, and all messages of one length. At each end one thread owns the driver; one packet is under way.
+//! The packets are best effort without a channel, since the classifier lets no other packets through. They
+//! are as long as ours: header, message, and all messages of one length. At each end one thread owns the
+//! driver; one packet is in transit.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, ensure};
 use punctual::Nanos;
@@ -21,7 +24,7 @@ use super::roles::DEAF;
 use crate::loads::call::{Ask, PATIENCE, is_answer};
 use crate::loads::{SPIN, Wait};
 
-/// Packets of one look. What else has come, late answers that nobody waits for any more, waits in the ring.
+/// Packets of one poll. Others that have come, such as late answers, wait in the ring.
 const BATCH: usize = 1;
 
 /// One end of a wire.
@@ -71,7 +74,7 @@ impl Bare {
         Ok(())
     }
 
-    /// The next packet, whose message is behind its header; `None` when none came within `patience`.
+    /// The next packet, whose message is behind its header; `None` if none came within `patience`.
     fn receive(&mut self, patience: Nanos) -> anyhow::Result<Option<Received>> {
         let begun = now();
         let spin = if self.wait == Wait::Spin { SPIN } else { Nanos::ZERO };
@@ -86,7 +89,7 @@ impl Bare {
         }
     }
 
-    /// Until something comes; `false` when nothing did within `patience`.
+    /// Waits until a packet comes; `false` if none did within `patience`.
     fn sleep(&self, patience: Nanos) -> anyhow::Result<bool> {
         let inlet = self.link.best_effort_descriptor().context("a driver without a ring for best effort")?;
         let patience = Timespec { tv_sec: 0, tv_nsec: patience.0.min(999_999_999) as _ };
@@ -114,10 +117,12 @@ impl Ask for Bare {
 }
 
 impl Server for Bare {
-    fn answer(&mut self) -> anyhow::Result<bool> {
-        if let Some(received) = self.receive(DEAF)? {
-            self.send(message(&received))?;
+    fn serve(mut self: Box<Self>, stop: &AtomicBool, _: &AtomicBool) -> anyhow::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(received) = self.receive(DEAF)? {
+                self.send(message(&received))?;
+            }
         }
-        Ok(true)
+        Ok(())
     }
 }

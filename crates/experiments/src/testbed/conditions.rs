@@ -14,16 +14,16 @@ use crate::witness::Witness;
 /// What of a quick run's spans a smoke test keeps: one part in so many.
 const SMOKE_PART: u32 = 16;
 
-/// How an experiment was asked for.
+/// The arguments of an experiment.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Fewer points and shorter slices: done within 60 s.
     pub quick: bool,
-    /// As short as it runs at all: its figures say nothing. `quick` is set with it.
+    /// A shortest possible run: its figures are meaningless. `quick` is set with it.
     pub smoke: bool,
-    /// Where plots and daemon logs go.
+    /// Folder of plots and daemon logs.
     pub directory: PathBuf,
-    /// Whether to say on stderr how far it is.
+    /// Whether to report the progress on stderr.
     pub progress: bool,
     /// `None`: the best that there is.
     pub driver: Option<Driver>,
@@ -36,14 +36,14 @@ pub struct Wanted {
 pub struct Peer {
     /// HOST or HOST:PORT.
     pub address: String,
-    /// Rate of the link to it; else what the network interface says.
+    /// Rate of the link to it; else the rate that the network interface reports.
     pub rate: Option<BitRate>,
 }
 
 /// What was wanted, and what this process and its hosts have.
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    /// How it was asked for.
+    /// The arguments.
     pub wanted: Wanted,
     /// Whether processors run in the real-time class.
     pub real_time: bool,
@@ -59,7 +59,7 @@ impl Deref for Conditions {
 }
 
 impl Wanted {
-    /// Says on stderr how far it is.
+    /// Reports the progress on stderr.
     pub fn progress(&self, what: std::fmt::Arguments<'_>) {
         if self.progress {
             eprint!("\r\x1b[K{what} ");
@@ -75,7 +75,7 @@ impl Wanted {
         }
     }
 
-    /// How many rounds of which length, told as milliseconds.
+    /// How many rounds of which length, given in milliseconds.
     pub fn rounds(&self, quick: (usize, u64), full: (usize, u64)) -> (usize, Nanos) {
         let (count, length_ms) = if self.quick { quick } else { full };
         (if self.smoke { count.min(2) } else { count }, self.brief(Nanos::from_millis(length_ms)))
@@ -91,11 +91,12 @@ impl Wanted {
         if self.smoke { span / u64::from(SMOKE_PART) } else { span }
     }
 
-    /// Works on all points in turns, `rounds` times: each round begins with another one, so that none always follows the
-    /// same. `turn` is told the place of its point; `what` stands before the number of the round.
+    /// Works on all points in turns, `rounds` times: each round begins with another point, so that none
+    /// always follows the same one. `turn` gets the index of its point; `what` precedes the number of the
+    /// round.
     ///
     /// # Errors
-    /// What a turn meets.
+    /// The error of a turn.
     pub fn in_turns<T>(
         &self,
         what: &str,
@@ -120,7 +121,7 @@ impl Conditions {
         if self.real_time { Class::RealTime } else { Class::Ordinary }
     }
 
-    /// Options of engines on the driver that was asked for.
+    /// Options of engines on the requested driver.
     pub fn options(&self) -> Options {
         Options { driver: self.driver, real_time: self.real_time, ..Options::default() }
     }

@@ -34,11 +34,12 @@ pub struct Options {
     pub cpus: Vec<u32>,
     /// Further lines for `[processor]`.
     pub processor: String,
-    /// Whether processors measure what their work costs as they start; else they go by what is assumed or given.
+    /// Whether processors measure the costs of their work as they start; otherwise they use assumed or given
+    /// costs.
     pub measure: bool,
-    /// The ends of the only link, where it is no test bed's.
+    /// The ends of the only link, if it does not belong to a test bed.
     pub ends: Option<[End; 2]>,
-    /// Whether the processors run in the real-time class. Where not, nothing is guaranteed.
+    /// Whether the processors run in the real-time class. Otherwise nothing is guaranteed.
     pub real_time: bool,
     /// Further lines for `[node]`.
     pub node: String,
@@ -46,7 +47,7 @@ pub struct Options {
     pub link: String,
 }
 
-/// A key for a domain that lives as long as the run, in hexadecimal.
+/// A key for a domain that exists as long as the run, in hexadecimal.
 ///
 /// # Errors
 /// If the kernel gives no random bytes.
@@ -109,7 +110,7 @@ fn ends(number: usize, rightwards: bool, options: &Options) -> [End; 2] {
     if rightwards { [left, right] } else { [right, left] }
 }
 
-/// Who is next to `place` in a line of `hosts`.
+/// The hosts next to `place` in a line of `hosts`.
 pub fn neighbours(place: usize, hosts: usize) -> impl Iterator<Item = usize> {
     [place.checked_sub(1), Some(place + 1).filter(|&next| next < hosts)].into_iter().flatten()
 }

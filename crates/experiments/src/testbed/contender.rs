@@ -8,7 +8,7 @@ use crate::loads::call::{Calls, Plan};
 use crate::loads::{Bulk, Caller, Class};
 use crate::measure::{Side, Windows};
 
-/// Bulk runs so long before a block begins.
+/// Bulk runs this long before a block begins.
 const SETTLE: Nanos = Nanos::from_millis(60);
 /// What bulk leaves behind drains before the next block.
 const DRAIN: Nanos = Nanos::from_millis(60);
@@ -18,11 +18,11 @@ const DRAIN: Nanos = Nanos::from_millis(60);
 pub struct Block {
     /// How long.
     pub length: Nanos,
-    /// Between calls; zero: the next at once.
+    /// Interval of calls; zero: the next at once.
     pub interval: Nanos,
     /// Bytes of a message.
     pub bytes: usize,
-    /// Between messages of bulk; zero: as fast as they are taken; `None`: no bulk.
+    /// Interval of the messages of bulk; zero: as fast as they are taken; `None`: no bulk.
     pub bulk: Option<Nanos>,
 }
 
@@ -36,7 +36,7 @@ pub struct Contender {
     caller: Box<dyn Caller>,
     /// Bulk and the sink that counts it.
     bulk: Option<(Bulk, RoleId)>,
-    /// What it measured, by load.
+    /// Its measurements, by load.
     pub sides: Vec<Side>,
     /// Calls without an answer, by load.
     pub lost: Vec<u64>,
@@ -105,7 +105,7 @@ impl Contender {
         Ok(())
     }
 
-    /// On a thread of its host, in its class.
+    /// Runs a block on a thread of its host, in its class.
     fn run(&mut self, block: &Block, until: punctual::Instant) -> anyhow::Result<Calls> {
         // Namespaces are the sockets' affair; the thread only needs the CPU and the class.
         let (caller, first) = (self.caller.as_mut(), self.next);

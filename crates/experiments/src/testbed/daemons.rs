@@ -1,7 +1,7 @@
 //! `punctuald` on every host of a network: configured, started, watched, stopped.
 //!
-//! A Unix socket with a path is reached from every network namespace, so whoever runs the experiment stays
-//! outside and talks to each daemon by its socket.
+//! A Unix socket with a path is reachable from every network namespace, so the process that runs the
+//! experiment stays outside and connects to each daemon by its socket.
 
 use std::fs::File;
 use std::io;
@@ -32,7 +32,7 @@ pub struct Daemons {
 
 struct Running {
     host: &'static str,
-    /// Gone before the process is stopped: its connection would only see an error.
+    /// Dropped before the process is stopped: its connection would only get an error.
     endsystem: Option<Endsystem>,
     process: Child,
     socket: PathBuf,
@@ -95,7 +95,8 @@ impl Drop for Daemons {
 }
 
 impl Running {
-    /// Starts the daemon of `host` with its socket and the configuration `text`, which is told the socket, in `scratch`.
+    /// Starts the daemon of `host` with its socket in `scratch`, and with the configuration that `text` makes
+    /// for that socket.
     fn launch(
         host: &'static str,
         namespace: &Path,
@@ -154,7 +155,7 @@ impl Running {
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = kill_process(pid, signal);
         }
     }
@@ -173,14 +174,14 @@ impl Running {
     }
 }
 
-/// One `punctuald` of its own.
+/// One `punctuald` process.
 pub struct Daemon {
     running: Running,
     _scratch: Scratch,
 }
 
 impl Daemon {
-    /// Starts it in a namespace, or in this process' own, and connects to it. `config` is told the socket by its
+    /// Starts it in a namespace, or in this process' own, and connects to it. `config` gets the socket at its
     /// only `socket = ""`.
     ///
     /// # Errors
@@ -214,7 +215,8 @@ impl Drop for Daemon {
     }
 }
 
-/// Enters the namespace and becomes the daemon: the child's process id is the daemon's. It dies with us.
+/// Enters the namespace and becomes the daemon: the child's process id is the daemon's. It is killed when
+/// this process ends.
 fn launch(namespace: &Path, config: &Path, log: &Path) -> anyhow::Result<Child> {
     let program = find_program()?;
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;

@@ -8,7 +8,7 @@ use punctual_host::config::{self, Driver};
 use super::configuration::{self, Options};
 use super::network::{LinkSpec, NetworkSpec};
 
-/// One that bypasses the kernel where the process may load programs, else the usual one.
+/// A driver that bypasses the kernel if the process may load programs, else the usual one.
 pub fn default(root: bool) -> Driver {
     let best = Driver::ALL.into_iter().find(|driver| driver.bypasses_kernel() && is_built(*driver));
     best.filter(|_| root).unwrap_or_default()

@@ -3,53 +3,25 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use punctual::{Channel, Contract, Handler, Listener, Nanos, Receiver, RecvError, SendError};
+use punctual::{Channel, Contract, Listener, Nanos, Receiver, RecvError, SendError};
 use punctual_os::clock::{duration, now, sleep_until};
 
 use super::roles::{DEAF, await_channel};
 use crate::loads::Wait;
+use crate::loads::channel::{received, was_sent};
 use crate::loads::datagram::Datagrams;
 
-/// One that answers.
+/// A server that answers.
 pub trait Server: Send {
-    /// Gets ready; `false` when told to stop before.
+    /// Answers until told to stop, or until the other side has ended it all. Sets `is_demoted` if its handler took too long
+    /// for the processor, and has had a thread of its own since.
     ///
     /// # Errors
     /// If its way is broken.
-    fn prepare(&mut self, stop: &AtomicBool) -> anyhow::Result<bool> {
-        let _ = stop;
-        Ok(true)
-    }
-
-    /// Answers the next message, if one comes soon; `false` when the other side has ended it all.
-    ///
-    /// # Errors
-    /// If its way is broken.
-    fn answer(&mut self) -> anyhow::Result<bool>;
-
-    /// Whether its handler took too long for the processor, and has a thread of its own since.
-    fn is_demoted(&self) -> bool {
-        false
-    }
+    fn serve(self: Box<Self>, stop: &AtomicBool, is_demoted: &AtomicBool) -> anyhow::Result<()>;
 }
 
-/// Answers until told to stop; says whether it was demoted.
-///
-/// # Errors
-/// If the way is broken.
-pub fn serve(mut server: Box<dyn Server>, stop: &AtomicBool, is_demoted: &AtomicBool) -> anyhow::Result<()> {
-    if !server.prepare(stop)? {
-        return Ok(());
-    }
-    while !stop.load(Ordering::Relaxed) && server.answer()? {
-        if server.is_demoted() {
-            is_demoted.store(true, Ordering::Relaxed);
-        }
-    }
-    Ok(())
-}
-
-/// Over a UDP socket.
+/// A server over a UDP socket.
 pub struct SocketServer {
     datagrams: Datagrams,
     buffer: Box<[u8]>,
@@ -67,94 +39,84 @@ impl SocketServer {
 }
 
 impl Server for SocketServer {
-    fn answer(&mut self) -> anyhow::Result<bool> {
-        if let Some(received) = self.datagrams.receive(&mut self.buffer, DEAF)? {
-            self.datagrams.answer(&self.buffer[..received.len], &received)?;
+    fn serve(mut self: Box<Self>, stop: &AtomicBool, _: &AtomicBool) -> anyhow::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(received) = self.datagrams.receive(&mut self.buffer, DEAF)? {
+                self.datagrams.answer(&self.buffer[..received.len], &received)?;
+            }
         }
-        Ok(true)
+        Ok(())
     }
 }
 
-/// Over two guaranteed channels.
+/// Over two guaranteed channels: requests come through one that `listener` will get.
 pub struct ChannelServer {
-    listener: Listener,
-    way: Way,
-    wait: Wait,
+    /// Awaits the requests.
+    pub listener: Listener,
+    /// The way back.
+    pub answers: Channel,
+    /// Whether the processor answers, or this thread.
+    pub wait: Wait,
 }
 
-/// What a channel server has got.
-enum Way {
-    /// The way back, and nothing else yet.
-    Back(Option<Box<Channel>>),
-    /// Both; this thread answers.
-    Both(Box<(Receiver, Channel)>),
-    /// The processor answers, and the thread of a handler that was demoted.
-    Direct { handler: Handler, is_demoted: bool },
-}
-
-/// What the handler of [`Wait::Direct`] declares: it copies a small message.
+/// Declared time of the handler of [`Wait::Direct`]: it copies a small message.
 const HANDLER_TIME: Nanos = Nanos::from_micros(2);
-/// The same on a CPU that was halted just before: cold caches, and what the kernel catches up with.
+/// The same on a CPU that was halted just before: cold caches, and delayed work of the kernel.
 const WOKEN_HANDLER_TIME: Nanos = Nanos::from_micros(10);
-/// Of the interval of its messages: as much of the processor may be given away for it.
+/// Divisor of the message interval: the share of the processor that may be granted for the handler.
 const HANDLER_SHARE: u64 = 10;
 
-/// What the handler of [`Wait::Direct`] declares for messages that come so often: seldom enough, each finds the
-/// processor asleep.
+/// Declared time of the handler of [`Wait::Direct`] for messages with this interval: if it is long, each
+/// message finds the processor asleep.
 pub fn handler_time(contract: &Contract) -> Nanos {
     WOKEN_HANDLER_TIME.min(contract.rate_max.interval() / HANDLER_SHARE).max(HANDLER_TIME)
 }
 
-impl ChannelServer {
-    /// Requests come through a channel that `listener` will get.
-    pub fn new(listener: Listener, answers: Channel, wait: Wait) -> Self {
-        Self { listener, way: Way::Back(Some(Box::new(answers))), wait }
+impl Server for ChannelServer {
+    fn serve(self: Box<Self>, stop: &AtomicBool, is_demoted: &AtomicBool) -> anyhow::Result<()> {
+        match await_channel(&self.listener, stop)? {
+            Some(requests) if self.wait == Wait::Direct => {
+                serve_directly(requests, self.answers, stop, is_demoted)
+            }
+            Some(requests) => serve_here(requests, self.answers, stop),
+            None => Ok(()),
+        }
     }
 }
 
-impl Server for ChannelServer {
-    fn prepare(&mut self, stop: &AtomicBool) -> anyhow::Result<bool> {
-        let Some(mut requests) = await_channel(&self.listener, stop)? else { return Ok(false) };
-        let Way::Back(answers) = &mut self.way else { return Ok(true) };
-        let Some(mut answers) = answers.take().map(|boxed| *boxed) else { return Ok(false) };
-        self.way = if self.wait == Wait::Direct {
-            let handler = requests.on_message(move |bytes, _, reply| {
-                // An answer that finds no room is lost, and its caller counts it.
-                let _ = reply.send(&mut answers, bytes);
-            })?;
-            Way::Direct { handler, is_demoted: false }
-        } else {
-            requests.set_recv_timeout(Some(duration(DEAF)));
-            answers.set_send_timeout(Some(duration(DEAF)));
-            Way::Both(Box::new((requests, answers)))
-        };
-        Ok(true)
+/// The processor answers, and the thread of a handler that was demoted.
+fn serve_directly(
+    requests: Receiver,
+    mut answers: Channel,
+    stop: &AtomicBool,
+    is_demoted: &AtomicBool,
+) -> anyhow::Result<()> {
+    let handler = requests.on_message(move |bytes, _, reply| {
+        // An answer that finds no room is lost, and its caller counts it.
+        let _ = reply.send(&mut answers, bytes);
+    })?;
+    while !stop.load(Ordering::Relaxed) {
+        sleep_until(now() + DEAF);
+        // One whose channel has ended is put down too.
+        is_demoted.fetch_or(!handler.is_direct() && handler.state().is_ok(), Ordering::Relaxed);
     }
+    Ok(())
+}
 
-    fn answer(&mut self) -> anyhow::Result<bool> {
-        if let Way::Direct { handler, is_demoted } = &mut self.way {
-            sleep_until(now() + DEAF);
-            // One whose channel has ended is put down too.
-            *is_demoted |= !handler.is_direct() && handler.state().is_ok();
-            return Ok(true);
-        }
-        let Way::Both(both) = &mut self.way else { return Ok(false) };
-        let (requests, answers) = &mut **both;
+/// This thread answers.
+fn serve_here(mut requests: Receiver, mut answers: Channel, stop: &AtomicBool) -> anyhow::Result<()> {
+    requests.set_recv_timeout(Some(duration(DEAF)));
+    answers.set_send_timeout(Some(duration(DEAF)));
+    while !stop.load(Ordering::Relaxed) {
         let mut sent = Ok(());
-        let taken = requests.recv_in_place(|bytes, _| sent = answers.send(bytes));
-        match taken {
-            Ok(()) | Err(RecvError::TimedOut | RecvError::WouldBlock) => {}
-            Err(RecvError::Closed(_)) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-        match sent {
-            Ok(()) | Err(SendError::TimedOut | SendError::WouldBlock) => Ok(true),
-            Err(SendError::Closed(_)) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        match received(requests.recv_in_place(|bytes, _| sent = answers.send(bytes))) {
+            Err(RecvError::Closed(_)) => break,
+            answered => answered?,
+        };
+        match was_sent(sent) {
+            Err(SendError::Closed(_)) => break,
+            answered => answered?,
+        };
     }
-
-    fn is_demoted(&self) -> bool {
-        matches!(self.way, Way::Direct { is_demoted: true, .. })
-    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
-//! The hosts of a line as engines in this process, joined by memory links: for where no namespace is allowed.
+//! The hosts of a line as engines in this process, joined by memory links: for environments without
+//! namespaces.
 //!
-//! The links' rates are kept by the engines' own pacing; nothing else limits them.
+//! Only the engines' own pacing limits the links' rates.
 
 use std::collections::HashMap;
 use std::path::Path;

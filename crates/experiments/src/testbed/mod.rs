@@ -8,8 +8,8 @@
 //! sinks run from opening to the end, their sources only in slices. [`Track::finish`] gives the logs;
 //! [`crate::measure`] judges them.
 //!
-//! The experiments of two hosts a - b use a [`Pair`]: a is here, b obeys [`Order`]s, in a namespace of this machine or
-//! on another machine.
+//! The experiments of two hosts a - b use a [`Pair`]: a is here, b executes [`Order`]s, in a namespace of
+//! this machine or on another machine.
 
 pub mod adapter;
 pub mod bare;

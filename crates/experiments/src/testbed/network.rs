@@ -1,8 +1,8 @@
 //! A line of hosts with links of fixed rate between them.
 //!
-//! Each link is host - bridge - host: the bridge lives in a namespace of its own and holds a `tbf` on both
-//! egress ports, so nothing on the hosts knows or bypasses the rate. The shaper counts what Ethernet counts: 24
-//! bytes a frame more than the kernel sees (checksum, preamble, gap).
+//! Each link is host - bridge - host: the bridge is in a namespace of its own and has a `tbf` on both egress
+//! ports, so the hosts neither see nor bypass the rate. The shaper counts what Ethernet counts: 24 bytes a
+//! frame more than the kernel sees (checksum, preamble, gap).
 
 use std::net::Ipv4Addr;
 
@@ -11,9 +11,9 @@ use punctual_analysis::{BitRate, Nanos};
 use punctual_os::command::ToolError;
 use punctual_os::namespaces::{self, Namespace};
 
-/// What a frame has beside the packet, as the kernel counts it.
+/// Bytes of a frame in addition to the packet, as the kernel counts it.
 pub(super) const ETHERNET_BYTES: u64 = 14;
-/// Longest IP packet unless told otherwise.
+/// Default length of the longest IP packet.
 const MTU: u32 = 1500;
 /// What Ethernet adds to a frame on the wire.
 pub const WIRE_EXTRA_BYTES: u64 = 24;
@@ -21,17 +21,18 @@ pub const WIRE_EXTRA_BYTES: u64 = 24;
 /// and enough to make up for a late timer; small enough to leave the rate as it is.
 const SHAPER_BURST_FRAMES: u64 = 4;
 
-/// What a link is made of.
+/// The parts of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// A bridge with a shaper on both egress ports.
     Shaped,
-    /// The same shaper without a bridge: what comes in at one port leaves at the other. A frame is the sender's until it is
-    /// on the wire, so completions come at its pace.
+    /// The same shaper without a bridge: packets that come in at one port leave at the other. A frame belongs
+    /// to the sender until it is on the wire, so completions come at its pace.
     Paced,
-    /// Without a bridge and without a shaper: what comes in at one port leaves at the other, as fast as the machine copies.
+    /// Without a bridge and without a shaper: packets that come in at one port leave at the other, as fast as
+    /// the machine copies.
     Open,
-    /// One pair of devices: as fast as the machine copies. The rate is only what the hosts are told.
+    /// One pair of devices: as fast as the machine copies. The rate is only in the hosts' configuration.
     Direct,
 }
 
@@ -40,11 +41,11 @@ pub enum Wire {
 pub struct LinkSpec {
     /// Rate in both directions, on the wire.
     pub rate: BitRate,
-    /// How long the queue in front of it is: what a full one delays a packet.
+    /// Length of the queue in front of it: the delay of a packet by a full queue.
     pub queue: Nanos,
     /// Longest IP packet.
     pub mtu: u32,
-    /// What keeps the rate.
+    /// The parts that keep the rate.
     pub wire: Wire,
 }
 
@@ -60,12 +61,12 @@ impl LinkSpec {
         Self { wire: Wire::Paced, ..self }
     }
 
-    /// One without any shaper, through a namespace of the wire's; hosts are told `rate`.
+    /// A link without any shaper, through a namespace of the wire; the hosts are configured with `rate`.
     pub const fn open(rate: BitRate) -> Self {
         Self { wire: Wire::Open, ..Self::new(rate, Nanos::ZERO) }
     }
 
-    /// A direct one; hosts are told `rate`.
+    /// A direct link; the hosts are configured with `rate`.
     pub const fn direct(rate: BitRate) -> Self {
         Self { wire: Wire::Direct, ..Self::new(rate, Nanos::ZERO) }
     }
@@ -96,7 +97,7 @@ pub struct NetworkSpec {
 pub struct Host {
     /// Its name.
     pub name: &'static str,
-    /// Where it lives.
+    /// Its namespace.
     pub namespace: Namespace,
     /// Its address towards the host before it in the line.
     pub address_left: Option<Ipv4Addr>,
@@ -111,10 +112,10 @@ impl Host {
     }
 }
 
-/// A network that is up; gone when dropped.
+/// A running network; removed when dropped.
 #[derive(Debug)]
 pub struct Network {
-    /// In the order of the line.
+    /// The hosts, in the order of the line.
     pub hosts: Vec<Host>,
     /// The emulated wires.
     wire: Namespace,
@@ -124,7 +125,7 @@ impl Network {
     /// Sets it up; every host but the ends forwards.
     ///
     /// # Errors
-    /// If a namespace, device, address or shaper is refused; what was made until then is removed again.
+    /// If a namespace, device, address or shaper is refused; everything made until then is removed again.
     pub fn create(spec: &NetworkSpec) -> Result<Self, ToolError> {
         namespaces::remove_stale()?;
         let number = namespaces::next_number();
@@ -146,7 +147,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Where the emulated wires are: link `i` has the ports `l<i>` and `r<i>` there.
+    /// The namespace of the emulated wires: link `i` has the ports `l<i>` and `r<i>` there.
     pub const fn wire(&self) -> &Namespace {
         &self.wire
     }
@@ -283,12 +284,13 @@ fn shaper(device: &str, link: &LinkSpec) -> String {
     )
 }
 
-/// What a shaper of `link` lets through at once after idling, in bytes.
+/// Bytes that a shaper of `link` lets through at once after idling.
 pub(super) fn shaper_burst(link: &LinkSpec) -> u64 {
     SHAPER_BURST_FRAMES * (u64::from(link.mtu) + ETHERNET_BYTES + WIRE_EXTRA_BYTES)
 }
 
-/// No IPv6: its multicast and duplicate address detection are traffic that nobody asked for.
+/// Disables IPv6: its multicast and duplicate address detection are traffic that the experiment does not
+/// need.
 fn quiet(namespace: &Namespace) -> Result<(), ToolError> {
     if !std::path::Path::new("/proc/sys/net/ipv6").exists() {
         return Ok(());
@@ -319,7 +321,7 @@ mod tests {
         NetworkSpec { hosts: vec!["a", "r", "b"], links: vec![link; 2] }
     }
 
-    /// Whether namespaces can be made here; says so where not.
+    /// Whether namespaces can be made here; prints a message if not.
     fn privileged() -> bool {
         let privileged = Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root);
         if !privileged {
@@ -340,7 +342,7 @@ mod tests {
         let receiver = b.namespace.within(|| UdpSocket::bind(target)).expect("a receiver");
         let sender = a.namespace.within(|| UdpSocket::bind("0.0.0.0:0")).expect("a sender");
         receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
-        // All of them may wait there: nobody takes any while this thread does not run.
+        // All packets may wait there: no thread receives any while this thread does not run.
         set_socket_recv_buffer_size_force(&receiver, 4 << 20).expect("a buffer");
         // 400 frames of 1538 B on the wire at 20 Mbit/s, the shaper's burst less: about 243 ms.
         let begun = now();
@@ -363,7 +365,7 @@ mod tests {
         if !privileged() {
             return;
         }
-        // Above the largest pid that Linux gives out: certainly dead. Others who do the same have another name.
+        // Above the largest pid that Linux assigns: certainly not running. Concurrent runs use another name.
         let name = format!("punctual-{}-0-{}", 1 << 23, std::process::id());
         punctual_os::command::run(&format!("ip netns add {name}")).expect("a namespace");
         namespaces::remove_stale().expect("a sweep");

@@ -6,20 +6,19 @@
 
 mod driven;
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
-
-use anyhow::{Context, anyhow, bail};
-use punctual_proto::api::{Event, OpenRequest, PacketOut, Port, UserId};
-use punctual_proto::config::{
-    Admission, CpuConfig, LinkConfig, NodeConfig, Pacing, RunPolicy, SignallingConfig,
-};
-use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
-use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
+use anyhow::{Context, anyhow};
+use punctual_proto::api::Port;
+use punctual_proto::config::{Admission, CpuConfig, NodeConfig, Pacing, RunPolicy, SignallingConfig};
+use punctual_proto::ids::LinkId;
 use punctual_proto::node::Node;
-use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_rig::{Open, TestMemory, World, line_config};
 
+/// The hosts.
+const SOURCE: usize = 0;
+const SINK: usize = 1;
+/// Between them.
+const LINK: LinkId = LinkId(0);
 /// Faster than any processing: nothing waits for the pace.
 const RATE: BitRate = BitRate(1_000_000_000_000);
 /// Between two messages.
@@ -29,87 +28,22 @@ const DEADLINE: Nanos = Nanos::from_millis(100);
 /// among its stages (most of the long one's goes to the link).
 const URGENT_DEADLINE: Nanos = Nanos::from_millis(5);
 const URGENT_BYTES: u32 = 64;
-/// Steps that establishing a channel may take, a millisecond each.
-const STEPS_MAX: usize = 5_000;
 const HEADER_BYTES: u32 = 64;
-/// Signalling's packets must fit as well.
 const PACKET_BYTES_MIN: u32 = 1_464;
 
-/// A message that the application holds.
-struct Bytes(Rc<[u8]>);
-
-impl MessageRead for Bytes {
-    fn len(&self) -> u32 {
-        self.0.len() as u32
-    }
-    fn copy_to(&self, offset: u32, out: &mut [u8]) {
-        let from = offset as usize;
-        out.copy_from_slice(&self.0[from..from + out.len()]);
-    }
-}
-
-/// A message and when it was put there.
-type Queued = (Rc<[u8]>, Instant);
-
-/// The application's queue.
-#[derive(Clone, Default)]
-struct Queue(Rc<RefCell<VecDeque<Queued>>>);
-
-impl Outbox for Queue {
-    type Message = Bytes;
-    fn take(&mut self, _: Instant) -> Option<(Bytes, Instant)> {
-        self.0.borrow_mut().pop_front().map(|(bytes, at)| (Bytes(bytes), at))
-    }
-    fn is_ready(&self) -> bool {
-        !self.0.borrow().is_empty()
-    }
-}
-
-/// The receiver's slots: one, used again and again; and how many messages came.
-#[derive(Clone)]
-struct Slots(Rc<RefCell<(Vec<u8>, u64)>>);
-
-impl MessageWrite for Slots {
-    fn copy_from(&mut self, offset: u32, bytes: &[u8]) {
-        let from = offset as usize;
-        self.0.borrow_mut().0[from..from + bytes.len()].copy_from_slice(bytes);
-    }
-}
-
-impl Inbox for Slots {
-    type Slot = Self;
-    fn reserve(&mut self) -> Option<Self> {
-        Some(self.clone())
-    }
-    fn publish(&mut self, _: Self, _: MessageInfo) {
-        self.0.borrow_mut().1 += 1;
-    }
-}
-
-struct Plain;
-
-impl Memory for Plain {
-    type Frame = Vec<u8>;
-    type Outbox = Queue;
-    type Inbox = Slots;
-}
-
-/// One channel as the applications hold it.
+/// One channel, and the message that its application sends again and again.
 struct Lane {
-    channel: ChannelId,
-    queue: Queue,
-    message: Rc<[u8]>,
+    open: Open,
+    message: Vec<u8>,
 }
 
 /// Source and sink with a channel of long messages and an urgent one of single packets.
 pub struct Nodes {
-    source: Node<Plain>,
-    sink: Node<Plain>,
-    at: Instant,
+    world: World,
     long: Lane,
     urgent: Lane,
-    slots: Slots,
     buffer: Vec<u8>,
+    delivered: u64,
 }
 
 impl Nodes {
@@ -130,180 +64,114 @@ impl Nodes {
     }
 
     fn start(policy: RunPolicy, quantum: u32, packets: u32, fragment_bytes: u32) -> anyhow::Result<Self> {
-        let bytes = packets * fragment_bytes;
-        let node = |id| -> anyhow::Result<Node<Plain>> {
-            let mut config = config(id, policy, fragment_bytes)?;
+        let config = |host| {
+            let mut config = config(host, policy, fragment_bytes);
             config.cpu.quantum_packets = quantum;
-            Node::new(config, u64::from(id), Instant::ZERO).map_err(|error| anyhow!("{error}"))
+            config
         };
-        let mut nodes = Self {
-            source: node(1)?,
-            sink: node(2)?,
-            at: Instant::ZERO,
-            long: Lane::new(bytes),
-            urgent: Lane::new(URGENT_BYTES),
-            slots: Slots(Rc::new(RefCell::new((vec![0; bytes as usize], 0)))),
-            buffer: vec![0; PACKET_BYTES_MIN.max(fragment_bytes + HEADER_BYTES) as usize],
-        };
-        nodes.long.channel = nodes.establish("long", bytes, DEADLINE, nodes.long.queue.clone())?;
-        nodes.urgent.channel =
-            nodes.establish("urgent", URGENT_BYTES, URGENT_DEADLINE, nodes.urgent.queue.clone())?;
-        Ok(nodes)
+        let mut world = World::of(vec![config(SOURCE), config(SINK)]);
+        // Its books are not what is measured.
+        world.audit = None;
+        (world.propagation, world.completes) = (Nanos::ZERO, true);
+        // Neighbours meet.
+        world.run_for(Nanos::from_secs(1));
+        let long = Lane::open(&mut world, packets * fragment_bytes, DEADLINE)?;
+        let urgent = Lane::open(&mut world, URGENT_BYTES, URGENT_DEADLINE)?;
+        Ok(Self { world, long, urgent, buffer: vec![0; packet_bytes(fragment_bytes) as usize], delivered: 0 })
     }
 
-    fn establish(
-        &mut self,
-        port: &str,
-        bytes: u32,
-        deadline: Nanos,
-        queue: Queue,
-    ) -> anyhow::Result<ChannelId> {
-        let port = Name::new(port)?;
-        self.sink.listen(port.clone()).map_err(|error| anyhow!("{error}"))?;
-        let rate = Rate::every(INTERVAL).context("the interval is out of range")?;
-        let contract = Contract::new(bytes, rate, 2, deadline)?;
-        let mut asked = false;
-        for _ in 0..STEPS_MAX {
-            self.at = self.at + Nanos::from_millis(1);
-            self.exchange();
-            let alive = self.source.status(self.at).links.iter().all(|link| link.alive);
-            if alive && !asked {
-                let to = Address { port: port.clone(), host: Name::new("sink")? };
-                let request = OpenRequest { to, contract, user: UserId(0), probe: false, token: None };
-                self.source.open(request, self.at).map_err(|error| anyhow!("{error}"))?;
-                asked = true;
-            }
-            while let Some(event) = self.sink.poll_event() {
-                if let Event::Incoming(incoming) = event {
-                    let consent = self.sink.consent(incoming.channel, self.slots.clone(), self.at);
-                    consent.map_err(|error| anyhow!("{error}"))?;
-                }
-            }
-            while let Some(event) = self.source.poll_event() {
-                match event {
-                    Event::Opened { channel, .. } => {
-                        let attached = self.source.attach_outbox(channel, queue, self.at);
-                        attached.map_err(|error| anyhow!("{error}"))?;
-                        return Ok(channel);
-                    }
-                    Event::Refused { refusal, .. } => bail!("the null device's channel: {refusal}"),
-                    _ => {}
-                }
-            }
-        }
-        bail!("the null device's channel did not open")
+    fn source(&mut self) -> &mut Node<TestMemory> {
+        &mut self.world.nodes[SOURCE]
     }
 
     /// The application's next message is there, its time has come; not yet looked at.
     pub fn offer(&mut self) {
-        self.at = self.at + INTERVAL;
-        // The neighbours must go on hearing each other.
-        self.exchange();
-        self.long.put(self.at);
+        // The neighbours must hear each other. One step handles all that was due: the less work between two messages, the
+        // more of what is counted is theirs.
+        self.world.skip(INTERVAL);
+        self.long.put(self.world.now);
+    }
+
+    /// The source hears that messages of the long channel wait.
+    fn ring(&mut self) {
+        self.world.nodes[SOURCE].handle_outbox(self.long.open.source, self.world.now);
     }
 
     /// Protocol processing of what was offered: fragments into the link scheduler's queues. Returns its units.
     pub fn process(&mut self) -> u32 {
-        self.source.handle_outbox(self.long.channel, self.at);
-        work(&mut self.source, self.at)
+        self.ring();
+        let (now, mut units) = (self.world.now, 0);
+        while let Some(work) = self.source().begin_work(now) {
+            self.source().finish_work(work, now);
+            units += 1;
+        }
+        units
     }
 
     /// The link scheduler hands every packet to the device, which throws it away. Returns the packets.
     pub fn discard(&mut self) -> u32 {
+        let Self { world: World { nodes, now, .. }, buffer, .. } = self;
         let mut packets = 0;
-        while let Some(sent) = self.source.poll_transmit(LinkId(0), self.at, &mut self.buffer) {
+        while let Some(sent) = nodes[SOURCE].poll_transmit(LINK, *now, buffer) {
             packets += u32::from(sent.port == Port::Data);
-            self.source.handle_sent(LinkId(0), sent.wire_bytes, self.at);
+            nodes[SOURCE].handle_sent(LINK, sent.wire_bytes, *now);
         }
         packets
     }
 
-    /// Brings everything to where it goes and does all work there.
+    /// Brings everything to where it goes and does all work there; the sink's application takes what has come.
     pub fn exchange(&mut self) {
-        self.source.handle_outbox(self.long.channel, self.at);
-        for _ in 0..2 {
-            carry(&mut self.source, &mut self.sink, &mut self.buffer, self.at);
-            carry(&mut self.sink, &mut self.source, &mut self.buffer, self.at);
-        }
+        self.ring();
+        self.world.run_for(Nanos::ZERO);
+        while self.long.open.inbox.recv(|_, _| self.delivered += 1) {}
     }
 
     /// Messages that the sink's application got.
     pub fn delivered(&self) -> u64 {
-        self.slots.0.borrow().1
+        self.delivered
     }
 }
 
 impl Lane {
-    fn new(bytes: u32) -> Self {
-        Self { channel: ChannelId(0), queue: Queue::default(), message: vec![7; bytes as usize].into() }
+    fn open(world: &mut World, bytes: u32, deadline: Nanos) -> anyhow::Result<Self> {
+        let rate = Rate::every(INTERVAL).context("the interval is out of range")?;
+        let contract = Contract::new(bytes, rate, 2, deadline)?;
+        let open = world.open(SOURCE, SINK, contract);
+        let open = open.map_err(|refused| anyhow!("the null device's channel: {refused:?}"))?;
+        Ok(Self { open, message: vec![7; bytes as usize] })
     }
 
-    fn put(&self, at: Instant) {
-        self.queue.0.borrow_mut().push_back((Rc::clone(&self.message), at));
+    /// # Panics
+    /// If messages were put, but not processed.
+    fn put(&self, now: Instant) {
+        assert!(
+            self.open.outbox.send(&self.message, now),
+            "the ring of a channel has room for its next message"
+        );
     }
 }
 
-/// One unit of work, if there is any.
-fn unit(node: &mut Node<Plain>, at: Instant) -> bool {
-    let Some(work) = node.begin_work(at) else { return false };
-    node.finish_work(work, at);
-    true
+/// Of the null device: signalling's packets must fit as well.
+fn packet_bytes(fragment_bytes: u32) -> u32 {
+    PACKET_BYTES_MIN.max(fragment_bytes + HEADER_BYTES)
 }
 
-fn work(node: &mut Node<Plain>, at: Instant) -> u32 {
-    let mut units = 0;
-    while unit(node, at) {
-        units += 1;
-    }
-    units
-}
-
-fn carry(from: &mut Node<Plain>, to: &mut Node<Plain>, buffer: &mut [u8], at: Instant) {
-    for node in [&mut *from, &mut *to] {
-        if node.poll_timeout().is_some_and(|due| due <= at) {
-            node.handle_timeout(at);
-        }
-    }
-    work(from, at);
-    while let Some(sent) = from.poll_transmit(LinkId(0), at, buffer) {
-        let frame = match sent.packet {
-            PacketOut::Written(len) => buffer[..len].to_vec(),
-            PacketOut::Frame(frame) => frame,
-        };
-        from.handle_sent(LinkId(0), sent.wire_bytes, at);
-        to.handle_frame(LinkId(0), sent.port, at, frame, at);
-    }
-    work(to, at);
-}
-
-fn config(id: u32, policy: RunPolicy, fragment_bytes: u32) -> anyhow::Result<NodeConfig> {
-    let hosts = [("source", 1), ("sink", 2)];
-    let link = LinkConfig {
-        packet_bytes_max: PACKET_BYTES_MIN.max(fragment_bytes + HEADER_BYTES),
-        pace: Pacing::Completion,
-        propagation_max: Nanos::ZERO,
-        prediction_error: Nanos::from_millis(5),
-        ..LinkConfig::new("null", NodeId(3 - id), RATE)
-    };
+fn config(host: usize, policy: RunPolicy, fragment_bytes: u32) -> NodeConfig {
+    let mut config = line_config(host, 2, RATE);
+    let link = &mut config.links[0];
+    link.packet_bytes_max = packet_bytes(fragment_bytes);
+    link.pace = Pacing::Completion;
+    link.propagation_max = Nanos::ZERO;
+    link.prediction_error = Nanos::from_millis(5);
     let admission = if policy == RunPolicy::Fifo { Admission::FIFO } else { Admission::EDF };
-    Ok(NodeConfig {
-        id: NodeId(id),
-        name: Name::new(hosts[id as usize - 1].0)?,
-        epoch: Epoch(1),
+    NodeConfig {
         fragment_bytes,
-        fragment_low_latency_bytes: None,
-        clock_tolerance: Ppm(100),
-        links: vec![link],
         cpu: CpuConfig { run: policy, admission, ..CpuConfig::default() },
-        directory: hosts
-            .into_iter()
-            .map(|(host, id)| Ok((Name::new(host)?, NodeId(id))))
-            .collect::<anyhow::Result<_>>()?,
-        routes: Vec::new(),
         signalling: SignallingConfig { lease: Nanos::from_secs(3_600), ..SignallingConfig::default() },
         buffer_bytes_max: 256 << 20,
         wakeup_margin: Nanos::ZERO,
-    })
+        ..config
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the far host of a pair is told to do: the same words whether it is a namespace of this machine or another
+//! The orders to the far host of a pair: the same whether it is a namespace of this machine or another
 //! machine (`punctual bench --serve`).
 
 use punctual::Contract;
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::loads::{Class, Wait};
 
-/// Names something that was started, so that it can be asked and ended; the near side numbers them.
+/// Names a role that was started, so that it can be queried and ended; the near side numbers them.
 pub type RoleId = u32;
 
-/// Where an engine lives.
+/// The process of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hosting {
-    /// In the program.
+    /// In this program.
     #[default]
     Embedded,
     /// In `punctuald`.
@@ -26,12 +26,12 @@ pub enum Hosting {
 pub enum Through {
     /// A UDP socket on this port.
     Kernel {
-        /// Where it is bound.
+        /// Its port.
         port: u16,
     },
     /// A TCP connection to this port.
     Stream {
-        /// Where it listens.
+        /// Its port.
         port: u16,
     },
     /// A name at an engine that was started before.
@@ -47,20 +47,20 @@ pub enum Through {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case")]
 pub enum Order {
-    /// Start an engine and say when it hears its neighbour.
+    /// Start an engine and report when it receives its neighbour's HELLOs.
     Engine {
         /// Its number.
         role: RoleId,
         /// Its TOML.
         config: String,
-        /// Where it lives.
+        /// The process of the engine.
         hosting: Hosting,
     },
     /// Answer each message with its own bytes.
     Echo(Echo),
     /// Take messages and count them.
     Sink(Sink),
-    /// What a sink has taken until now, or how an echo server fares.
+    /// Report the counters of a sink, or the state of an echo server.
     Counted {
         /// Which.
         role: RoleId,
@@ -104,26 +104,30 @@ pub struct Sink {
     pub bytes_max: u32,
 }
 
-/// What came of an order.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
     /// It is done.
     Done,
     /// What a sink has taken, and how a server fares.
-    Counted {
-        /// Messages.
-        messages: u64,
-        /// Their bytes.
-        bytes: u64,
-        /// CPU time of its thread in ns.
-        cpu_ns: u64,
-        /// Whether it is an echo server whose handler took too long, and is a thread's affair since.
-        demoted: bool,
-    },
+    Counted(Counted),
     /// It failed.
     Failed {
         /// Why, in one line.
         why: String,
     },
+}
+
+/// What a sink has taken, and how a server fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// CPU time of its thread in ns.
+    pub cpu_ns: u64,
+    /// Whether it is an echo server whose handler took too long, and is a thread's affair since.
+    pub demoted: bool,
 }

@@ -1,4 +1,5 @@
-//! Two hosts a - b: a is here, b obeys orders. Experiments of two hosts run the same over namespaces and machines.
+//! Two hosts a - b: a is here, b executes orders. Experiments of two hosts run the same over namespaces and
+//! machines.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -7,16 +8,15 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use anyhow::{Context, bail};
 use punctual::{Channel, Consent, Contract, Endsystem, Listener, Nanos, Receiver};
 use punctual_link::Link;
-use punctual_os::clock::duration;
 use punctual_os::cpus;
 
 use super::bare::Bare;
 use super::conditions::{Conditions, Peer};
-use super::orders::{Answer, Echo, Hosting, Order, RoleId, Sink, Through};
+use super::orders::{Answer, Counted, Echo, Hosting, Order, RoleId, Sink, Through};
 use super::peer::Remote;
 use super::{Place, Roles, Wait, adapter, echo};
 use crate::loads::call::{ChannelCaller, LeadingCaller, SocketCaller};
-use crate::loads::channel::ChannelOutlet;
+use crate::loads::channel::{ChannelOutlet, accept};
 use crate::loads::stream::StreamOutlet;
 use crate::loads::{Caller, Class, Outlet, direct};
 use crate::measure::Sample;
@@ -24,8 +24,6 @@ use crate::testbed::configuration::{self, End};
 use crate::testbed::network::WIRE_EXTRA_BYTES;
 use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
 
-/// How long an admitted channel may take to show up at its listener.
-const ESTABLISHED_WITHIN: punctual::Nanos = punctual::Nanos::from_secs(5);
 /// What a client that leads declares to do between two waits: it looks at its clock and keeps a sample. The processor is
 /// woken from a halt just before, with cold caches, and its kernel catches up with timers and its neighbours' packets.
 const LEADER_TIME: Nanos = Nanos::from_micros(30);
@@ -34,19 +32,19 @@ const FIRST_PORT: u16 = 7_200;
 /// Ports of one pair between machines, where all pairs share the hosts.
 const PORTS: u16 = 16;
 
-/// An htb just below the link: what a shaper needs to keep the queue to itself.
+/// Rate of an htb just below the link, so that the queue stays in the shaper.
 const HTB_RATE_PERCENT: u64 = 97;
 
-/// What is between the two.
+/// The connection between the two.
 #[derive(Clone, Copy, Debug)]
 pub struct Bed {
     /// The link; between machines only its rate counts, and that is the real one's.
     pub link: LinkSpec,
-    /// Whether each emulated host has a CPU of its own.
+    /// Whether each emulated host has its own CPU.
     pub pinned: bool,
 }
 
-/// Where b is.
+/// The place of b.
 enum Far {
     /// A namespace of this machine.
     Here(Roles),
@@ -54,13 +52,13 @@ enum Far {
     There(Remote),
 }
 
-/// Two hosts. Fields drop in this order: what runs before where it runs.
+/// Two hosts. Fields drop in this order: threads and processes before their namespaces.
 pub struct Pair {
     far: Far,
     near: Roles,
-    /// Where a's threads run.
+    /// The place of a's threads.
     pub place: Place,
-    /// Where b is reached.
+    /// The address of b.
     pub address: Ipv4Addr,
     spec: NetworkSpec,
     ends: Option<[End; 2]>,
@@ -68,7 +66,7 @@ pub struct Pair {
     key: String,
     next: RoleId,
     next_port: u16,
-    /// Servers whose handlers are the processor's affair.
+    /// Servers whose handlers run on the processor.
     direct: Vec<RoleId>,
     /// Handlers that were demoted, of loops that are over.
     demoted: u64,
@@ -142,17 +140,17 @@ impl Pair {
         Ok(Self { ends: Some(ends), ..pair })
     }
 
-    /// The namespaces, where there are any.
+    /// The namespaces, if there are any.
     pub const fn network(&self) -> Option<&Network> {
         self.network.as_ref()
     }
 
-    /// The hosts' CPUs; none where they are machines, or there are not enough.
+    /// The hosts' CPUs; empty if they are machines, or there are not enough CPUs.
     pub fn cpus(&self) -> &[u32] {
         &self.cpus
     }
 
-    /// b's CPU, where it is on this machine and has one of its own.
+    /// b's CPU, if it is on this machine and has its own.
     pub fn far_cpu(&self) -> Option<u32> {
         self.cpus.get(1).copied()
     }
@@ -162,10 +160,10 @@ impl Pair {
         self.spec.links[0]
     }
 
-    /// Tells b something.
+    /// Sends an order to b.
     ///
     /// # Errors
-    /// If b cannot do it.
+    /// If b cannot execute it.
     pub fn order(&mut self, order: Order) -> anyhow::Result<Answer> {
         let answer = match &mut self.far {
             Far::Here(roles) => roles.obey(order)?,
@@ -189,7 +187,8 @@ impl Pair {
         self.next_port
     }
 
-    /// Starts an engine on both hosts and waits until they hear each other; returns its number, the same on both.
+    /// Starts an engine on both hosts and waits until they receive each other's HELLOs; returns its number,
+    /// the same on both.
     ///
     /// # Errors
     /// If one does not start.
@@ -205,7 +204,7 @@ impl Pair {
         Ok(role)
     }
 
-    /// What an engine of a would be told, with a's end of the link at `end`.
+    /// The configuration of an engine of a, with a's end of the link at `end`.
     pub fn text_at(&self, end: End, options: &Options) -> String {
         let there = End { address: self.address, device: String::new() };
         let options = Options { ends: Some([end, there]), ..options.clone() };
@@ -230,10 +229,10 @@ impl Pair {
         self.near.engine(engine)?.endsystem()
     }
 
-    /// b's, where it is on this machine.
+    /// b's endsystem, if it is on this machine.
     ///
     /// # Errors
-    /// If there is none, or it is on another.
+    /// If there is none, or it is on another machine.
     pub fn far_endsystem(&self, engine: RoleId) -> anyhow::Result<&Endsystem> {
         match &self.far {
             Far::Here(roles) => roles.engine(engine)?.endsystem(),
@@ -254,7 +253,8 @@ impl Pair {
         Ok((Box::new(caller), port))
     }
 
-    /// Round trips over two guaranteed channels of an engine; client and server wait as told, in that order.
+    /// Round trips over two guaranteed channels of an engine; `waits` states how client and server wait, in
+    /// that order.
     ///
     /// # Errors
     /// If a channel is refused, or an end of a channel cannot wait like that.
@@ -283,8 +283,8 @@ impl Pair {
         })
     }
 
-    /// Has b answer over an engine as role number `role`: the channel of the requests, and that of the answers, which
-    /// `listener` awaits.
+    /// Makes b answer over an engine as role number `role`: opens the channel of the requests, and the
+    /// channel of the answers, for which `listener` waits.
     fn open_echo(
         &mut self,
         role: RoleId,
@@ -344,8 +344,9 @@ impl Pair {
         Ok(())
     }
 
-    /// Round trips of `bytes` for which no thread is woken: the processors of both hosts call handlers, a's asks anew with
-    /// each answer. As many as fit into `length`, one after the other.
+    /// Round trips of `bytes` for which no thread is woken: the processors of both hosts call handlers, and
+    /// a's handler sends the next request with each answer. As many as fit into `length`, one after the
+    /// other.
     ///
     /// # Errors
     /// If a channel is refused, or answers stop coming.
@@ -363,30 +364,24 @@ impl Pair {
         let (wait, class) = (Wait::Direct, Class::Ordinary);
         let (requests, answers) = self.open_echo(role, engine, contract, wait, class, &listener)?;
         let looped = direct::run(requests, answers, bytes, length);
-        self.demoted += u64::from(self.is_demoted(role)?);
+        self.demoted += u64::from(self.counted(role)?.demoted);
         self.order(Order::End { role })?;
         let (samples, is_demoted) = looped?;
         self.demoted += u64::from(is_demoted);
         Ok(samples)
     }
 
-    /// Handlers that took too long for their processor until now, so that a thread was woken for what came after.
+    /// Number of handlers until now that took too long for their processor, so that a thread was woken for
+    /// the messages after that.
     ///
     /// # Errors
-    /// If b does not say.
+    /// If b does not report it.
     pub fn demoted(&mut self) -> anyhow::Result<u64> {
         let mut count = self.demoted;
         for role in self.direct.clone() {
-            count += u64::from(self.is_demoted(role)?);
+            count += u64::from(self.counted(role)?.demoted);
         }
         Ok(count)
-    }
-
-    fn is_demoted(&mut self, role: RoleId) -> anyhow::Result<bool> {
-        match self.order(Order::Counted { role })? {
-            Answer::Counted { demoted, .. } => Ok(demoted),
-            other => bail!("b answers {other:?} where it was asked how a server fares"),
-        }
     }
 
     /// One-way blocks over a TCP connection, as the papers' bulk; and the sink's number.
@@ -431,20 +426,14 @@ impl Pair {
         Ok((Box::new(ChannelOutlet(channel)), role))
     }
 
-    /// (messages, bytes) that a sink on b has taken.
+    /// What a sink on b has taken, and how a server fares.
     ///
     /// # Errors
     /// If there is none.
-    pub fn counted(&mut self, role: RoleId) -> anyhow::Result<(u64, u64)> {
+    pub fn counted(&mut self, role: RoleId) -> anyhow::Result<Counted> {
         match self.order(Order::Counted { role })? {
-            Answer::Counted { messages, bytes, .. } => Ok((messages, bytes)),
+            Answer::Counted(counted) => Ok(counted),
             other => bail!("b answers {other:?} where it was asked what it has counted"),
         }
     }
-}
-
-fn accept(listener: &Listener) -> anyhow::Result<Receiver> {
-    listener
-        .accept_timeout(duration(ESTABLISHED_WITHIN))?
-        .context("a channel was granted but never reached its receiver")
 }

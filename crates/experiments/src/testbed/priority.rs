@@ -1,15 +1,16 @@
-//! What a user can do by hand on every host: strict priority in front of each link.
+//! The best configuration by hand on every host: strict priority in front of each link.
 //!
-//! Each host's device gets a `tbf` just below the link's rate, so that the queue forms on the host and not in the link,
-//! with a `pfifo_fast` child. That one goes by a packet's priority, which the kernel takes from the type of service: at
-//! the sender from its socket, at a router from the packet.
+//! Each host's device gets a `tbf` just below the link's rate, so that the queue forms on the host and not in
+//! the link, with a `pfifo_fast` child. The child uses a packet's priority, which the kernel takes from the
+//! type of service: at the sender from its socket, at a router from the packet.
 
 use punctual_analysis::BitRate;
 use punctual_os::command::ToolError;
 
 use super::network::{ETHERNET_BYTES, LinkSpec, Network, NetworkSpec, WIRE_EXTRA_BYTES, shaper_burst};
 
-/// What the hosts' shapers leave of a link's rate, so that nothing waits where priorities do not count.
+/// The share of a link's rate that the hosts' shapers use, so that no packet waits where priorities have no
+/// effect.
 const SHARE_PERCENT: u64 = 99;
 
 /// Puts priority queues in front of all links of `network`, which was made from `spec`.
@@ -40,7 +41,7 @@ fn queues(device: &str, link: &LinkSpec) -> String {
     )
 }
 
-/// As many packets of the largest size in each band as the link's own queue holds.
+/// Length of each band's queue: as many packets of the largest size as the link's own queue holds.
 fn queue_packets(link: &LinkSpec) -> u64 {
     let frame = u64::from(link.mtu) + ETHERNET_BYTES + WIRE_EXTRA_BYTES;
     (link.queue_bytes() / frame).max(1)

@@ -8,7 +8,7 @@ use serde::Serialize;
 use punctual_os::command::{ToolError, run};
 use punctual_os::namespaces::{Namespace, next_number};
 
-/// Set for the program that runs again inside a user namespace of its own.
+/// Set for the program when it runs again inside a user namespace of its own.
 const INSIDE: &str = "PUNCTUAL_USER_NAMESPACE";
 
 /// The three ways to run.
@@ -17,7 +17,7 @@ const INSIDE: &str = "PUNCTUAL_USER_NAMESPACE";
 pub enum Privilege {
     /// Network namespaces and real-time classes.
     Root,
-    /// Network namespaces inside a user namespace; no real-time class, so nothing is ever "held".
+    /// Network namespaces inside a user namespace; no real-time class, so no guarantee is ever "held".
     UserNamespace,
     /// Neither: everything in one process over memory links.
     InProcess,
@@ -61,8 +61,8 @@ impl Privilege {
     }
 }
 
-/// In an unprivileged process: runs this very program again inside a user namespace and returns its exit status.
-/// `None` inside: the caller goes on.
+/// In an unprivileged process: runs this program again inside a user namespace and returns its exit status.
+/// `None` inside: the caller continues.
 ///
 /// # Errors
 /// If `unshare` or the mount of a private /run fails.

@@ -1,7 +1,7 @@
 //! Receive work of the hosts' devices in kernel threads: threaded NAPI, in a class that an experiment chooses.
 //!
-//! Each host's threads run on the host's CPU, as its adapter's interrupts would. Without them receive work of a pair of
-//! virtual devices is done by whoever sends, on the other host's CPU.
+//! Each host's threads run on the host's CPU, as its adapter's interrupts would. Without them the sender does
+//! the receive work of a pair of virtual devices, on the other host's CPU.
 
 use anyhow::Context;
 use punctual_link::kernel::napi::{self, ThreadClass};
@@ -15,14 +15,14 @@ use punctual_host::config::Driver;
 
 /// The devices of a and of b.
 pub const DEVICES: [&str; 2] = ["right", "left"];
-/// Above the processors.
+/// Above the processors' priority.
 const PRIORITY: u8 = 60;
 /// For the link of an engine over xdp, which sets its device up itself.
 pub const LINK_OPTION: &str = "napi_priority = 60\n";
 /// `SCHED_OTHER`.
 const ORDINARY: ThreadClass = ThreadClass { policy: 0, priority: 0 };
 
-/// In which class receive work runs.
+/// The scheduling class of receive work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveClass {
     /// `SCHED_FIFO` above the processors.
@@ -38,7 +38,7 @@ pub struct ReceiveThreads {
 }
 
 impl ReceiveThreads {
-    /// Of a pair whose engines run on `driver`; over xdp they were started with [`LINK_OPTION`].
+    /// Starts them for a pair whose engines run on `driver`; over xdp they were started with [`LINK_OPTION`].
     ///
     /// # Errors
     /// If the pair is of two machines, or a kernel thread is refused.

@@ -1,7 +1,7 @@
-//! The roles of one host of a pair: engines, echo servers, sinks. They obey [`Order`]s.
+//! The roles of one host of a pair: engines, echo servers, sinks. They execute [`Order`]s.
 //!
-//! Ownership: a [`Roles`] owns its threads and engines; dropping it ends the servers and sinks first, then the
-//! engines that they used. Each role has one thread, told to stop by a flag that it looks at [`DEAF`] after at most.
+//! Ownership: a [`Roles`] owns its threads and engines; dropping it ends the servers and sinks first, then
+//! the engines that they used. Each role has one thread, which checks a stop flag at least every [`DEAF`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use punctual::{Consent, Endsystem, Instant, Listener, Nanos, RecvError};
 use punctual_os::clock::{now, wait_until};
 
-use super::orders::{Answer, Echo, Hosting, Order, RoleId, Sink, Through};
+use super::orders::{Answer, Counted, Echo, Hosting, Order, RoleId, Sink, Through};
 use super::{Place, Wait, echo};
 use crate::loads::channel::ChannelInlet;
 use crate::loads::kernel::KernelInlet;
@@ -19,9 +19,9 @@ use crate::loads::stream::StreamInlet;
 use crate::loads::{Background, Class, Inlet};
 use crate::testbed::daemons::Daemon;
 
-/// How long a waiting role stays deaf to a request to stop.
+/// Maximum delay until a waiting role notices a request to stop.
 pub const DEAF: Nanos = Nanos::from_millis(50);
-/// How long engines may take to hear each other.
+/// How long engines may take until they receive each other's HELLOs.
 pub const READY_WITHIN: Nanos = Nanos::from_secs(10);
 const POLL: Nanos = Nanos::from_millis(5);
 
@@ -29,7 +29,7 @@ const POLL: Nanos = Nanos::from_millis(5);
 pub enum Engine {
     /// In this process.
     Embedded(Endsystem),
-    /// In a process of its own.
+    /// In a separate process.
     Daemon(Daemon),
 }
 
@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// How programs reach it.
+    /// The endsystem by which programs use it.
     ///
     /// # Errors
     /// If the daemon is gone.
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Waits until it hears its neighbours.
+    /// Waits until it receives its neighbours' HELLOs.
     ///
     /// # Errors
     /// If it does not.
@@ -68,10 +68,11 @@ impl Engine {
     }
 }
 
-/// Waits until a host hears its neighbours; asks `is_well` again and again whether that is still worth it.
+/// Waits until a host receives its neighbours' HELLOs; calls `is_well` repeatedly, and gives up when it
+/// fails.
 ///
 /// # Errors
-/// If it does not until `until`, or is gone.
+/// If it does not before `until`, or is gone.
 pub fn see_neighbours(
     endsystem: &Endsystem,
     until: Instant,
@@ -87,7 +88,7 @@ pub fn see_neighbours(
     Ok(())
 }
 
-/// What a sink or a server shares with who asks.
+/// State that a sink or a server shares with the thread that reads its counters.
 #[derive(Default)]
 struct Counts {
     messages: AtomicU64,
@@ -106,25 +107,25 @@ struct Running {
 pub struct Roles {
     place: Place,
     running: BTreeMap<RoleId, Running>,
-    /// Behind the roles: they go first.
+    /// Dropped after the roles, which use them.
     engines: BTreeMap<RoleId, Engine>,
 }
 
 impl Roles {
-    /// None yet, on `place`.
+    /// A host without roles, on `place`.
     pub const fn new(place: Place) -> Self {
         Self { place, running: BTreeMap::new(), engines: BTreeMap::new() }
     }
 
-    /// Where it is.
+    /// Its place.
     pub const fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Obeys.
+    /// Executes an order.
     ///
     /// # Errors
-    /// If what is ordered cannot be done.
+    /// If the order cannot be executed.
     pub fn obey(&mut self, order: Order) -> anyhow::Result<Answer> {
         match order {
             Order::Engine { role, config, hosting } => {
@@ -169,7 +170,7 @@ impl Roles {
                     other => bail!("a server of channels blocks or is a handler: {other:?} is none of these"),
                 };
                 let answers = endsystem.open(&to, contract).with_context(|| format!("channel to {to}"))?;
-                Box::new(echo::ChannelServer::new(listener, answers, wait))
+                Box::new(echo::ChannelServer { listener, answers, wait })
             }
         };
         self.serve(role, class, server)
@@ -204,7 +205,7 @@ impl Roles {
         class: Class,
         server: Box<dyn echo::Server>,
     ) -> anyhow::Result<()> {
-        self.run(role, class, move |stop, counts| echo::serve(server, stop, &counts.demoted))
+        self.run(role, class, move |stop, counts| server.serve(stop, &counts.demoted))
     }
 
     fn run(
@@ -226,12 +227,12 @@ impl Roles {
         let running = self.running.get(&role).with_context(|| format!("no role {role} here"))?;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let counts = &running.counts;
-        Ok(Answer::Counted {
+        Ok(Answer::Counted(Counted {
             messages: read(&counts.messages),
             bytes: read(&counts.bytes),
             cpu_ns: read(&counts.cpu_ns),
             demoted: counts.demoted.load(Ordering::Relaxed),
-        })
+        }))
     }
 }
 
@@ -241,7 +242,7 @@ impl Drop for Roles {
     }
 }
 
-/// Where a sink's messages come from.
+/// The source of a sink's messages.
 enum Source {
     Inlet(Box<dyn Inlet>),
     /// A channel that is not there yet.
@@ -271,7 +272,7 @@ fn take(source: Source, stop: &AtomicBool, counts: &Counts) -> anyhow::Result<()
     Ok(())
 }
 
-/// The next channel; `None` when told to stop.
+/// The next channel; `None` if stopped.
 pub(super) fn await_channel(
     listener: &Listener,
     stop: &AtomicBool,

@@ -1,4 +1,5 @@
-//! A directory for sockets and configurations of one run, removed when dropped; those of dead runs are swept.
+//! A directory for sockets and configurations of one run, removed when dropped; those of killed runs are
+//! removed later.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one that only this user can enter. Its path is short: socket paths end at 107 bytes.
+    /// Makes a directory that only this user can enter. Its path is short: socket paths end at 107 bytes.
     ///
     /// # Errors
     /// If the temporary directory refuses.
@@ -29,7 +30,7 @@ impl Scratch {
         Ok(Self { path })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -43,7 +44,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Those of other users cannot be removed and are none of our business.
+/// Removes stale directories, except those of other users, which this user cannot remove.
 fn remove_stale(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.flatten() {

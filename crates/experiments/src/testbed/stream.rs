@@ -4,7 +4,7 @@ use punctual::{Contract, Nanos, Rate};
 
 use crate::loads::{Arrivals, Class, Content};
 
-/// What is sent, from where to where, under which contract.
+/// A stream: its content, its ends and its contract.
 #[derive(Clone, Debug)]
 pub struct StreamSpec {
     /// Its name in tables; also the port's.
@@ -19,9 +19,9 @@ pub struct StreamSpec {
     pub content: Content,
     /// When they are sent.
     pub arrivals: Arrivals,
-    /// Whether its receiver runs in the real-time class where there is one.
+    /// Whether its receiver runs in the real-time class if there is one.
     pub receiver_real_time: bool,
-    /// The stream that answers each message of this one, by name; it has no source of its own.
+    /// The stream that answers each message of this one, by name; the answers have no source of their own.
     pub answered_by: Option<&'static str>,
 }
 
@@ -54,7 +54,7 @@ impl StreamSpec {
         self.contract.map(|contract| contract.deadline)
     }
 
-    /// Guaranteed senders run in the real-time class, in both worlds, where there is one.
+    /// Guaranteed senders run in the real-time class, in both worlds, if there is one.
     pub const fn sender_class(&self, real_time: bool) -> Class {
         if real_time && self.contract.is_some() { Class::RealTime } else { Class::Ordinary }
     }

@@ -13,7 +13,7 @@ use crate::excuse::Excuses;
 use crate::loads::{Arrivals, Receiving, Sending, Sink, Source};
 use crate::measure::{Live, LiveView, ReceiveLog, SendLog, Windows};
 
-/// Sources start this long after a slice was asked for, so that all of them are ready.
+/// Sources start this long after a slice was requested, so that all of them are ready.
 const LEAD: Nanos = Nanos::from_millis(30);
 /// How often a running slice is shown.
 const TICK: Nanos = Nanos::from_millis(250);
@@ -44,7 +44,7 @@ pub struct Track {
 
 /// A stream with its logs, for judging.
 pub struct Finished {
-    /// What it was.
+    /// Its specification.
     pub spec: StreamSpec,
     /// The sender's log.
     pub sent: SendLog,
@@ -61,7 +61,7 @@ pub struct Slice {
     pub until: Instant,
 }
 
-/// A slice whose sources run.
+/// A slice whose sources are running.
 pub struct Running {
     slice: Slice,
     sources: Vec<(usize, Source)>,
@@ -69,7 +69,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits until it is time to show it anew; whether it goes on.
+    /// Waits until it is time to show it again; returns whether it continues.
     pub fn goes_on(&mut self) -> bool {
         let Slice { until, .. } = self.slice;
         let goes_on = self.interrupted.is_ok() && now() < until;
@@ -147,7 +147,7 @@ impl Track {
         Ok(Running { slice: Slice { from, until }, sources, interrupted: Ok(()) })
     }
 
-    /// Ends a slice that goes on no more.
+    /// Ends a slice that is complete.
     ///
     /// # Errors
     /// If a stream broke or the run is interrupted.
@@ -173,7 +173,7 @@ impl Track {
         self.streams.iter().map(|stream| (&stream.spec, stream.live.view(excuses))).collect()
     }
 
-    /// Waits for what is still on its way, then ends everything.
+    /// Waits for messages in transit, then ends everything.
     ///
     /// # Errors
     /// If a stream broke.
@@ -204,7 +204,7 @@ impl Track {
     fn drain(&self) -> anyhow::Result<()> {
         let last = self.streams.iter().filter_map(|stream| {
             let sent = stream.sending.as_ref()?.log.iter().rev().find(|sent| sent.taken)?;
-            // The kernel sends at once what a regulator would hold back.
+            // The kernel sends at once what a regulator would delay.
             let from = if self.system == System::Punctual { sent.logical } else { sent.sent };
             Some(from + stream.spec.deadline().unwrap_or_default())
         });

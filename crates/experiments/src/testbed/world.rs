@@ -22,7 +22,7 @@ pub enum System {
 }
 
 impl System {
-    /// Those that streams are compared over.
+    /// The systems over which streams are compared.
     pub const COMPARED: [Self; 2] = [Self::Punctual, Self::Kernel];
 
     /// For tables.
@@ -44,12 +44,12 @@ pub enum World {
     Daemons {
         /// The processes.
         daemons: Daemons,
-        /// Where they live.
+        /// Their network.
         network: Network,
     },
     /// Engines in this process.
     Embedded(Embedded),
-    /// Nothing but the kernel.
+    /// Only the kernel.
     Kernel {
         /// The hosts; without any, sockets on loopback: no link of any rate between them.
         network: Option<Network>,
@@ -97,10 +97,10 @@ impl World {
         }
     }
 
-    /// g: how much of the tightest link out of `hosts` is given away.
+    /// g: the utilisation that is granted on the tightest link out of `hosts`.
     ///
     /// # Errors
-    /// As [`World::endsystem`], or where a daemon is gone.
+    /// As [`World::endsystem`], or if a daemon is gone.
     pub fn guaranteed_load(&self, hosts: &[&str]) -> anyhow::Result<Ppm> {
         let mut load = Ppm(0);
         for host in hosts {

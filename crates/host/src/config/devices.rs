@@ -1,9 +1,9 @@
-//! The devices of a host's links while it runs. A device is shaped if the configuration says so, and it is
-//! watched for what others send over it.
+//! The devices of a host's links while it runs. Owns the shapers of the devices whose configuration requests
+//! one, and watches the devices for the traffic of other senders.
 //!
-//! One ordinary thread (`punctual-devices`) owns the shapers and reads the devices' counters once a second;
-//! the links count their own part ([`Account`]). The thread lives as long as any of the links, and puts
-//! everything back when it ends.
+//! One ordinary thread (`punctual-devices`) owns the shapers and reads the devices' counters once a second.
+//! The links count their own part ([`Account`]). The thread runs as long as any of the links exists, and
+//! restores the devices when it ends.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -37,10 +37,11 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    /// Finds the device of each link, shapes those that are to be shaped, and watches all from now on.
+    /// Finds the device of each link, sets up the configured shapers, and watches all from now on.
     ///
     /// # Errors
-    /// Links that share a device without saying so; a shaper that cannot be had. Nothing is left behind then.
+    /// Links that share a device without `device` and `device_rate`; a shaper that cannot be set up. No
+    /// device stays changed then.
     pub fn take(config: &HostConfig) -> Result<Self, ConfigError> {
         let found: Vec<Option<Device>> = config.drivers.iter().map(|link| device_of(&**link)).collect();
         apart(config, &found)?;
@@ -72,7 +73,7 @@ impl Devices {
         Ok(Self { accounts, watch: Some(Arc::new(watch)) })
     }
 
-    /// What link number `index` counts in; asked once for each.
+    /// The counters of link number `index`. Call it once for each link.
     pub fn watched(&mut self, index: usize) -> Option<Watched> {
         let (account, header_bytes) = self.accounts.get_mut(index)?.take()?;
         let watch: Arc<Watch> = self.watch.clone()?;
@@ -80,8 +81,8 @@ impl Devices {
     }
 }
 
-/// The device that a link leaves by; `None` if there is none that could be shared, or nobody knows the way yet: opening
-/// the link says why.
+/// The device that a link leaves by. `None` if there is none that links could share, or if no route exists
+/// yet: opening the link then reports why.
 fn device_of(link: &dyn LinkDriver) -> Option<Device> {
     if link.is_loopback() {
         return None;
@@ -96,7 +97,7 @@ fn device_of(link: &dyn LinkDriver) -> Option<Device> {
     }
 }
 
-/// Links whose devices only the routes tell must not share one: nobody has said what it drains.
+/// Refuses links that share a device which only the routing table determines: its rate is not configured.
 fn apart(config: &HostConfig, found: &[Option<Device>]) -> Result<(), ConfigError> {
     let named = |index: usize| {
         let link = &config.drivers[index];
@@ -120,13 +121,13 @@ fn apart(config: &HostConfig, found: &[Option<Device>]) -> Result<(), ConfigErro
     Ok(())
 }
 
-/// Ethernet, IP, UDP: what a device counts of a packet beside what begins with our header.
+/// Ethernet, IP, UDP: the bytes that a device counts in addition to those from our header on.
 fn header_bytes(link: &dyn LinkDriver) -> u32 {
     let is_ipv4 = link.ends().is_none_or(|ends| ends.peer.is_ipv4());
     14 + 8 + if is_ipv4 { 20 } else { 40 }
 }
 
-/// Traffic that others may send over a device, if the configuration says so.
+/// Traffic of other senders on a device, if the configuration permits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Allowed {
     /// The device is Punctual's alone: this rate is allowed for housekeeping, in bits a second.
@@ -142,7 +143,7 @@ impl Allowed {
         }
     }
 
-    /// What is wrong where others send `bps` by `device`, and what would be right.
+    /// The problem if others send `bps` by `device`, with the fix.
     fn trouble(self, bps: u64, device: &str) -> Option<String> {
         let is = format!("foreign traffic of about {} on {device}", rate_text(bps));
         (bps > self.bps()).then(|| match self {
@@ -185,7 +186,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         drop(self.stop.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // A panic there has been printed; what it held was put back as it unwound.
+        // A panic there has been printed; unwinding has restored the devices.
         let _ = thread.map(JoinHandle::join);
     }
 }
@@ -201,7 +202,7 @@ fn watch(kept: &mut [WatchedDevice], stopped: &Receiver<()>) {
     }
 }
 
-/// A device that the thread looks after.
+/// A device that the thread watches and shapes.
 struct WatchedDevice {
     name: String,
     /// Index of the device. It changes when the device is made anew.
@@ -210,11 +211,11 @@ struct WatchedDevice {
     allowed: Option<Allowed>,
     shaper: Option<ShaperRate>,
     care: Option<DeviceCare>,
-    /// The last sample, and what the links had handed over before it was taken.
+    /// The last sample, and the bytes that the links had handed over before it was taken.
     last: Option<(TrafficSample, u64)>,
-    /// What is wrong with the device or its shaper, if anything.
+    /// The problem of the device or its shaper, if any.
     fault: Option<String>,
-    /// True if the log was told about what others send.
+    /// True if the traffic of other senders was reported in the log.
     is_reported: bool,
 }
 
@@ -233,7 +234,8 @@ impl WatchedDevice {
         }
     }
 
-    /// What link number `index` says of its device; all links of a device say the same.
+    /// Applies the configuration of link number `index` to its device. All links of a device have the same
+    /// settings for it.
     fn configure(&mut self, config: &HostConfig, index: usize) {
         let link = &config.node.links[index];
         let housekeeping = HOUSEKEEPING_BPS.max(link.rate.0 / HOUSEKEEPING_DIVISOR);
@@ -265,9 +267,10 @@ impl WatchedDevice {
         self.accounts.iter().map(|account| account.sent_bytes()).sum()
     }
 
-    /// Compares; looks after the shaper too where `with_care`.
+    /// Compares the counters with what is allowed. With `with_care` it also checks the shaper.
     fn check(&mut self, with_care: bool) {
-        // What is being handed over meanwhile is ours in any case: never more foreign than there is.
+        // Read this first: bytes that are handed over meanwhile then count as ours, so foreign traffic is
+        // never overestimated.
         let before = self.own_bytes();
         let foreign = match TrafficSample::of(self.index) {
             Ok(sample) => {
@@ -289,7 +292,7 @@ impl WatchedDevice {
         self.report(foreign);
     }
 
-    /// The device is gone; perhaps there is one of its name again.
+    /// The device is gone; checks whether there is a device of its name again.
     fn reopen(&mut self) {
         self.care = None;
         match Device::named(&self.name) {

@@ -18,7 +18,8 @@ use crate::config::profile::Mismatch;
 
 type Maybe<Q> = Option<Text<Q>>;
 
-/// Reads the text. Of each `[[link]]` the keys are set apart that only its driver knows; an unknown driver has none.
+/// Parses the text. The keys of each `[[link]]` that only its driver accepts are separated; an unknown driver
+/// has none.
 pub(super) fn read(text: &str, drivers: &[Driver]) -> Result<File, toml::de::Error> {
     let mut whole = DeTable::parse(text)?;
     let mut apart = Vec::new();
@@ -35,7 +36,8 @@ pub(super) fn read(text: &str, drivers: &[Driver]) -> Result<File, toml::de::Err
     Ok(file)
 }
 
-/// The keys of a `[[link]]`, and those that only its driver knows, which are taken out.
+/// Separates the keys of a `[[link]]` from those that only its driver accepts, which are removed from the
+/// table.
 fn keys_apart(
     link: &mut DeValue<'_>,
     drivers: &[Driver],
@@ -74,7 +76,7 @@ fn unplaced<T: Default>() -> Spanned<T> {
     Spanned::new(0..0, T::default())
 }
 
-/// An address; what is often written in its place is the name of an interface.
+/// Parses an address. A common mistake is the name of an interface.
 fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<IpAddr>, D::Error> {
     let text = String::deserialize(from)?;
     let wrong = |_| {
@@ -253,7 +255,7 @@ pub(super) struct LinkTable {
     /// All keys of the table.
     #[serde(skip)]
     pub(super) keys: Vec<String>,
-    /// Keys that only the link's driver knows, with their values.
+    /// Keys that only the link's driver accepts, with their values.
     #[serde(skip)]
     pub(super) own: toml::Table,
     // The driver's.

@@ -16,10 +16,10 @@ impl HostConfig {
         self.open_links_with(|_| None)
     }
 
-    /// Opens a driver for every link; `memory` gives the ends of memory links by their names.
+    /// Opens a driver for every link; `memory` returns the ends of memory links by their names.
     ///
     /// # Errors
-    /// The first that cannot be opened, or that `memory` does not know.
+    /// The first link that cannot be opened, or that `memory` does not have.
     pub fn open_links_with<F>(&self, mut memory: F) -> Result<Vec<Box<dyn Link>>, ConfigError>
     where
         F: FnMut(&str) -> Option<Box<dyn Link>>,
@@ -38,7 +38,8 @@ impl HostConfig {
         Ok(links.into_iter().flatten().collect())
     }
 
-    /// The drivers that links run on, each once: first those that bypass the kernel, for they change their devices most.
+    /// The drivers of the links, each once: first those that bypass the kernel, because they change their
+    /// devices most.
     pub fn drivers_in_use(&self) -> Vec<Driver> {
         let mut drivers: Vec<Driver> = Vec::new();
         for driver in self.drivers.iter().map(|link| link.driver()) {

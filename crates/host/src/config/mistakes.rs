@@ -1,4 +1,4 @@
-//! Mistakes of which the parser knows what it expected, and not what was meant.
+//! Rewrites errors of the parser, which report what it expected but not what the author probably meant.
 
 use punctual_proto::ids::Name;
 
@@ -8,7 +8,7 @@ const EXPLAINED: &str = "docs/punctuald.example.toml explains every key";
 /// Tables of which a host has one.
 const ONCE: [&str; 4] = ["node", "processor", "daemon", "signalling"];
 
-/// "unknown field `a`, expected one of `b`, `c`": the one of those that was probably meant, in place of all.
+/// For "unknown field `a`, expected one of `b`, `c`": a message with only the key that was probably meant.
 pub(super) fn unknown_key(said: &str) -> Option<String> {
     let said = said.strip_prefix("unknown field ")?;
     let mut quoted = said.split('`').skip(1).step_by(2);
@@ -21,7 +21,8 @@ pub(super) fn unknown_key(said: &str) -> Option<String> {
     })
 }
 
-/// What the parser expected, in words of the file: it names types of the program.
+/// The parser's terms for what it expected, which are types of the program, and the corresponding terms of
+/// the file.
 const EXPECTED: [(&str, &str); 6] = [
     ("wanted string or table", "expected a word in quotes"),
     ("expected u8", "expected a whole number from 0 to 255"),
@@ -31,7 +32,7 @@ const EXPECTED: [(&str, &str); 6] = [
     ("expected a sequence", "expected a list in brackets"),
 ];
 
-/// What the parser says, in plain words.
+/// The parser's message in plain words.
 pub(super) fn plain(said: &str) -> String {
     if let Some((before, _)) = said.split_once("expected struct ") {
         return format!("{before}expected a table of keys");
@@ -40,7 +41,7 @@ pub(super) fn plain(said: &str) -> String {
     expected.map_or_else(|| said.to_owned(), |(types, words)| said.replace(types, words))
 }
 
-/// `[link]` for `[[link]]`, or the other way round: what the parser found at `at` in place of what it expected.
+/// `[link]` for `[[link]]`, or the other way round: a message for the brackets at `at`.
 pub(super) fn brackets(said: &str, text: &str, at: usize) -> Option<String> {
     let expected = said.strip_prefix("invalid type: map, expected ")?;
     let line_end = text[at..].find('\n').map_or(text.len(), |end| at + end);

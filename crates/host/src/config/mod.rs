@@ -39,17 +39,17 @@ pub use self::drivers::{Driver, LinkDriver};
 pub const DATA_PORT_DEFAULT: u16 = 7_411;
 /// Port of signalling unless configured otherwise.
 pub const SIGNALLING_PORT_DEFAULT: u16 = 7_412;
-/// What a message of a burst takes of the processor's heap, in bytes: its place in the queues of the source.
+/// Bytes of the processor's heap for one message of a burst: its place in the queues of the source.
 const HEAP_MESSAGE_BYTES: usize = 80;
 /// Ready for everything that is not a queue: some hundreds of channels.
 const HEAP_SMALL_BYTES: usize = 1 << 20;
-/// Where the daemon listens unless configured otherwise.
+/// Default path of the daemon's socket.
 pub const SOCKET_DEFAULT: &str = "/run/punctual/api.sock";
 
-/// What one host is told.
+/// The whole configuration of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// The node, without its epoch: [`HostConfig::engine_config`] begins a life.
+    /// The node, without its epoch: [`HostConfig::engine_config`] sets it for each start.
     pub node: NodeConfig,
     /// A driver for each of `node.links`.
     pub drivers: Vec<Box<dyn LinkDriver>>,
@@ -57,11 +57,12 @@ pub struct HostConfig {
     pub other_traffic: Vec<OtherTraffic>,
     /// The class of the processor.
     pub real_time: RealTime,
-    /// How long it looks at its links before it sleeps, if no link asks for longer; `Nanos::MAX`: always.
+    /// How long the processor polls its links before it sleeps, if no link has a longer time; `Nanos::MAX`:
+    /// always.
     pub spin: punctual_proto::Nanos,
     /// The priorities of threads that take messages; `None`: co-scheduling is not allowed.
     pub co_scheduling: Option<Priorities>,
-    /// Where the processor's costs come from; `node.cpu.costs` are those that are configured until
+    /// The source of the processor's costs; `node.cpu.costs` are the configured ones until
     /// [`calibrate`](crate::calibrate()) has decided.
     pub profile: ProfileSettings,
     /// Packets of a unit as configured; `None`: [`calibrate`](crate::calibrate()) takes as many as fit, and until then
@@ -69,12 +70,12 @@ pub struct HostConfig {
     pub quantum: Option<u32>,
     /// The daemon's own part.
     pub daemon: DaemonConfig,
-    /// Where the boot count is kept; without it a life is 64 random bits.
+    /// The file of the boot count; without it the epoch is 64 random bits.
     pub epoch_file: Option<PathBuf>,
-    /// What becomes of system calls that are not in the list of their thread: [`HostConfig::confine_threads`] takes what
-    /// the daemon's part says, and threads of any other program are left alone.
+    /// What happens at a system call that is not in the list of its thread. [`HostConfig::confine_threads`]
+    /// applies the daemon's setting; threads of any other program are not confined.
     pub forbidden_calls: Forbidden,
-    /// What the processor's own heap has ready; see [`HostConfig::use_own_heap`].
+    /// Memory that the processor's own heap holds ready; see [`HostConfig::use_own_heap`].
     pub heap: Option<heap::Sizes>,
 }
 
@@ -85,13 +86,13 @@ pub enum OtherTraffic {
     Nothing,
     /// None: only Punctual sends over the device.
     Exclusive,
-    /// At most as much as `interference_burst` and `interference_share` say.
+    /// At most as much as `interference_burst` and `interference_share` state.
     Stated,
     /// As much as the shaper of kernel traffic lets through.
     Shaped,
     /// Everything goes through this shaper, ours first.
     Behind(ShaperRate),
-    /// The configuration does not say.
+    /// Not configured.
     Unknown,
 }
 
@@ -116,9 +117,10 @@ pub struct DaemonConfig {
     pub unread_bytes_per_user_max: u64,
     /// Descriptors that the daemon holds for one user's connections and rings, and those in answers that are not read.
     pub descriptors_per_user_max: u32,
-    /// What one user's requests may take of the processor's time in the long run; root and the daemon's own user are free.
+    /// Share of the processor's time that one user's requests may take in the long run; root and the daemon's
+    /// own user are exempt.
     pub request_share_per_user_max: Ppm,
-    /// What becomes of system calls that are not in the list of their thread.
+    /// What happens at a system call that is not in the list of its thread.
     pub forbidden_calls: Forbidden,
 }
 
@@ -145,7 +147,7 @@ impl Default for DaemonConfig {
     }
 }
 
-/// What is wrong with a configuration, in one line.
+/// A mistake in a configuration, in one line.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -165,7 +167,7 @@ pub enum ConfigError {
         path: String,
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// The mistake, with the fix.
         what: String,
     },
     /// A link cannot be opened.
@@ -205,7 +207,7 @@ pub enum ConfigError {
         /// Driver of the link.
         driver: Driver,
     },
-    /// Two links leave by one device, and the file does not say so.
+    /// Two links leave by one device, and the file does not declare that.
     #[error(
         "links \"{one}\" and \"{other}\" both leave by interface {device}: give each device = \"{device}\" and device_rate, \
          what it drains, and rates that fit it together"
@@ -227,7 +229,7 @@ pub enum ConfigError {
     /// The boot count or the random source failed.
     #[error("{what}: {error}")]
     Epoch {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
         /// Why it failed.
         error: io::Error,
@@ -244,10 +246,11 @@ pub fn load(path: &Path) -> Result<HostConfig, ConfigError> {
     parse(&text, path)
 }
 
-/// Checks the text of a file; `path` names it in errors, and relative paths in it start where it lies.
+/// Checks the text of a file; `path` is its name in errors, and relative paths in the file start at its
+/// folder.
 ///
 /// # Errors
-/// The first thing that is wrong, in one line.
+/// The first mistake, in one line.
 pub fn parse(text: &str, path: &Path) -> Result<HostConfig, ConfigError> {
     parse_with(text, path, &[])
 }
@@ -278,7 +281,7 @@ impl Source<'_> {
         ConfigError::Line { path: self.path.display().to_string(), line, what: what.into() }
     }
 
-    /// What the parser says, with the key that it is about and what to do.
+    /// Formats the parser's error, with the key that it is about and the fix.
     fn mistake(&self, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |span| span.start.min(self.text.len()));
         let what = error.message().lines().collect::<Vec<_>>().join(" ");
@@ -298,7 +301,7 @@ impl Source<'_> {
         self.error(at, what)
     }
 
-    /// The key whose value, or which itself, is at this byte; `None` for headers of tables.
+    /// The key at this byte, or the key of the value at this byte; `None` for headers of tables.
     fn key_at(&self, at: usize) -> Option<&str> {
         let start = self.text[..at].rfind('\n').map_or(0, |end| end + 1);
         let before = &self.text[start..at];
@@ -311,15 +314,15 @@ impl Source<'_> {
         (!key.is_empty()).then_some(key)
     }
 
-    /// A path of the file: relative ones start where it lies.
+    /// A path in the file: relative paths start at the file's folder.
     fn resolve(&self, path: &Path) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).join(path)
     }
 }
 
 impl HostConfig {
-    /// The explicit way to run without privileges: an ordinary thread, memory not locked, socket buffers as they
-    /// come. Nothing is guaranteed then, and whoever calls this says so.
+    /// The explicit way to run without privileges: an ordinary thread, memory not locked, socket buffers of
+    /// the default size. The host then guarantees nothing, and reports that.
     pub fn run_on_best_effort_host(&mut self) {
         self.real_time = RealTime { cpu: self.real_time.cpu, ..RealTime::BEST_EFFORT_HOST };
         self.node.cpu.best_effort_host = true;
@@ -338,8 +341,8 @@ impl HostConfig {
         self.forbidden_calls = self.daemon.forbidden_calls;
     }
 
-    /// The processor has a heap of its own; the program's allocator must be [`heap::Allocator`]. As much is ready as the
-    /// channel with the greatest burst takes that the quotas allow.
+    /// Gives the processor a heap of its own; the program's allocator must be [`heap::Allocator`]. It holds
+    /// as much memory ready as the channel with the largest burst that the quotas permit.
     pub fn use_own_heap(&mut self) {
         let quota = usize::try_from(self.daemon.buffer_bytes_per_user_max).unwrap_or(usize::MAX);
         let large = (BURST_MESSAGES_MAX as usize * HEAP_MESSAGE_BYTES).min(quota);
@@ -351,10 +354,11 @@ impl HostConfig {
         self.real_time.class == SchedulingClass::BestEffortHost
     }
 
-    /// Begins a life: what an engine starts with. Counts the boot if there is a file for it.
+    /// Begins a life of the node: returns the configuration with which an engine starts. Counts the boot if
+    /// there is a file for it.
     ///
     /// # Errors
-    /// If the boot count cannot be kept or the system has no random source.
+    /// If the boot count cannot be stored or the system has no random source.
     pub fn engine_config(&self, links: Vec<Box<dyn Link>>) -> Result<EngineConfig, ConfigError> {
         let random = || {
             random_u64().map_err(|error| ConfigError::Epoch { what: "reading /dev/urandom".into(), error })

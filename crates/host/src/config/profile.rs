@@ -1,4 +1,4 @@
-//! What a configuration says of costs: the file of a profile, its margin, costs as written.
+//! The costs in a configuration: the file of a profile, its margin, costs in the configuration itself.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use punctual_proto::config::CpuCosts;
 use punctual_proto::{Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-/// What happens with the profile of another machine.
+/// What to do with the profile of another machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mismatch {
     /// The host does not start.
     #[default]
     Refuse,
-    /// The profile is used; the host says that its guarantees do not rest on it.
+    /// The profile is used, and the host reports that its guarantees do not rest on it.
     Accept,
 }
 
@@ -60,7 +60,7 @@ pub struct GivenCosts {
 }
 
 impl GivenCosts {
-    /// `costs` with what is given in their place.
+    /// `costs`, with the given values in their place.
     pub fn over(&self, costs: &CpuCosts) -> CpuCosts {
         CpuCosts {
             send_message: self.send_message.unwrap_or(costs.send_message),
@@ -76,7 +76,7 @@ impl GivenCosts {
         }
     }
 
-    /// Whether nothing is left to measure.
+    /// Whether all costs are given, so that none must be measured.
     pub fn is_complete(&self) -> bool {
         let Self {
             send_message,

@@ -23,7 +23,7 @@ pub trait Quantity: Sized {
     const WHAT: &'static str;
     /// Example that shows how to write the quantity.
     const EXAMPLE: &'static str;
-    /// Units with what one of them is in the smallest; longer ones before their own endings.
+    /// Units, with their factors to the smallest one; longer names come before names that are their endings.
     const UNITS: &'static [(&'static str, u64)];
 
     /// Makes the quantity from a count of the smallest unit; `None` if that is out of range.
@@ -90,7 +90,7 @@ impl Quantity for BitRate {
     }
 }
 
-/// A rate that is written down, or one that is to be measured.
+/// A configured rate, or one that is to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateOrAuto {
     /// The rate that is written down.
@@ -160,7 +160,7 @@ impl Quantity for RateOrShare {
     }
 }
 
-/// How long to look before sleeping: a time, or always.
+/// How long to poll before sleeping: a time, or always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spin(pub Nanos);
 

@@ -26,8 +26,8 @@ pub(super) fn key(text: &str) -> Result<[u8; 32], String> {
     Ok(key)
 }
 
-/// The key in a file that nobody but root, the daemon's user and the daemon's own group can read, and nobody else can
-/// write.
+/// Reads the key from a file that only root, the daemon's user and the daemon's own group can read, and that
+/// no other user can write.
 pub(super) fn key_in(path: &Path) -> Result<[u8; 32], String> {
     let named = |error: io::Error| {
         format!(
@@ -61,7 +61,7 @@ struct Identity {
     group: u32,
 }
 
-/// Whether a key may lie in a file of `owner` with `mode`, to a daemon that is `own`.
+/// Whether a key may be in a file of `owner` with `mode`, for a daemon with the identity `own`.
 fn is_private(path: &Path, owner: &Identity, mode: u32, own: &Identity) -> Result<(), String> {
     if !holds(Defence::PrivateKeys) {
         return Ok(());
@@ -169,7 +169,8 @@ mod tests {
         fs::remove_dir_all(folder).expect("removed");
     }
 
-    /// A key of somebody else's, one that others can read, and what is no file: a line each, and nothing waits.
+    /// A key of another user, a key that other users can read, and a path that is no file: each gives one
+    /// line, and no call blocks.
     #[test]
     fn keys_of_strangers_and_what_is_no_file_are_refused() {
         let path = Path::new("/etc/key");

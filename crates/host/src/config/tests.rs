@@ -1,4 +1,4 @@
-//! The example is complete and means what it says; each mistake gives one line that names it.
+//! The example is complete and parses to the documented values; each mistake gives one line that names it.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn read(text: &str) -> Result<HostConfig, String> {
     parse(text, Path::new("/etc/host.toml")).map_err(|error| error.to_string())
 }
 
-/// The example with every commented key in force, but those that exclude another.
+/// The example with every commented key enabled, except those that exclude another.
 fn everything_said() -> String {
     let excluded = [
         "# queue = ",
@@ -113,7 +113,8 @@ fn every_key_of_the_example_exists_with_the_default_that_it_shows() {
 
 #[test]
 fn the_file_is_complete_in_the_example() {
-    // Public fields of the tables in `file.rs` are the keys, and drivers have more; each must stand in the example.
+    // Public fields of the tables in `file.rs` are the keys, and drivers have more. The example must contain
+    // each of them.
     let fields = include_str!("file.rs")
         .lines()
         .filter_map(|line| line.trim().strip_prefix("pub ").and_then(|rest| rest.split_once(": ")))
@@ -180,7 +181,7 @@ fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
     };
     assert_eq!(settings.care, care);
     assert_eq!(link.interference, Interference { sigma: Nanos(1_246_061), rho: Ppm(101_011) });
-    // The example's 95 % of the rate would be more than is ever given.
+    // The example's 95 % of the rate would exceed the maximum.
     assert_eq!((link.kernel_share_max, link.follows()), (Ppm(950_000), true));
 }
 
@@ -208,7 +209,7 @@ fn the_kernels_rate_follows_admission_up_to_what_is_said_where_that_is_sound() {
     let followed = |share| (Ppm(share), Some(1_000_000_000));
     assert_eq!(link(""), followed(950_000));
     assert_eq!(link("kernel_rate_max = \"60%\""), followed(600_000));
-    // This part of the configured rate is a larger part of what the link drains.
+    // This part of the configured rate is a larger part of the drain rate.
     assert_eq!(link("kernel_rate_max = \"95%\""), followed(950_000));
     assert_eq!(link("admission = \"d-order\""), followed(950_000));
     let fixed = (Ppm(0), None);
@@ -475,7 +476,7 @@ fn a_deadline_processor_is_neither_pinned_nor_has_a_priority() {
     let text = |rest: &str| small(&format!("class = \"deadline\"\n{rest}"), MEMORY, "");
     let config = read(&text("")).expect("a processor");
     assert_eq!(config.real_time.class, SchedulingClass::Deadline { period: Nanos::from_millis(1) });
-    // What the kernel keeps is interference: 5 % of a period and a tick, and of all time.
+    // The CPU time that the kernel withholds is interference: 5 % of a period and a tick, and of all time.
     let [own, usual] = [config.node.cpu.interference, CpuConfig::default().interference];
     assert_eq!(own.sigma - usual.sigma, Nanos::from_micros(250));
     assert_eq!(own.rho.0 - usual.rho.0, 50_000);
@@ -570,7 +571,7 @@ fn what_is_known_of_kernel_traffic_decides_whether_a_link_is_degraded() {
         assert_eq!(other_traffic(driver, "kernel_traffic = \"exclusive\""), (OtherTraffic::Exclusive, None));
         assert_eq!(other_traffic(driver, "interference_burst = \"1ms\""), (OtherTraffic::Stated, None));
     }
-    // Each with what goes together with the rest of the link.
+    // Each driver with the keys that fit the rest of the link.
     for (driver, keys, fix) in [
         ("udp", "", "kernel_traffic = \"shaped\" has the daemon order"),
         ("udp", "rate_max = \"1Gbit/s\"", "give the link a rate instead of \"auto\""),
@@ -619,7 +620,7 @@ fn behind_a_shaper_an_urgent_packet_waits_for_two_bursts_and_a_timer() {
     assert_eq!((link.kernel_traffic, link.paced_rate()), (KernelTraffic::Behind, BitRate(984_000_000)));
     let options: &UdpOptions = settings(&*config.drivers[0]);
     assert_eq!(options.priority, FIRST_CLASS);
-    // Without privileges nothing is shaped, and nothing is guaranteed.
+    // Without privileges nothing is shaped, so nothing is guaranteed.
     let mut unprivileged = config.clone();
     unprivileged.run_on_best_effort_host();
     assert_eq!(unprivileged.other_traffic, [OtherTraffic::Unknown]);

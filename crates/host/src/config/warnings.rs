@@ -9,7 +9,7 @@ const SAID: &str = "kernel_traffic = \"exclusive\" says that there is none, inte
                     interference_share say how much there is";
 
 impl HostConfig {
-    /// A line for each link across which nothing is guaranteed as it is configured, with the fix.
+    /// A line for each link whose configuration permits no guarantee, with the fix.
     pub fn warnings(&self) -> Vec<String> {
         let drivers = self.drivers.iter().map(|link| link.driver());
         let links = self.node.links.iter().zip(drivers);
@@ -24,7 +24,8 @@ impl HostConfig {
         unbounded.map(line).collect()
     }
 
-    /// What bounds the kernel's traffic beside a link, of the keys that go together with what is configured of it.
+    /// The advice how to bound the kernel's traffic beside a link, with keys that fit the rest of its
+    /// configuration.
     pub fn kernel_traffic_fix(&self, link: &LinkConfig, driver: Driver) -> String {
         if link.rate_auto {
             return format!("{SAID}; to have the daemon bound it, give the link a rate instead of \"auto\"");

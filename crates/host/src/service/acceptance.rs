@@ -1,9 +1,10 @@
-//! Room in a receiver's ring for what comes while its program takes no message: before it takes the first one, and when it
-//! stalls later.
+//! Sizes a receiver's ring for the messages that arrive while its program takes none: before it takes the
+//! first one, and when it stalls later.
 //!
-//! A source may send as soon as `open` has returned there; the receiver's program learns of the channel through two threads
-//! of ordinary priority. Beside load an ordinary thread does not run for tens of milliseconds. What the protocol itself asks
-//! a ring to hold is sized for a program that takes each message when it comes.
+//! A source may send as soon as its `open` has returned. The receiver's program is notified of the channel
+//! through two threads of ordinary priority, and beside load an ordinary thread may not run for tens of
+//! milliseconds. The ring size that the protocol itself requires is for a program that takes each message
+//! when it arrives.
 
 use punctual_analysis::{Contract, Nanos};
 
@@ -16,7 +17,8 @@ pub const ACCEPT_BYTES_MAX: u32 = 1 << 20;
 /// A program that takes no message for this long, at any time, loses none, unless it states another time.
 pub const STALL_DEFAULT: Nanos = Nanos::from_millis(20);
 
-/// Messages of a ring of which the protocol asks for `messages`, for a program that may stall for `stall` at any time.
+/// Number of slots of a ring for which the protocol requires `messages`, for a program that may stall for
+/// `stall` at any time.
 pub fn slots(contract: &Contract, messages: u32, stall: Nanos) -> u32 {
     messages.saturating_add(within(contract, stall).max(accept_messages(contract)))
 }
@@ -27,7 +29,7 @@ fn accept_messages(contract: &Contract) -> u32 {
     within(contract, ACCEPT_TIME).min(by_bytes).min(ACCEPT_MESSAGES_MAX)
 }
 
-/// Messages that come in such a time beyond those that the protocol's part holds.
+/// Number of messages that arrive in `time` in addition to those that the protocol's part of the ring holds.
 fn within(contract: &Contract, time: Nanos) -> u32 {
     u32::try_from(time.div_ceil(contract.policed_interval())).unwrap_or(u32::MAX)
 }
@@ -61,7 +63,7 @@ mod tests {
         let millis = Nanos::from_millis;
         // 10 of the protocol, and of 200 ms at 1 kHz.
         assert_eq!(slots(&contract(64, 1_000), 10, millis(200)), 10 + 202);
-        // Where accepting takes more, that.
+        // If accepting takes longer than the stall, its time counts.
         assert_eq!(slots(&contract(64, 1_000), 10, STALL_DEFAULT), 10 + 51);
         // The limits of acceptance are not those of a stall: 20 ms at 100 kHz, and of large messages.
         assert_eq!(slots(&contract(64, 100_000), 10, STALL_DEFAULT), 10 + 2_016);

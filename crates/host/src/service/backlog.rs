@@ -1,8 +1,8 @@
-//! What waits for a client that does not read.
+//! Packets that wait for a client that does not read.
 //!
-//! The backlog lies in a file in memory, not on the heap. The daemon's heap is locked and never shrinks in
-//! its middle; pages of the file are not locked, and are given back when they are read. Most clients never
-//! have a backlog: what fits into their socket goes there at once.
+//! The backlog is in a file in memory, not on the heap. The daemon's heap is locked and does not give back
+//! memory in its middle; pages of the file are not locked, and are given back when they are read. Most
+//! clients never have a backlog: packets that fit into their socket are sent at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -52,7 +52,7 @@ struct Entry {
 pub(super) struct Backlog {
     file: Option<OwnedFd>,
     entries: VecDeque<Entry>,
-    /// Place of the first packet in the file, and where the next one will be written.
+    /// Offset of the first packet in the file, and of the next one to write.
     begin: u64,
     end: u64,
     /// Place in the file up to which pages were given back.
@@ -92,7 +92,8 @@ impl Backlog {
         Ok(())
     }
 
-    /// Takes the first packet out; `None` if there is none. One that cannot be sent is put back by [`Self::put_back`].
+    /// Takes the first packet out; `None` if there is none. A packet that cannot be sent is put back by
+    /// [`Self::put_back`].
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -118,7 +119,7 @@ impl Backlog {
         self.entries.push_front(Entry { bytes: packet.bytes.len(), descriptors: packet.descriptors });
     }
 
-    /// Gives memory back that nothing lies in any more.
+    /// Gives back memory that holds no packets any more.
     pub(super) fn give_back(&mut self) {
         if self.is_empty() {
             *self = Self::default();
@@ -126,7 +127,7 @@ impl Backlog {
             && let Some(file) = &self.file
         {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Where it fails the pages stay until the backlog is empty: no more than the quota was counted for.
+            // If it fails, the pages stay until the backlog is empty: the quota has counted them.
             let _ = fallocate(file, flags, self.freed, self.begin - self.freed);
             // A page that is only partly behind us was not given back.
             self.freed = self.begin / PAGE_BYTES * PAGE_BYTES;

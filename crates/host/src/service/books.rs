@@ -1,12 +1,12 @@
-//! What this host counts, compared with what there is, for root and the daemon's own user: who looks at everything that a node
-//! holds keeps its processor busy meanwhile.
+//! Compares this host's counters with what is actually held, for root and the daemon's own user only: a walk
+//! over all of a node's state keeps its processor busy meanwhile.
 
 use punctual_ipc::api::{Books, Waiting, WrongCount};
 use punctual_proto::api::Account;
 
 use super::{Host, HostGone, Service};
 
-/// Hosts with more channels than that are not looked at: their messages go first.
+/// Hosts with more channels than that are not checked: their messages have precedence.
 const CHANNELS_MAX: u32 = 256;
 
 impl<H: Host> Service<H> {
@@ -34,7 +34,8 @@ impl<H: Host> Service<H> {
         }))
     }
 
-    /// What users' quotas count beside what clients have. What a client that is gone has left is counted until it is ended.
+    /// The users' quotas without the parts of connected clients. Resources of a disconnected client are
+    /// counted until they are freed.
     fn own_accounts(&self) -> [Account; 3] {
         let users = self.accounts.statuses();
         let of = |what, counted, held: usize| Account { what, link: None, counted, held: held as u64 };

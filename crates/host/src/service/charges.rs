@@ -1,4 +1,5 @@
-//! What the processor and this thread do for a user is charged to that user's share (docs/adr/0032, 0039).
+//! The time that the processor and this thread spend on a user is charged to that user's share
+//! (docs/adr/0032, 0039).
 
 use punctual_analysis::{Instant, Nanos};
 use punctual_ipc::ring::now as clock;
@@ -8,11 +9,11 @@ use punctual_trial::{Defence, holds};
 
 use super::{ClientId, Host, HostGone, Service};
 
-/// The thread that serves is charged with this part of what it took: of it, which is not the processor, a user may have ten
-/// times its share (docs/adr/0039).
+/// The time of the serving thread is charged with this divisor: that thread is not the processor, so a user
+/// may have ten times its share of it (docs/adr/0039).
 const SERVICE_CHARGE_DIVISOR: u64 = 10;
 
-/// What a request costs the processor beside what it does: to wake, to look, to answer.
+/// The processor's overhead per request: wake-up, queue check, reply.
 pub(super) const CALL_COST: Nanos = Nanos::from_micros(5);
 
 impl<H: Host> Service<H> {
@@ -36,7 +37,7 @@ impl<H: Host> Service<H> {
         Ok(answer)
     }
 
-    /// Charges `account` with what the processor and this thread have done since the last charge.
+    /// Charges `account` for the time that the processor and this thread have spent since the last charge.
     pub(super) fn charge(&mut self, account: UserId) {
         let took = self.take_spent();
         self.shares.charge(account, took, clock());
@@ -50,14 +51,14 @@ impl<H: Host> Service<H> {
         self.connections.charge(account, took, now);
     }
 
-    /// What counts in a share of what was done since the last charge.
+    /// The time since the last charge that counts in a share.
     pub(super) fn take_spent(&mut self) -> Nanos {
         let served = self.take_served() / SERVICE_CHARGE_DIVISOR;
         let served = if holds(Defence::ServiceCharge) { served } else { Nanos::ZERO };
         self.spent.take() + served
     }
 
-    /// Charges nobody with what was done since the last charge.
+    /// Discards the time used since the last charge: no user is charged for it.
     pub fn charge_nobody(&mut self) {
         self.spent.take();
         self.take_served();

@@ -1,8 +1,9 @@
 //! Cleans up after programs that are gone, one slice at a time.
 //!
-//! The processor ends each end of a channel, after messages. A client with a thousand of them would keep the service waiting. So the
-//! service ends one slice in a turn, for one account after the other, and serves requests of others in between. Requests of the same
-//! account wait until all is ended: a program that starts again then finds its names and places free.
+//! The processor ends each end of a channel, after messages. A client with a thousand of them would block the
+//! service. So the service ends one slice in a turn, for one account after the other, and serves requests of
+//! others in between. Requests of the same account wait until all is ended: a program that restarts then
+//! finds its names and places free.
 
 use std::collections::VecDeque;
 
@@ -14,19 +15,19 @@ use punctual_trial::{Defence, holds};
 
 use super::{ClientId, End, Host, Service, Stage};
 
-/// Things ended in one go: one call of the processor, some tens of microseconds.
+/// Maximum number of objects ended in one call of the processor, which takes some tens of microseconds.
 const SLICE: usize = 8;
 
-/// Something whose owner is gone, or broke its ring.
+/// An object whose owner is gone, or broke its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Abandoned {
     Channel(ChannelId),
     Listener(ListenerId),
-    /// A receiver's request elsewhere that the client was told.
+    /// A request of a remote receiver of which the client was notified.
     Requested(u64),
 }
 
-/// What is to be ended, by account, in the order in which accounts are served.
+/// The objects to end, by account, in the order in which accounts are served.
 #[derive(Debug, Default)]
 pub(super) struct Cleanup(VecDeque<(UserId, VecDeque<Abandoned>)>);
 
@@ -53,7 +54,7 @@ impl Cleanup {
         self.0.iter().any(|(other, _)| *other == account)
     }
 
-    /// Takes the next things to end, with the user whose turn it is.
+    /// Takes the next objects to end, with the user whose turn it is.
     fn slice(&mut self) -> Option<(UserId, Vec<Abandoned>)> {
         let (account, mut waiting) = self.0.pop_front()?;
         let most = if holds(Defence::SlicedEnds) { SLICE } else { usize::MAX };
@@ -66,12 +67,12 @@ impl Cleanup {
 }
 
 impl<H: Host> Service<H> {
-    /// Takes from a client that is gone what it had; it is ended by [`Self::end_some`].
+    /// Takes over the objects of a disconnected client; [`Self::end_some`] ends them.
     pub(super) fn leave(&mut self, client: ClientId, account: UserId) {
         let is_its =
             |(listener, (owner, _)): (&ListenerId, &(ClientId, _))| (*owner == client).then_some(*listener);
         let listeners: Vec<ListenerId> = self.listeners.iter().filter_map(is_its).collect();
-        // Nobody is told any more of what comes for these listeners.
+        // From now on no client is notified of events for these listeners.
         listeners.iter().for_each(|listener| drop(self.listeners.remove(listener)));
         self.cleanup.add(account, listeners.into_iter().map(Abandoned::Listener));
         let tokens: Vec<u64> =
@@ -91,12 +92,12 @@ impl<H: Host> Service<H> {
         self.account_of(client).is_some_and(|account| self.cleanup.has(account))
     }
 
-    /// Whether clients that are gone have left anything that is still to be ended.
+    /// Whether objects of disconnected clients are still to be ended.
     pub fn has_left(&self) -> bool {
         !self.cleanup.0.is_empty()
     }
 
-    /// Ends some of what clients that are gone have left.
+    /// Ends some of the objects of disconnected clients.
     pub fn end_some(&mut self) {
         let Some((account, slice)) = self.cleanup.slice() else { return };
         let work = slice.clone();
@@ -112,13 +113,17 @@ impl<H: Host> Service<H> {
         self.charge(account);
     }
 
-    /// The node was asked to end a channel.
+    /// Continues after the node was requested to end a channel.
     pub(super) fn after_end(&mut self, channel: ChannelId) {
         self.end_co_schedule(channel);
         if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
             self.host.unwatch(channel);
         }
-        if self.ends.get(&channel).is_some_and(|end: &End| matches!(end.stage, Stage::BestEffort)) {
+        // For these no event of the node follows.
+        let is_over = |end: &End| {
+            matches!(end.stage, Stage::BestEffort | Stage::Registering(_) | Stage::Handler { .. })
+        };
+        if self.ends.get(&channel).is_some_and(is_over) {
             self.release_end(channel);
         }
     }

@@ -1,4 +1,4 @@
-//! Programs that are connected: who they are, and what they are told.
+//! The connected programs: their users, and the messages to them.
 
 use std::os::fd::OwnedFd;
 
@@ -8,8 +8,8 @@ use punctual_proto::api::UserId;
 
 use super::{Effect, Host, Service};
 
-/// Descriptors of one connection: its socket, the handle of the process behind it, and the file of what it
-/// does not read.
+/// Descriptors of one connection: its socket, the handle of the process behind it, and the file of its
+/// backlog.
 const CLIENT_DESCRIPTORS: u64 = 3;
 
 /// A connected program; never reused.
@@ -17,7 +17,7 @@ const CLIENT_DESCRIPTORS: u64 = 3;
 pub struct ClientId(pub(super) u64);
 
 impl ClientId {
-    /// The one that connects behind it.
+    /// The id of the next client.
     pub(super) const fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -33,9 +33,9 @@ pub(super) struct Client {
 }
 
 impl<H: Host> Service<H> {
-    /// User whose quotas are charged for what `peer` will have. `None`: the user has connected more often
-    /// than its share allows, so the connection must be closed without an answer, because nobody would pay
-    /// for that.
+    /// User whose quotas are charged for the resources of `peer`. `None`: the user has connected more often
+    /// than its share allows, so the connection must be closed without an answer, because no user would be
+    /// charged for that.
     pub fn admit(&mut self, peer: &Peer) -> Option<UserId> {
         let account = self.subordinates.account(UserId(peer.user));
         if self.connections.wait(account, punctual_ipc::ring::now()).is_some() {
@@ -66,8 +66,8 @@ impl<H: Host> Service<H> {
         taken.inspect_err(|_| self.accounts.give_back(account, Resource::Clients, 1))
     }
 
-    /// A program is gone: its listeners and channels go with it, the other ends are told, some of them at each
-    /// [`Self::end_some`].
+    /// Handles the disconnect of a program: its listeners and channels are closed and the other ends are
+    /// notified, some of them at each [`Self::end_some`].
     pub fn disconnect(&mut self, client: ClientId) {
         let Some(account) = self.account_of(client) else { return };
         self.co_scheduled_of(client).into_iter().for_each(|channel| self.end_co_schedule(channel));
@@ -80,17 +80,17 @@ impl<H: Host> Service<H> {
         self.accounts.give_back(account, Resource::Descriptors, CLIENT_DESCRIPTORS);
     }
 
-    /// User whose quotas are charged for what `client` has; `None` if the client is gone.
+    /// User whose quotas are charged for the resources of `client`; `None` if the client is gone.
     pub fn account_of(&self, client: ClientId) -> Option<UserId> {
         self.clients.get(&client).map(|client| client.account)
     }
 
-    /// User on whose behalf `client` makes requests; the id of nobody if the client is gone.
+    /// User on whose behalf `client` makes requests; the id of the user `nobody` if the client is gone.
     pub(super) fn user_of(&self, client: ClientId) -> UserId {
         self.clients.get(&client).map_or(UserId(u32::MAX), |client| client.user)
     }
 
-    /// A connection is to be cut since what it sent was no request.
+    /// Cuts a connection that sent an invalid request.
     pub fn reject(&mut self, client: ClientId, why: String) {
         self.counters.malformed += 1;
         self.answer(client, 0, Err(ApiError::Malformed(why)), Vec::new());
@@ -116,7 +116,8 @@ impl<H: Host> Service<H> {
     pub(super) fn push(&mut self, client: ClientId, push: Push) {
         match Packet::new(&FromDaemon::Push(push), Vec::new()) {
             Ok(packet) => self.effects.push_back(Effect::Send(client, packet)),
-            // Pushes are bounded by the protocol's own limits; one that is not is no news worth a connection.
+            // Pushes are bounded by the protocol's own limits; a longer one is a fault, and the connection is
+            // cut.
             Err(_) => self.effects.push_back(Effect::Cut(client)),
         }
     }

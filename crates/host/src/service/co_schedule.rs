@@ -1,9 +1,10 @@
 //! Co-scheduling: threads of clients that run at the priority of the channels whose messages they take.
 //!
-//! A client names a thread by the kernel's number, which says nothing: it must be one of the process at the other end of
-//! the client's socket, and that process must still live (a number may be another's by now). A thread that serves
-//! several channels gets the highest of their priorities; when the last of them ends here, it is put back to what it
-//! was. A thread that is gone needs nothing.
+//! A client names a thread by the kernel's number, which it could choose freely. Therefore the thread must
+//! belong to the process at the other end of the client's socket, and that process must still exist (its
+//! number may have been reused). A thread that serves several channels gets the highest of their priorities.
+//! When the last of them ends here, the thread gets its former scheduling back. A thread that has ended needs
+//! no action.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -29,7 +30,8 @@ pub(super) struct CoScheduled<S> {
 fn is_thread_of(peer: &Peer, thread: u32) -> bool {
     let Some(process) = peer.process else { return false };
     let task = PathBuf::from(format!("/proc/{}/task/{thread}", process.as_raw_nonzero()));
-    // Looked at first: what is found under the number afterwards is the peer's as long as it lives.
+    // Check this first: a thread found under the number afterwards belongs to the peer as long as the peer
+    // exists.
     task.exists() && lives(peer, process)
 }
 
@@ -57,6 +59,21 @@ impl<H: Host> Service<H> {
         if !self.is_receiver(client, channel) {
             return refuse("only the receiver of an open guaranteed channel can be");
         }
+        let status = self.on_node(move |node, _| node.channel(channel))?;
+        let Some(status) = status else { return refuse("the channel has ended") };
+        let priority = self.host.priority(&status.contract).map_err(ApiError::CoSchedule)?;
+        self.lend(client, channel, thread, priority).map(|priority| Answer::CoScheduled { priority })
+    }
+
+    /// Gives a thread of a client the priority of a channel or a handler; returns the highest of all that it serves.
+    pub(super) fn lend(
+        &mut self,
+        client: ClientId,
+        channel: ChannelId,
+        thread: u32,
+        priority: u8,
+    ) -> Result<u8, ApiError> {
+        let refuse = |why: &str| Err(ApiError::CoSchedule(why.into()));
         let is_own = |service: &Self| {
             service.clients.get(&client).is_some_and(|client| is_thread_of(&client.peer, thread))
         };
@@ -65,9 +82,6 @@ impl<H: Host> Service<H> {
                 "the thread is not one of the program that asks, or is in another PID namespace than the daemon",
             );
         }
-        let status = self.on_node(move |node, _| node.channel(channel))?;
-        let Some(status) = status else { return refuse("the channel has ended") };
-        let priority = self.host.priority(&status.contract).map_err(ApiError::CoSchedule)?;
         let other = self.co_scheduled.values().find(|one| one.client == client && one.thread == thread);
         let before = match other {
             Some(other) => other.before,
@@ -86,7 +100,7 @@ impl<H: Host> Service<H> {
             self.host.restore(thread, before);
             return refuse("the thread has ended");
         }
-        Ok(Answer::CoScheduled { priority: highest })
+        Ok(highest)
     }
 
     /// A channel has ended here: its thread is put back, or keeps what its other channels give it.

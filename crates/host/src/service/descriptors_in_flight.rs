@@ -1,13 +1,13 @@
-//! Descriptors in answers that a program has not read.
+//! Descriptors in answers that a program has not read yet.
 //!
-//! What has gone into a socket is in nobody's table of descriptors. The kernel counts it for the user whose
-//! process sent it, with one bound for all of them (`RLIMIT_NOFILE` of the process that sends next).
-//! Therefore a descriptor counts in the quota of the user who is to read it until that is done, and also
-//! after the connection was cut, because what was sent stays with the reader's end.
+//! A descriptor that was sent into a socket is in no process's descriptor table. The kernel counts it for the
+//! user whose process sent it, with one bound for all of them (`RLIMIT_NOFILE` of the process that sends
+//! next). Therefore a descriptor counts in the quota of the receiving user until it is read, and also after
+//! the connection was cut, because the sent packets stay with the reader's end.
 //!
-//! The kernel says in bytes how much of all that was sent the reader has not read (`SIOCOUTQ`). It counts
-//! never less than was sent. Packets are read in order. Therefore a packet was certainly read when less is
-//! left than the packet and everything behind it have.
+//! The kernel reports how many of the sent bytes the reader has not read (`SIOCOUTQ`). It never counts less
+//! than was sent. Packets are read in order. Therefore a packet was certainly read if fewer bytes are left
+//! than the packet and all packets behind it have.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -28,7 +28,7 @@ pub(super) struct DescriptorsInFlight {
 }
 
 impl DescriptorsInFlight {
-    /// A packet has gone into the socket.
+    /// Records a packet that was sent into the socket.
     pub(super) fn sent(&mut self, packet: &Packet) {
         if !packet.descriptors.is_empty() {
             self.unread.push_back((self.sent, packet.descriptors.len() as u64));
@@ -41,7 +41,7 @@ impl DescriptorsInFlight {
         self.unread.is_empty()
     }
 
-    /// How many descriptors have been read, where the reader has left `unread` bytes.
+    /// How many descriptors have been read, if the reader has left `unread` bytes.
     fn landed(&mut self, unread: u64) -> u64 {
         let mut landed = 0;
         while let Some((begin, descriptors)) = self.unread.front().copied() {
@@ -54,12 +54,12 @@ impl DescriptorsInFlight {
         landed
     }
 
-    /// How many descriptors have been read since this was asked last, as `socket` says.
+    /// Number of descriptors that the reader has read since the last call, according to `socket`.
     pub(super) fn look(&mut self, socket: impl AsFd) -> u64 {
         if self.is_over() {
             return 0;
         }
-        // A socket that cannot be asked keeps its count.
+        // A socket that returns an error keeps its count.
         unread_bytes(socket).map_or(0, |unread| self.landed(unread))
     }
 }
@@ -121,7 +121,8 @@ mod tests {
         assert!(landed == 8 && flight.is_over());
     }
 
-    /// Who reads all the time and is never done has no more unread than fits into what it has not read.
+    /// The number of unread packets of a client that reads continuously but never empties the queue is
+    /// bounded by the size of that queue.
     #[test]
     fn who_always_has_something_unread_lands_all_the_same() {
         let (ours, theirs) = pair();
@@ -136,7 +137,7 @@ mod tests {
         }
     }
 
-    /// A reader that hangs up on paper keeps what was sent to it.
+    /// If a reader announces its end without closing its socket, the sent packets still belong to it.
     #[test]
     fn what_was_sent_is_aloft_until_the_readers_end_is_closed() {
         let (ours, theirs) = pair();

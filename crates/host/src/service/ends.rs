@@ -1,16 +1,18 @@
-//! Ends of channels at this host: how far each has come, what it takes, and how it goes.
+//! Ends of channels at this host: owns their states and the resources that they hold.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use punctual_analysis::Contract;
 use punctual_ipc::api::{ApiError, Resource};
+use punctual_ipc::ring::RingHandles;
 use punctual_ipc::ring::incoming::InboxHealth;
 use punctual_ipc::ring::outgoing::OutboxHealth;
-use punctual_proto::api::UserId;
+use punctual_proto::api::{RtuId, UserId};
 use punctual_proto::ids::ChannelId;
 
 use super::cleanup::Abandoned;
+use super::requests::upcalls::Registering;
 use super::ringers::Held;
 use super::waiting::Requester;
 use super::{ClientId, Host, Service};
@@ -21,18 +23,23 @@ pub(super) enum Stage {
     Opening { call: u64, contract: Contract },
     /// A dry run waits for the network's answer, and this call waits for it.
     Probing { call: u64, contract: Contract },
-    /// The agent has not answered. `asker` has a place to wait, and nothing of the quotas is taken; `None`: its place in the
-    /// quota is, since the agent has asked for it.
+    /// The agent has not answered. `asker` occupies a waiting place, and nothing is charged to the quotas.
+    /// `None`: the channel is charged to the quota already, since the agent has requested it.
     Incoming { contract: Contract, messages: u32, asker: Option<Requester> },
     /// Rings are attached.
     Open,
-    /// A best-effort end: the node says nothing when it is closed.
+    /// A best-effort end: the node sends no event when it is closed.
     BestEffort,
+    /// A handler that waits for the answer of admission.
+    Registering(Box<Registering>),
+    /// A handler of a program. `reports`: the ring back, until the program has asked for it. No event follows when it is
+    /// closed.
+    Handler { handler: RtuId, reports: Option<RingHandles> },
 }
 
 /// One end of a channel on this host.
 pub(super) struct End {
-    /// `None`: the client is gone, the node not yet done.
+    /// `None`: the client is gone, and the node has not closed the end yet.
     pub(super) client: Option<ClientId>,
     /// User whose quotas are charged for the end.
     pub(super) account: UserId,
@@ -51,7 +58,7 @@ pub(super) struct End {
     pub(super) doorbell: Option<Arc<OwnedFd>>,
     /// The ring was found broken, and the channel is being closed for it.
     pub(super) broken: bool,
-    /// Name of the channel, and where it goes to or comes from, for the log.
+    /// Name of the channel, and its destination or origin, for the log.
     pub(super) what: String,
 }
 
@@ -76,6 +83,8 @@ impl End {
 pub(super) enum Health {
     Outbox(OutboxHealth),
     Inbox(InboxHealth),
+    /// Reports of a handler, and its calls.
+    Handler(OutboxHealth, InboxHealth),
 }
 
 impl Health {
@@ -83,6 +92,7 @@ impl Health {
         match self {
             Self::Outbox(health) => health.is_broken(),
             Self::Inbox(health) => health.is_broken(),
+            Self::Handler(reports, calls) => reports.is_broken() || calls.is_broken(),
         }
     }
 
@@ -90,6 +100,7 @@ impl Health {
         match self {
             Self::Outbox(health) => health.is_alone(),
             Self::Inbox(health) => health.is_alone(),
+            Self::Handler(reports, calls) => reports.is_alone() && calls.is_alone(),
         }
     }
 
@@ -97,13 +108,14 @@ impl Health {
         match self {
             Self::Outbox(health) => health.accept(),
             Self::Inbox(health) => health.accept(),
+            Self::Handler(reports, calls) => reports.accept().and_then(|()| calls.accept()),
         }
     }
 }
 
 impl<H: Host> Service<H> {
-    /// Rings that applications broke: their channels are closed, nobody else notices. Rings that are gone: their memory
-    /// is given back.
+    /// Closes the channels whose rings applications broke, which no other part detects. Gives back the memory
+    /// of rings that are gone.
     pub fn close_broken(&mut self) {
         self.alarm.clear();
         self.collect_freed();
@@ -122,7 +134,8 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// Asks the node to close a channel, as its application wants it; a best-effort end is gone at once.
+    /// Requests that the node close a channel, on behalf of its application. A best-effort end is gone at
+    /// once.
     pub(super) fn close_end(&mut self, channel: ChannelId) {
         // `Unknown` means that the node has closed it already: its event is on the way.
         let _ = self.on_node(move |node, now| node.close(channel, now));
@@ -137,7 +150,8 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// What the node has for an open channel, `bytes`, counts in its user's quota: of a source, its burst does already.
+    /// Charges `bytes`, the node's memory for an open channel, to its user's quota: a source's burst is
+    /// charged already.
     pub(super) fn count_room(&mut self, channel: ChannelId, bytes: u64) -> Result<(), ApiError> {
         let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
         let more = bytes.saturating_sub(end.room_bytes + end.more_bytes);
@@ -146,7 +160,7 @@ impl<H: Host> Service<H> {
         Ok(())
     }
 
-    /// Forgets a channel's end and gives back what it took.
+    /// Removes a channel's end and gives back its resources.
     pub(super) fn release_end(&mut self, channel: ChannelId) -> Option<End> {
         self.end_co_schedule(channel);
         let mut end = self.ends.remove(&channel)?;

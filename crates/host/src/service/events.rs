@@ -1,4 +1,4 @@
-//! Events of the node, on their way to the clients whom they concern.
+//! Dispatches events of the node to the clients that they concern.
 
 use std::sync::Arc;
 
@@ -13,16 +13,17 @@ use super::requests::{NewRing, reason};
 use super::waiting::{Place, Requester};
 use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
 
-/// A decision is charged with this part of what it took: of the thread that decides, which is not the processor, a user may
-/// have ten times its share; and at its end the channel is released, which may take as long, and then nobody can be charged
-/// (docs/adr/0035).
+/// A decision is charged with this fraction of its time. A user may have ten times its share of the thread
+/// that decides, because that is not the processor. Releasing the channel at its end may take as long as the
+/// decision, and no user can be charged at that time (docs/adr/0035).
 const DECISION_CHARGE_DIVISOR: u64 = 5;
 
-/// What the source reads whose open found no place to wait for consent, or gave its own to another user.
+/// The reason that a source gets if there was no place to wait for consent, or another user has taken its
+/// place.
 const CROWDED: &str =
     "too many opens of this user wait for consent here: wait for some of them, then ask again";
 
-/// The channel that an event is about, whose owner pays for what it takes.
+/// The channel that an event is about, whose owner is charged for its cost.
 fn channel_of(event: &Event) -> Option<ChannelId> {
     match event {
         Event::Opened { channel, .. }
@@ -31,6 +32,7 @@ fn channel_of(event: &Event) -> Option<ChannelId> {
         | Event::Established { channel }
         | Event::Closed { channel, .. }
         | Event::Decided { channel, .. }
+        | Event::Registered { channel, .. }
         | Event::Notice { channel, .. } => Some(*channel),
         Event::Stage { channel, .. } => *channel,
         _ => None,
@@ -72,6 +74,7 @@ impl<H: Host> Service<H> {
                 let allowed = answer.as_ref().map_or(Ok(()), |grant| self.check_probe(channel, grant));
                 self.finish_call(channel, allowed.map(|()| Answer::Probed { answer }));
             }
+            Event::Registered { channel, answer } => self.registered(channel, answer),
             Event::Incoming(incoming) => self.incoming_channel(incoming),
             Event::Established { channel } => self.tell(channel, Push::Established { channel }),
             Event::Requested { listener, to, contract, user, token } => {
@@ -129,7 +132,7 @@ impl<H: Host> Service<H> {
     fn opened(&mut self, channel: ChannelId, grant: Grant) {
         let waiting = self.ends.get(&channel).map(|end| (end.client, end.account, &end.stage));
         let Some((Some(client), account, &Stage::Opening { call, contract })) = waiting else {
-            // The client that wanted it is gone.
+            // The client that requested it is gone.
             return self.close_end(channel);
         };
         match self.give_outbox(channel, account, grant.outbox_messages, contract.message_bytes_max) {
@@ -173,7 +176,7 @@ impl<H: Host> Service<H> {
 
     fn incoming_channel(&mut self, incoming: Incoming) {
         let Incoming { channel, listener, from, user, contract, inbox_messages, token } = incoming;
-        // A client that has asked for the channel has consented to its place in the quota.
+        // A client that has requested the channel has consented to the charge to its quota.
         let is_asked = token.is_some_and(|token| self.asked.contains_key(&token));
         let asker = (!is_asked).then(|| Requester { host: from.clone(), user });
         let refuse = match self.accept_for(listener, asker.as_ref()) {
@@ -198,22 +201,22 @@ impl<H: Host> Service<H> {
         let _ = self.on_node(move |node, now| node.refuse(channel, &refuse, now));
     }
 
-    /// Tells the client that asked for a channel that it gets none.
+    /// Notifies the client that requested a channel that the channel was refused.
     fn ask_failed(&mut self, token: u64, refusal: ChannelRefusal) {
         if let Some(client) = self.asked.remove(&token) {
             self.push(client, Push::AskFailed { token, refusal });
         }
     }
 
-    /// A no of this host to what came in answer to a request of its own.
+    /// A refusal by this host of a channel that came in answer to its own request.
     fn refusal_here(&self, why: &str) -> ChannelRefusal {
         let host = HostName { node: self.node, name: self.name.clone() };
         let cause = RefuseCause::Receiver(why.into());
         ChannelRefusal { node: self.node, cause, offer: None, stages: Vec::new(), hosts: vec![host] }
     }
 
-    /// Who listens, with a place for one more channel of `asker` that waits for consent: it takes nothing of the quotas before
-    /// that. `None`: the listener has asked for it, and room in its quota is taken.
+    /// Finds the listener and takes a waiting place for one more channel of `asker`: nothing is charged to
+    /// the quotas before consent. `None`: the listener has requested the channel, and its quota is charged.
     fn accept_for(
         &mut self,
         listener: punctual_proto::ids::ListenerId,
@@ -240,7 +243,7 @@ impl<H: Host> Service<H> {
         self.counters.over_quota += 1;
         self.tell(channel, Push::Closed { channel, reason: CloseReason::Local, receipt: None });
         self.release_end(channel);
-        // `Unknown` means that its source has given it up: its event is on the way, and finds nothing.
+        // `Unknown` means that its source has closed it: that event follows, and has no effect.
         let _ = self.on_node(move |node, now| node.refuse(channel, CROWDED, now));
     }
 }

@@ -1,7 +1,8 @@
-//! Memory files of rings count in their user's quotas until nobody holds them: neither this process nor any other.
+//! Memory files of rings count in their user's quotas until no process holds them: neither this process nor
+//! any other.
 //!
-//! A program that keeps the descriptors of a ring that it has closed keeps its memory, which this process has asked the
-//! system for. It is given back when the kernel says that the last holder is gone ([`FileWatcher`]).
+//! A program that keeps the descriptors of a closed ring keeps its memory, which this process has allocated.
+//! The quota is given back when the kernel reports that the last holder is gone ([`FileWatcher`]).
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -20,7 +21,7 @@ use super::{Host, Service};
 /// attached. This also bounds how many files are watched.
 const FILE_DESCRIPTORS: u64 = 1;
 
-/// What a ring takes of its user's quotas.
+/// The quota that a ring takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     /// Resources of this process alone.
@@ -49,7 +50,7 @@ impl Needs {
         Self { own, files_bytes, handed_over }
     }
 
-    /// Files included, and not what is handed over.
+    /// All of it, including files, but without the descriptors that are passed on.
     pub(super) fn all(&self) -> Held {
         Held {
             bytes: self.own.bytes + self.files_bytes.iter().sum::<u64>(),
@@ -61,10 +62,9 @@ impl Needs {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// `None`: whoever has a ring is this process, or is not watched.
+    /// `None`: only this process holds rings, or their holders are not watched.
     watcher: Option<FileWatcher>,
-    /// True if the kernel has reported more than it keeps, and the files that are left could not be asked for
-    /// yet.
+    /// True if the kernel's event queue has overflowed, and the files that are left could not be queried yet.
     lost: bool,
     held: HashMap<Watched, (UserId, u64)>,
 }
@@ -81,15 +81,16 @@ impl Files {
         Ok(())
     }
 
-    /// What of a ring counts until this process has let go of it: all of it if nobody else can hold any.
+    /// The part of a ring that counts until this process has let go of it: all of it if no other process can
+    /// hold any.
     pub(super) fn own(&self, needs: &Needs) -> Held {
         if self.watcher.is_some() { needs.own } else { needs.all() }
     }
 
-    /// From now on both files of a ring count until nobody holds them.
+    /// From now on both files of a ring count until no process holds them.
     ///
     /// # Errors
-    /// See [`FileWatcher::watch`]; then neither does.
+    /// See [`FileWatcher::watch`]; then neither file counts.
     pub(super) fn watch(&mut self, user: UserId, ring: &RingHandles, needs: &Needs) -> Result<(), RingError> {
         let Some(watcher) = &self.watcher else { return Ok(()) };
         let mut watched = Vec::with_capacity(needs.files_bytes.len());
@@ -106,8 +107,8 @@ impl Files {
         Ok(())
     }
 
-    /// Adds the owners and sizes of files that are gone to `gone`. `left` asks A watcher for the files that are
-    /// still there, which takes a descriptor.
+    /// Adds the owners and sizes of files that are gone to `gone`. `left` queries a watcher for the files
+    /// that still exist, which takes a descriptor.
     ///
     /// # Errors
     /// The errors of the system. `gone` holds what was found before the error, and the rest comes with the
@@ -134,10 +135,11 @@ impl<H: Host> Service<H> {
         self.files.watcher.as_ref().map(AsFd::as_fd)
     }
 
-    /// Files of rings that nobody holds any more are given back.
+    /// Gives back the quota of ring files that no process holds any more.
     ///
     /// # Errors
-    /// If the kernel does not tell, as without a descriptor left: they count until a later call.
+    /// If the kernel does not report them, for instance without a free descriptor: they count until a later
+    /// call.
     pub fn collect_gone(&mut self) -> io::Result<()> {
         let mut gone = Vec::new();
         let told = self.files.take_gone(FileWatcher::left, &mut gone);
@@ -220,7 +222,7 @@ mod tests {
         let no_descriptor = |_: &FileWatcher| Err(io::Error::from(rustix::io::Errno::MFILE));
         files.take_gone(no_descriptor, &mut told).expect_err("who is left is not known");
         assert!((1..2 * rings).contains(&told.len()), "{} of {rings} rings", told.len());
-        // No event says so again.
+        // No later event reports these files again.
         files.take_gone(no_descriptor, &mut told).expect_err("nor is it now");
         assert_eq!(told.len() + gone(&mut files).len(), 2 * rings);
         assert!(files.held.is_empty());

@@ -1,4 +1,5 @@
-//! The engine as the service sees it. `ipc` does not depend on the engine; whoever has one adapts it.
+//! The engine as the service uses it. `ipc` does not depend on the engine: the crate that has an engine
+//! implements this trait.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -32,22 +33,22 @@ pub trait Host {
     /// The `SCHED_FIFO` priority of the threads that take a channel's messages.
     ///
     /// # Errors
-    /// A line that says why this host gives none.
+    /// A message that explains why this host gives none.
     fn priority(&self, contract: &Contract) -> Result<u8, String>;
 
-    /// How a thread is scheduled now.
+    /// How a thread is currently scheduled.
     ///
     /// # Errors
-    /// A line that says why that cannot be told.
+    /// A message that explains why that is not available.
     fn scheduling(&self, thread: u32) -> Result<Self::Scheduling, String>;
 
     /// Gives a thread a `SCHED_FIFO` priority.
     ///
     /// # Errors
-    /// A line that says why not, with the fix.
+    /// A message with the reason and the fix.
     fn set_priority(&self, thread: u32, priority: u8) -> Result<(), String>;
 
-    /// Puts a thread back to what it was; one that is gone needs nothing.
+    /// Restores a thread's former scheduling; a thread that has ended needs no action.
     fn restore(&self, thread: u32, before: Self::Scheduling);
 
     /// How the threads are scheduled that ring bells of programs.
@@ -72,13 +73,14 @@ pub trait Host {
         R: Send + 'static,
         F: FnOnce(&mut Node<Self::Memory>, Instant) -> R + Send + 'static;
 
-    /// From now on `doorbell` makes the node look at the outgoing ring of `channel`, until [`Host::unwatch`]; soon after that
-    /// nobody but the caller holds it. Rings that no contract allows count in the allowance of `payer`, all of whose
-    /// channels and flows have one; `None`: in one of this doorbell's own. How long that took of the processor's time; it goes
-    /// behind messages, as [`Host::call`].
+    /// From now on a ring of `doorbell` makes the node check the outgoing ring of `channel`, until
+    /// [`Host::unwatch`]. Soon after that only the caller holds it. Rings of the doorbell beyond the contract
+    /// count in the allowance of `payer`, which all its channels and flows share; `None`: in an allowance of
+    /// this doorbell alone. Returns how much of the processor's time the call took; it runs after messages,
+    /// as [`Host::call`] does.
     ///
     /// # Errors
-    /// A line that says why not.
+    /// A message that explains why not.
     fn watch(
         &self,
         channel: ChannelId,
@@ -92,26 +94,27 @@ pub trait Host {
     /// The node's next event, if there is one.
     ///
     /// # Errors
-    /// Where the engine has stopped and every event was read.
+    /// If the engine has stopped and every event was read.
     fn try_next_event(&self) -> Result<Option<Event>, HostGone>;
 
     /// Readable while there may be events.
     fn events(&self) -> BorrowedFd<'_>;
 
-    /// Says in the log what became of a link.
+    /// Logs a change of a link.
     fn link_changed(&self, link: LinkId, change: LinkChange);
 
-    /// Says in the log what a link drains, or why that was not measured.
+    /// Logs the measured drain rate of a link, or why it was not measured.
     fn rate_measured(&self, link: LinkId, result: Result<MeasuredRate, RateRefusal>);
 
-    /// Says in the log that a stage breaks its promise, or has healed.
+    /// Logs that a stage breaks its promise, or has recovered.
     fn stage_changed(&self, stage: &BrokenStage, healed: bool);
 
-    /// Says in the log that a stage was late, and is not broken for it.
+    /// Logs that a stage was late, and is not broken for it.
     fn stage_late(&self, stage: &LateStage);
 
-    /// Says in the log why a channel that ends here was closed, if nobody wanted that; `what`: "to PORT@HOST" at its
-    /// source, "PORT from HOST" at its sink. Lines of one `account` leave those of others their room.
+    /// Logs why a channel that ends here was closed, unless a program closed it on purpose. `what`: "to
+    /// PORT@HOST" at its source, "PORT from HOST" at its sink. Lines of one `account` take no room from those
+    /// of others.
     fn channel_closed(&self, account: UserId, what: &str, reason: CloseReason);
 
     /// The processor's counters, for `status`.

@@ -1,10 +1,11 @@
-//! Joins requests of applications and events of the node: knows who owns which listener, channel and ring.
+//! Connects requests of applications with events of the node. Owns the table of which client owns which
+//! listener, channel and ring.
 //!
-//! One thread owns a [`Service`]. It does no I/O except for making rings. What must be sent to clients
-//! collects in its outbox, which the [`server`] empties. Every channel handle belongs to exactly one client
-//! (or to none, if that client is gone and the network has not answered yet). A client that goes takes its
-//! listeners and channels along ([`leaving`]). Quotas are charged from the request until the node says that
-//! the channel is closed.
+//! One thread owns a [`Service`]. It does no I/O except for making rings. Messages to clients collect in its
+//! outbox, which the [`server`] empties. Every channel handle belongs to exactly one client (or to none, if
+//! that client is gone and the network has not answered yet). When a client disconnects, its listeners and
+//! channels are closed ([`leaving`]). Quotas are charged from the request until the node reports that the
+//! channel is closed.
 
 mod acceptance;
 mod backlog;
@@ -57,12 +58,12 @@ pub use acceptance::{ACCEPT_BYTES_MAX, ACCEPT_MESSAGES_MAX, ACCEPT_TIME, STALL_D
 pub use clients::ClientId;
 pub use host::{Host, HostGone};
 
-/// What must be done to a client's connection.
+/// An action on a client's connection.
 #[derive(Debug)]
 pub enum Effect {
     /// Send this.
     Send(ClientId, Packet),
-    /// Send what is queued, then cut it.
+    /// Send the queued packets, then cut it.
     Cut(ClientId),
 }
 
@@ -76,9 +77,9 @@ pub struct Service<H: Host> {
     /// Shares of users in the time that their connections take.
     connections: Shares,
     subordinates: Subordinates,
-    /// Time that the processor has spent on the user who is served now, and that was not charged yet.
+    /// Time that the processor has spent on the user who is currently served, and that was not charged yet.
     spent: Cell<Nanos>,
-    /// CPU time of the thread that serves when it was looked at last.
+    /// CPU time of the serving thread when it was last read.
     served: Nanos,
     ringers: Ringers,
     /// Files of rings that were handed over.
@@ -93,11 +94,11 @@ pub struct Service<H: Host> {
     room_bytes: u64,
     /// Threads at the priority of their channels.
     co_scheduled: HashMap<ChannelId, CoScheduled<H::Scheduling>>,
-    /// Requests of receivers elsewhere that a client here has been told, by token.
+    /// Requests of remote receivers that were passed to a client here, by token.
     requested: HashMap<u64, ClientId>,
     /// Requests of clients here to sources elsewhere, by token.
     asked: HashMap<u64, ClientId>,
-    /// What clients that are gone had, and what is still to be ended.
+    /// Objects of disconnected clients that are still to be ended.
     cleanup: Cleanup,
     /// Calls that wait for a link's measurement.
     measuring: Vec<(LinkId, ClientId, u64)>,
@@ -150,7 +151,7 @@ impl<H: Host> Service<H> {
         })
     }
 
-    /// What is to be done to connections, in order.
+    /// The next action on a connection, in order.
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }

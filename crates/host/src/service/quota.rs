@@ -17,7 +17,7 @@ pub(super) fn is_privileged(user: UserId) -> bool {
 /// Listeners of all users but root and the daemon's own.
 const LISTENERS_OF_OTHERS: u64 = (LISTENERS_MAX - LISTENERS_FOR_ROOT) as u64;
 
-/// The account of all users. Entries of users who hold nothing are dropped.
+/// The accounts of all users. Entries of users without resources are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     quotas: Quotas,
@@ -33,7 +33,7 @@ impl Accounts {
         self.quotas
     }
 
-    /// Takes `amount` of `what` for `user`, or nothing.
+    /// Takes `amount` of `what` for `user`, or fails and takes nothing.
     pub(super) fn take(&mut self, user: UserId, what: Resource, amount: u64) -> Result<(), ApiError> {
         let limit = limit(&self.quotas, what);
         let is_new = !is_privileged(user) && !self.users.contains_key(&user);
@@ -61,7 +61,8 @@ impl Accounts {
         self.drop_if_empty(user);
     }
 
-    /// Takes a listener for `user`. Whoever else has some, some of the node's are left for root and the daemon's own user.
+    /// Takes a listener for `user`. Whatever other users have, some of the node's listeners are reserved for
+    /// root and the daemon's own user.
     pub(super) fn take_listener(&mut self, user: UserId) -> Result<(), ApiError> {
         let others = self.users.values().filter(|held| !is_privileged(held.user));
         let used = others.map(|held| held.listeners).sum();
@@ -119,7 +120,7 @@ fn limit(quotas: &Quotas, what: Resource) -> u64 {
 
 fn field(account: &mut UserStatus, what: Resource) -> &mut u64 {
     match what {
-        // Users hold nothing but what follows: whoever takes anything is one.
+        // A user holds only the resources below, so its first resource makes it a user.
         Resource::Users | Resource::Clients => &mut account.clients,
         Resource::Listeners | Resource::AllListeners => &mut account.listeners,
         Resource::Channels => &mut account.channels,
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(take(&mut accounts, 7), Ok(()), "root takes nobody's place");
     }
 
-    /// By default 64 users may have 64 listeners each, which was all that a node had.
+    /// By default 64 users may have 64 listeners each: all that the node had before some were reserved.
     #[test]
     fn listeners_are_kept_for_root_whoever_else_has_all_others() {
         let mut accounts = Accounts::new(Quotas { users: 64, listeners: 64, ..Quotas::default() });

@@ -1,4 +1,4 @@
-//! Measuring a link for a client: asked here, answered when the node has done it.
+//! Measures a link for a client: the request comes here, and the answer follows when the node has measured.
 
 use punctual_ipc::api::{Answer, ApiError};
 use punctual_proto::api::{MeasuredRate, RateRefusal};
@@ -9,7 +9,8 @@ use super::requests::Outcome;
 use super::{ClientId, Host, Service};
 
 impl<H: Host> Service<H> {
-    /// Whoever fills a link keeps others waiting for it: root and the daemon's own user may.
+    /// Filling a link delays the traffic of other users. Therefore only root and the daemon's own user may
+    /// request it.
     pub(super) fn measure_rate(&mut self, client: ClientId, call: u64, name: String) -> Outcome {
         let (user, own) = (self.user_of(client), rustix::process::geteuid().as_raw());
         if !is_privileged(user) {
@@ -35,7 +36,7 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// The log has it, and whoever waits for it.
+    /// Reports the result to the log and to the waiting client.
     pub(super) fn rate_measured(&mut self, link: LinkId, result: Result<MeasuredRate, RateRefusal>) {
         self.host.rate_measured(link, result);
         let known = self.on_node(move |node, _| (node.rate_status(link), node.link_name(link).to_owned()));

@@ -1,5 +1,5 @@
-//! Refused connections that have not read the reason yet, and a spare descriptor: if descriptors run out, the service can still
-//! accept a connection and see whose it is.
+//! Refused connections whose reason was not read yet, and a spare descriptor: if descriptors run out, the
+//! service can still accept a connection and identify its user.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,38 +20,39 @@ const LINGERING_MAX: usize = 32;
 /// Time that a refused connection has to read why.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Refused connections. One that is closed while something of its client's is unread gives it an error in place of the
-/// reason; so they stay until the client is gone, or for a while.
+/// Refused connections. If one were closed while it has unread data of its client, the client would get an
+/// error in place of the reason. So they stay until the client is gone, or for a limited time.
 #[derive(Debug, Default)]
 pub(super) struct RefusedConnections(VecDeque<(Connection, Instant)>);
 
 impl RefusedConnections {
-    /// Says why a connection is refused.
+    /// Sends the reason why a connection is refused.
     pub(super) fn refuse(&mut self, socket: Connection, why: &Packet) {
-        // A fresh socket has room; one that is closed already needs no reason.
+        // A fresh socket has room; a closed one needs no reason.
         let _ = socket::send(&socket, why, SendFlags::DONTWAIT);
         self.linger(socket);
     }
 
-    /// Keeps a connection that has been told why it is at its end. Its client sees the end behind that.
+    /// Keeps a connection that was sent the reason of its end. Its client sees the end of file after that
+    /// reason.
     pub(super) fn linger(&mut self, socket: Connection) {
         if self.0.len() >= LINGERING_MAX {
             self.0.pop_front();
         }
-        // A client that is gone sees nothing.
+        // A disconnected client is not affected.
         let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Write);
         self.0.push_back((socket, Instant::now() + LINGER));
     }
 
-    /// Adds them to what is waited for; how long at most.
+    /// Adds them to the descriptors to poll; returns the maximum time to wait.
     pub(super) fn watch<'a>(&'a self, set: &mut Vec<PollFd<'a>>) -> Option<Duration> {
-        // These sockets are watched for their ends only: what the clients say is ignored.
+        // These sockets are watched for their end of file only: data from the clients is ignored.
         let none = PollFlags::empty();
         set.extend(self.0.iter().map(|(socket, _)| PollFd::from_borrowed_fd(socket.as_fd(), none)));
         self.0.front().map(|(_, until)| until.saturating_duration_since(Instant::now()))
     }
 
-    /// Lets those go that are gone, as [`Self::watch`] has them in order, or have had their time.
+    /// Drops the connections that are gone, in the order of [`Self::watch`], or whose time has expired.
     pub(super) fn clear(&mut self, gone: &[bool]) {
         let (now, mut gone) = (Instant::now(), gone.iter());
         self.0.retain(|(_, until)| !gone.next().copied().unwrap_or(false) && *until > now);
@@ -62,7 +63,7 @@ impl RefusedConnections {
 #[derive(Debug)]
 pub(super) struct NoSpare;
 
-/// A descriptor that is given up for a moment where no other is left.
+/// A descriptor that is closed for a moment if no other is left.
 #[derive(Debug)]
 pub(super) struct Spare(Option<OwnedFd>);
 
@@ -71,10 +72,11 @@ impl Spare {
         Ok(Self(Some(eventfd(0, EventfdFlags::CLOEXEC)?)))
     }
 
-    /// Accepts a connection in place of the spare one: root's is given back, anybody else is told and sent away.
+    /// Accepts a connection in place of the spare descriptor. A connection of root is returned. Any other
+    /// gets the reason and is closed.
     ///
     /// # Errors
-    /// Where there is no spare one: it was given to root.
+    /// If there is no spare descriptor: root has it.
     pub(super) fn accept(&mut self, listening: &OwnedFd) -> Result<Option<OwnedFd>, NoSpare> {
         self.0.take().ok_or(NoSpare)?;
         let accepted = accept_with(listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok();
@@ -94,12 +96,12 @@ impl Spare {
             drop(Connection::new(socket));
             None
         });
-        // Gone where the place was given to root: then the next one waits.
+        // Fails if root took the descriptor: then the next connection waits.
         self.renew();
         Ok(kept)
     }
 
-    /// Has one again where descriptors are there.
+    /// Opens the spare descriptor again if descriptors are available.
     pub(super) fn renew(&mut self) {
         if self.0.is_none() {
             self.0 = eventfd(0, EventfdFlags::CLOEXEC).ok();

@@ -1,4 +1,4 @@
-//! Requests of clients, one function each: what opens and closes is here, the rest by what it is about.
+//! Requests of clients, one function each: opening and closing here, the others in files by topic.
 
 mod best_effort;
 mod consent;
@@ -6,11 +6,12 @@ mod doorbells;
 mod making;
 mod opening;
 mod pages;
+pub(super) mod upcalls;
 
 use std::os::fd::OwnedFd;
 
 use punctual_analysis::{Instant, Nanos};
-use punctual_ipc::api::{Answer, ApiError, Call, Request, Resource, TEXT_BYTES_MAX, VERSION};
+use punctual_ipc::api::{Answer, ApiError, Call, Request, Resource, TEXT_BYTES_MAX, VERSION, VERSION_OLDEST};
 use punctual_ipc::ring::RingHandles;
 use punctual_proto::api::{RequestError, UserId};
 use punctual_proto::ids::{ChannelId, ListenerId, Name};
@@ -20,12 +21,12 @@ use punctual_trial::{Defence, holds};
 use super::ringers::Held;
 use super::{ClientId, Effect, Host, HostGone, Service};
 
-/// What a program reads that is another process and wants the processor's time for its handlers.
+/// The refusal of a program in another process that requests the processor's time for its handlers.
 const HANDLER_TIME: &str = "a daemon runs no handlers of programs on its processor: listen with a handler_time of zero, or embed \
                             the endsystem (Endsystem::embedded)";
 
-/// A ring that was made: the processor's end, what the program gets, and what it takes of its user's quotas until both the
-/// processor and its ringer are done with it.
+/// A new ring: the processor's end, the program's handles, and the quota that it takes until both the
+/// processor and its ringer have dropped it.
 pub(super) struct NewRing<E> {
     pub end: E,
     pub handles: RingHandles,
@@ -45,7 +46,7 @@ fn done() -> Outcome {
     Ok(Some((Answer::Done, Vec::new())))
 }
 
-/// What the other end is told of an error here: short, since it travels in one signalling packet.
+/// Description of a local error for the other end: short, since it travels in one signalling packet.
 pub(super) fn reason(error: &ApiError) -> String {
     match error {
         ApiError::Quota { what, limit, .. } => format!("over its quota of {limit} {what}"),
@@ -67,7 +68,7 @@ fn checked(text: String) -> Result<String, ApiError> {
 }
 
 impl<H: Host> Service<H> {
-    /// Does what a client asks; the answer is among the effects, now or later.
+    /// Handles a client's request; the answer is among the effects, now or later.
     pub fn handle(&mut self, client: ClientId, call: Call) {
         let Some(&super::Client { account, greeted, .. }) = self.clients.get(&client) else { return };
         let Call { id, request } = call;
@@ -88,7 +89,7 @@ impl<H: Host> Service<H> {
         self.charge(account);
     }
 
-    /// Asks the node for something that it may refuse.
+    /// Makes a request to the node that the node may refuse.
     pub(super) fn ask_node<R, F>(&self, request: F) -> Result<R, ApiError>
     where
         R: Send + 'static,
@@ -112,6 +113,9 @@ impl<H: Host> Service<H> {
             Request::CoSchedule { channel, thread } => {
                 self.co_schedule(client, channel, thread).map(|answer| Some((answer, Vec::new())))
             }
+            Request::Register { terms, thread } => self.register(client, account, id, terms, thread),
+            Request::Reports { channel } => self.reports(client, channel),
+            Request::Handlers { after } => self.handlers(after),
             Request::Attached { channel } => self.attached(client, channel),
             Request::Alternate { channel } => self.alternate(client, channel),
             Request::OpenBestEffort { to, ring } => self.open_best_effort(client, account, to, ring),
@@ -128,7 +132,7 @@ impl<H: Host> Service<H> {
     }
 
     fn hello(&mut self, client: ClientId, version: u32, program: String) -> Outcome {
-        if version != VERSION {
+        if !(VERSION_OLDEST..=VERSION).contains(&version) {
             return Err(ApiError::Version { ours: VERSION, theirs: version });
         }
         checked(program)?;

@@ -1,11 +1,11 @@
-//! The ringers of the users whose programs are other processes, and what rings leave behind.
+//! The ringers of the users whose programs are other processes, and the remains of rings.
 //!
-//! Bells of root and of the daemon's own user, who are trusted with the daemon, are rung by the processor itself: one
-//! thread less to go through. What their rings leave behind is their ringer's all the same.
+//! The processor itself rings the bells of root and of the daemon's own user, who are as trusted as the
+//! daemon: that saves one thread switch. The remains of their rings still go to their ringer.
 //!
-//! A user has one ringer for as long as any memory is its. Memory and descriptors count in its quotas until they are unmapped
-//! and closed, so that whoever keeps its own ringer from its work gets no more of them; what programs may hold, too, counts
-//! until they do not any more ([`super::files`]).
+//! A user has one ringer as long as it has any memory. Memory and descriptors count in its quotas until they
+//! are unmapped and closed, so a user that delays its own ringer gets no more of them. Memory that programs
+//! may still hold also counts until they let go ([`super::files`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,11 +20,18 @@ use punctual_proto::api::UserId;
 use super::quota::is_privileged;
 use super::{Health, Host, Service};
 
-/// What a ring, or a doorbell of it, takes of its user's quotas.
+/// The quota that a ring, or a doorbell of it, takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     pub bytes: u64,
     pub descriptors: u64,
+}
+
+impl Held {
+    /// This and `other` together.
+    pub const fn and(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, descriptors: self.descriptors + other.descriptors }
+    }
 }
 
 /// See the module.
@@ -36,8 +43,8 @@ pub(super) struct Ringers {
 }
 
 impl Ringers {
-    /// How the bells of a ring of `bytes` are rung that is made for `user`. The one that rings them also closes
-    /// the ring in the end.
+    /// How the bells of a ring of `bytes` for `user` are rung. The ringer that rings them also closes the
+    /// ring in the end.
     fn ring_path(
         &mut self,
         user: UserId,
@@ -63,7 +70,7 @@ impl Ringers {
         }
     }
 
-    /// Notes that `bytes` of the user's memory are gone. The ringer ends with the last of them.
+    /// Records that `bytes` of the user's memory were freed. The ringer ends with the last of them.
     pub fn freed(&mut self, user: UserId, bytes: u64) {
         if let Some((_, held)) = self.users.get_mut(&user) {
             *held = held.saturating_sub(bytes);
@@ -97,11 +104,11 @@ impl RingMemory for Left {
 }
 
 impl<H: Host> Service<H> {
-    /// Programs are other processes, which may do what they like to what they are given: the bells of each user are rung
-    /// by a thread of their own.
+    /// Programs are other processes, which may do anything with their descriptors: a thread of its own rings
+    /// the bells of each user.
     ///
     /// # Errors
-    /// If what programs hold could not be seen.
+    /// If the holders of ring files cannot be watched.
     pub fn keep_apart(&mut self) -> io::Result<()> {
         self.ringers.apart = true;
         self.files.keep_apart()
@@ -111,7 +118,7 @@ impl<H: Host> Service<H> {
         self.ringers.ring_path(user, bytes, || self.host.rank(), &self.alarm)
     }
 
-    /// A ring that nobody was given is gone.
+    /// Gives back the quota of a ring that was passed to no client.
     pub(super) fn forget_ring(&mut self, user: UserId, held: Held) {
         self.ringers.freed(user, held.bytes);
         self.give_back_held(user, held);
@@ -122,7 +129,7 @@ impl<H: Host> Service<H> {
         self.accounts.give_back(user, Resource::Descriptors, held.descriptors);
     }
 
-    /// Room for a ring in the user's quotas. What nobody holds any more has been given back before.
+    /// Takes quota for a ring from its user. The quota of files without holders was given back before.
     pub(super) fn take_held(&mut self, user: UserId, held: Held) -> Result<(), ApiError> {
         self.try_take_held(user, held).or_else(|error| {
             self.collect_gone().map_err(|_| error)?;
@@ -136,7 +143,8 @@ impl<H: Host> Service<H> {
         taken.inspect_err(|_| self.accounts.give_back(user, Resource::BufferBytes, held.bytes))
     }
 
-    /// Leaves to the user's ringer what a program still holds a part of: closing and unmapping it may take long.
+    /// Leaves a ring of which a program still holds a part to the user's ringer: closing and unmapping it may
+    /// take long.
     pub(super) fn bury(
         &mut self,
         user: UserId,

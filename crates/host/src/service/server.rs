@@ -1,10 +1,11 @@
 //! The API on its sockets: one thread, one `poll`.
 //!
-//! Nothing that a client does can stall it: sockets do not block, and each user gets a bounded number of requests a turn.
-//! What a client does not read waits within its user's quota of bytes: while anything waits for it, or too much for its
-//! user's other programs, no more of its requests are taken, so that it is its own socket that fills; news that come on
-//! top of that cut its connection. A user whose requests have had their share of the processor waits until it has grown
-//! again; one whose connections have had theirs gets none.
+//! No action of a client can stall it: sockets do not block, and each user gets a bounded number of requests
+//! a turn. Packets that a client does not read wait within its user's quota of bytes. While packets wait for
+//! it, or too many for its user's other programs, no more of its requests are taken, so that its own socket
+//! fills. Further pushes then cut its connection. A user whose requests have used up their share of the
+//! processor waits until the share has grown again; a user whose connections have used up theirs is not
+//! connected.
 
 mod delivery;
 mod door;
@@ -31,7 +32,8 @@ use super::{ClientId, Effect, Host, Service};
 
 /// Events of the node handled in a turn.
 const EVENTS_PER_TURN: usize = 64;
-/// When it is tried again to learn which files of rings are gone, after the kernel did not tell.
+/// Pause before the next attempt to find out which files of rings are gone, after the kernel did not report
+/// it.
 const COLLECT_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -41,9 +43,9 @@ struct Session {
     flight: DescriptorsInFlight,
     /// Cut it once `unread` is empty.
     ending: bool,
-    /// What was sent last took long, for whoever waits at its other end.
+    /// True if the last send took long, because of the waiters at the other end.
     slow: bool,
-    /// True if the client reads no more: what it asked before is still done, and nothing is sent to it.
+    /// True if the client no longer reads: its earlier requests are still handled, and nothing is sent to it.
     deaf: bool,
 }
 
@@ -69,17 +71,18 @@ pub struct Server<H: Host> {
     refused_connections: RefusedConnections,
     /// Connections that were cut and have not read what was sent with descriptors.
     departed: VecDeque<Departed>,
-    /// When to look which descriptors have been read.
+    /// When to check next which descriptors have been read.
     look_at: Option<Instant>,
-    /// The kernel did not tell which files of rings are gone: when to ask again, and not before.
+    /// The kernel did not report which files of rings are gone: the time of the next attempt.
     collect_at: Option<Instant>,
     spare: Spare,
     accept_after: Option<Instant>,
-    /// Who is asked first in the next turn, if it has something to ask: everybody's turn comes.
+    /// The client that is served first in the next turn, if it has a request, so that every client gets a
+    /// turn.
     first: Option<ClientId>,
     buffer: Vec<u8>,
     turn: TurnBudget,
-    /// The server stops: nothing is sent from then on.
+    /// The server stops: after this time no packet is sent.
     silent_at: Option<Instant>,
 }
 
@@ -89,7 +92,7 @@ struct Ready {
     stop: bool,
     accept: bool,
     alarm: bool,
-    /// Files of rings are gone.
+    /// Whether files of rings are gone.
     gone: bool,
     read: Vec<ClientId>,
     hung_up: Vec<ClientId>,
@@ -102,7 +105,7 @@ impl<H: Host> Server<H> {
     /// Creates the server of a running engine; `listening` is a non-blocking socket that programs connect to.
     ///
     /// # Errors
-    /// Where the engine has stopped or descriptors run out.
+    /// If the engine has stopped or descriptors run out.
     pub fn new(host: H, quotas: Quotas, listening: Option<OwnedFd>) -> io::Result<Self> {
         let mut service = Service::new(host, quotas)?;
         if listening.is_some() {
@@ -125,14 +128,14 @@ impl<H: Host> Server<H> {
         })
     }
 
-    /// Serves until `stop` is readable, then stops the engine and tells every client.
+    /// Serves until `stop` is readable, then stops the engine and notifies every client.
     ///
     /// # Errors
-    /// Where waiting itself fails, or the engine fails.
+    /// If waiting itself fails, or the engine fails.
     pub fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         loop {
             let ready = self.wait(stop)?;
-            // Waiting, and what the last turn did for nobody.
+            // The wait, and the part of the last turn that belongs to no user.
             self.service.charge_nobody();
             self.turn = TurnBudget::default();
             if ready.stop {
@@ -167,7 +170,7 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// Gives back what files of rings took that are gone; where the kernel does not tell which, later.
+    /// Gives back the quota of ring files that are gone. If the kernel does not report which, tries later.
     fn collect_gone(&mut self) {
         let told = self.service.collect_gone();
         if let (Err(error), None) = (&told, self.collect_at) {
@@ -179,7 +182,7 @@ impl<H: Host> Server<H> {
         self.collect_at = told.err().and_then(|_| Instant::now().checked_add(COLLECT_PAUSE));
     }
 
-    /// Some of what the node has to say; what is left keeps its descriptor readable.
+    /// Handles some of the node's events. If more are left, its descriptor stays readable.
     fn handle_events(&mut self) -> Result<(), super::HostGone> {
         for _ in 0..EVENTS_PER_TURN {
             if !self.service.handle_next_event()? {
@@ -190,7 +193,7 @@ impl<H: Host> Server<H> {
         Ok(())
     }
 
-    /// What to look for at a client's socket, and how long it is not to be served.
+    /// The events to poll for at a client's socket, and how long the client is not to be served.
     fn interest(&self, client: ClientId, session: &Session) -> (PollFlags, Option<Duration>) {
         if !session.unread.is_empty() && holds(Defence::BoundedUnread) {
             // What takes long to send is paid for.
@@ -323,8 +326,8 @@ impl<H: Host> Server<H> {
         true
     }
 
-    /// Clients that are gone: what they asked before is done, as far as their users may ask, in as many turns as that takes;
-    /// then they are cut.
+    /// Handles clients that have disconnected: their earlier requests are handled, as far as their users'
+    /// shares allow, in as many turns as that takes. Then their connections are cut.
     fn hang_up(&mut self, gone: &[ClientId]) {
         for client in gone {
             let account = self.service.account_of(*client);

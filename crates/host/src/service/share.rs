@@ -1,7 +1,8 @@
-//! What requests of each user take of the processor's time.
+//! Limits each user's share of the processor's time for requests.
 //!
-//! A bucket of time for each: what a request took is taken out when it is done, so one may overdraw it by the longest
-//! request; whoever has overdrawn waits until it is filled up again. Root and the daemon's own user are not held to it.
+//! Each user has a bucket of time. The time of a request is taken out when the request is done, so one
+//! request may overdraw the bucket by its own time. A user that has overdrawn waits until the bucket is
+//! positive again. Root and the daemon's own user are exempt.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ pub(super) const REQUESTS_DEPTH: Nanos = Nanos::from_millis(100);
 /// How much time a user who has not connected for long may take at once for connections: how they begin, how
 /// they are refused and how they end.
 pub(super) const CONNECTIONS_DEPTH: Nanos = Nanos::from_millis(10);
-/// Buckets that are kept until those that are full again are dropped.
+/// Number of buckets at which full ones are dropped.
 const BUCKETS: usize = 1_024;
 
 /// The bucket of one user, as it was at a time.
@@ -26,7 +27,7 @@ struct Bucket {
     at: Instant,
 }
 
-/// The buckets of all users. One that is not there is full.
+/// The buckets of all users. A missing bucket is full.
 #[derive(Debug)]
 pub(super) struct Shares {
     share: Ppm,
@@ -107,7 +108,7 @@ mod tests {
             }
             assert_eq!(shares.wait(UserId(4_000_002), now), None, "another user");
         }
-        // The bucket, the share of 100 s, and what the last request overdrew.
+        // The bucket, the share of 100 s, and the overdraft of the last request.
         assert!((ms(590)..=ms(607)).contains(&spent), "{spent}");
         assert_eq!(shares.wait(ANN, now + Nanos::from_secs(40)), None);
     }

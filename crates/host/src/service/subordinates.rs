@@ -1,10 +1,10 @@
 //! The user that a further user belongs to: accounts that may make user namespaces have ranges of further
 //! users (`/etc/subuid`), which must not multiply their quotas.
 //!
-//! The file is read again when it has changed. What it does not say cannot be seen: ranges of other sources
-//! (nsswitch, a container manager that is root), and names that are not in `/etc/passwd`. Users of a
-//! namespace that the daemon's namespace does not map all appear as the overflow user, so they share one
-//! account.
+//! The file is read again when it has changed. Some ranges are not in it and cannot be found: those of other
+//! sources (nsswitch, a container manager that is root), and those of names that are not in `/etc/passwd`.
+//! Users of a namespace that the daemon's namespace does not map all appear as the overflow user, so they
+//! share one account.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,10 +17,10 @@ use punctual_trial::{Defence, holds};
 
 use super::quota::is_privileged;
 
-/// Longest file that is read, in bytes; one that is longer counts as none.
+/// Longest file that is read, in bytes; a longer one is ignored.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// What tells one state of a file from another.
+/// Distinguishes versions of a file.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 /// Users `first` to `last` belong to `owner`.
@@ -52,7 +52,7 @@ impl Subordinates {
         Self { ranges_file, names_file, stamps: [None, None], ranges: Vec::new() }
     }
 
-    /// User whose quotas are charged for what `user` has.
+    /// User whose quotas are charged for the resources of `user`.
     pub(super) fn account(&mut self, user: UserId) -> UserId {
         if is_privileged(user) || !holds(Defence::Subordinates) {
             return user;
@@ -61,7 +61,7 @@ impl Subordinates {
         let known = self.ranges.partition_point(|range| range.first <= user.0);
         let owner = self.ranges[..known].iter().rev().find(|range| user.0 <= range.last);
         match owner {
-            // Containers of root are no root: each range is an account of its own.
+            // Users in root's containers are not root: each range is an account of its own.
             Some(range) if is_privileged(UserId(range.owner)) => UserId(range.first),
             Some(range) => UserId(range.owner),
             None => user,
@@ -75,14 +75,15 @@ impl Subordinates {
         }
         let names = read(&self.names_file, stamps[1]);
         let ranges = read(&self.ranges_file, stamps[0]);
-        // What cannot be read now, for want of a descriptor, is tried again: until then what was known holds.
+        // A file that cannot be read now, for lack of a descriptor, is tried again later: until then the
+        // former content applies.
         if let (Ok(names), Ok(ranges)) = (names, ranges) {
             (self.stamps, self.ranges) = (stamps, parse(&ranges, &names));
         }
     }
 }
 
-/// The text of a file; nothing if there is none, or a longer one than is read.
+/// The text of a file; empty if there is none, or if it is too long.
 fn read(path: &Path, stamp: Stamp) -> io::Result<String> {
     match stamp {
         Some((_, bytes, ..)) if bytes <= FILE_BYTES_MAX => {
@@ -97,7 +98,7 @@ fn stamp(path: &Path) -> Stamp {
     Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
 }
 
-/// Lines that cannot be read say nothing.
+/// Lines that cannot be parsed are ignored.
 fn parse(ranges: &str, names: &str) -> Vec<Range> {
     let by_name: HashMap<&str, u32> = names
         .lines()

@@ -6,14 +6,14 @@ use punctual_analysis::Nanos;
 use punctual_proto::api::UserId;
 use punctual_trial::{Defence, holds};
 
-/// Requests taken from all programs of one user in a turn, those that hang up included.
+/// Maximum number of requests from all programs of one user in a turn, those that hang up included.
 const REQUESTS_MAX: u32 = 16;
-/// Once a user's requests have taken this long in a turn, sending included, no more of them are taken. One
-/// that has begun is completed: the longest makes the largest ring. Once sending alone has taken this long,
-/// what waits for the user's programs waits for the next turn.
+/// Once a user's requests have taken this long in a turn, including sending, no more of them are taken. A
+/// request that has begun is completed; the longest one makes the largest ring. Once sending alone has taken
+/// this long, the other packets for the user's programs wait for the next turn.
 pub(super) const TIME_MAX: Nanos = Nanos::from_millis(1);
 
-/// What one user has taken of the turn.
+/// The part of the turn that one user has used.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     requests: u32,

@@ -8,20 +8,20 @@ use punctual_trial::{Defence, holds};
 use super::backlog::Cost;
 use super::{ClientId, Host, Service};
 
-/// What a program reads whose answer could not carry its descriptors.
+/// The error that a program gets if its answer could not carry the descriptors.
 const TOO_MANY_ALOFT: &str = "the kernel takes no more descriptors on their way to programs that do not read (ETOOMANYREFS): try \
                               again, or raise the daemon's limit of descriptors (LimitNOFILE)";
 
 impl<H: Host> Service<H> {
-    /// Whether the longest answer to `client` fits into its user's quota of what is not read.
+    /// Whether the longest answer to `client` fits into its user's quota of unread bytes.
     pub fn has_room_for(&self, client: ClientId) -> bool {
         let needed = Cost::of(&Packet::default()).bytes + PACKET_BYTES_MAX as u64;
         let account = self.account_of(client);
         account.is_some_and(|account| self.accounts.has_room(account, Resource::UnreadBytes, needed))
     }
 
-    /// Takes what a packet costs out of the quotas of `client`'s user for what it has not read; `false` if that is not
-    /// left, or where it alone would have more than a quarter of the bytes that all of its user's programs may.
+    /// Charges a packet to the quotas of `client`'s user for unread packets. `false` if not enough is left,
+    /// or if this client alone would have more than a quarter of the bytes of all of its user's programs.
     pub(super) fn take_unread(&mut self, client: ClientId, held: u64, more: Cost) -> bool {
         let one_max = (self.accounts.quotas().unread_bytes / 4).max(2 * PACKET_BYTES_MAX as u64);
         let Some(account) = self.account_of(client) else { return false };
@@ -34,8 +34,8 @@ impl<H: Host> Service<H> {
         taken.inspect_err(|_| self.accounts.give_back(account, Resource::UnreadBytes, more.bytes)).is_ok()
     }
 
-    /// Charges `account` for descriptors that are on their way to one of its programs: see [`flight`]. There
-    /// was room for them when what they belong to was made.
+    /// Charges `account` for descriptors in transit to one of its programs: see [`flight`]. Quota for them
+    /// was available when their ring was made.
     pub(super) fn count_aloft(&mut self, account: UserId, descriptors: u64) {
         if holds(Defence::DescriptorsAloft) {
             self.accounts.add(account, Resource::Descriptors, descriptors);
@@ -49,11 +49,12 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// The kernel takes no more descriptors on their way: whoever was to get these is told, and has not what they belong to.
+    /// The kernel accepts no more descriptors in transit: the client gets an error in place of the answer,
+    /// and the channel of these descriptors is closed.
     pub(super) fn undelivered(&mut self, client: ClientId, packet: &Packet) {
         let Ok(FromDaemon::Answer { id, result: Ok(answer) }) = packet.parse() else { return };
         if let Answer::Ring { channel, .. } | Answer::Opened { channel, .. } = answer {
-            // Nobody is told of the end of what nobody has had.
+            // The client never got this channel, so it receives no notice of its end.
             if let Some(end) = self.ends.get_mut(&channel) {
                 end.client = None;
             }

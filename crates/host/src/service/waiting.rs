@@ -1,9 +1,10 @@
-//! Channels from elsewhere that wait for a program's consent.
+//! Incoming channels that wait for a program's consent.
 //!
 //! Channels that wait have places of their own beside the quota of channels, which is charged at consent.
-//! Therefore whoever asks takes nothing from whoever is asked. If no place of a listener's user is free, the
-//! one who has the most gives way to the one who has less: hosts share evenly, and the users of a host share
-//! what that host has. What is reported about a user is the word of the user's host.
+//! Therefore a requester takes no quota from the user of the listener. If no place of a listener's user is
+//! free, the requester with the most places loses one to a requester with fewer: hosts share evenly, and the
+//! users of a host share the places of that host. The requester's host states which user a request belongs
+//! to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,21 +18,21 @@ use punctual_proto::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
 const PLACES: usize = 256;
 const _: () = assert!(PLACES * 4 == HALF_OPEN_PER_NEIGHBOUR_MAX);
 
-/// A user of a host, who asks for a channel.
+/// A user of a host who requests a channel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Requester {
     pub host: Name,
     pub user: UserId,
 }
 
-/// A place where one more channel may wait.
+/// A place in which one more channel may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Beside the others.
     Free,
-    /// The channel takes the place of this one, the last of the user who has the most.
+    /// The channel takes the place of this one, the last of the user with the most places.
     Of(ChannelId),
-    /// No place: the user who asks has the most.
+    /// No place: the requesting user has the most places.
     None,
 }
 
@@ -41,18 +42,19 @@ type Requesters = BTreeMap<Requester, BTreeSet<ChannelId>>;
 #[derive(Debug)]
 pub(super) struct Waiting {
     places: usize,
-    /// Requesters by the user whose listeners they ask. Users for whom nothing waits are not listed.
+    /// Requesters by the user whose listeners they address. Users for whom no channel waits are not listed.
     owners: HashMap<UserId, Requesters>,
 }
 
 impl Waiting {
-    /// If nothing bounds channels, as in a program that embeds its host, nothing bounds those that wait.
+    /// If the number of channels is not bounded, as in a program that embeds its host, the places are not
+    /// bounded either.
     pub(super) fn new(quotas: &Quotas) -> Self {
         let places = if quotas.channels == u64::MAX { usize::MAX } else { PLACES };
         Self { places, owners: HashMap::new() }
     }
 
-    /// Where a channel of `asker` for a listener of `owner` may wait.
+    /// The place in which a channel of `asker` for a listener of `owner` may wait.
     pub(super) fn place(&self, owner: UserId, asker: &Requester) -> Place {
         let Some(askers) = self.owners.get(&owner).filter(|askers| count(askers.values()) >= self.places)
         else {
@@ -87,8 +89,8 @@ fn count<'a>(channels: impl Iterator<Item = &'a BTreeSet<ChannelId>>) -> usize {
     channels.map(BTreeSet::len).sum()
 }
 
-/// Channels of the user that gives way: the one who has the most, of the host that has the most, or of
-/// `asker`'s own host. `None`: `asker` itself has no less.
+/// Channels of the user that loses a place: the user with the most, of the host with the most, or of
+/// `asker`'s own host. `None`: no other user has enough more places.
 fn who_gives_way<'a>(askers: &'a Requesters, asker: &Requester) -> Option<&'a BTreeSet<ChannelId>> {
     let mut hosts: BTreeMap<&Name, usize> = BTreeMap::new();
     for (other, channels) in askers {

@@ -1,4 +1,4 @@
-//! What is asked: every key with values of its kind, and what keys say together.
+//! The inputs: every key with values of its kind, and combinations of keys.
 
 /// What kind of value a key has.
 #[derive(Clone, Copy)]
@@ -224,7 +224,7 @@ pub const KEYS: &[(&str, &[(&str, Kind)])] = &[
 /// A link over AF_XDP.
 const XDP: &str = "[link] driver = \"xdp\"; device = \"no-such-device\"";
 
-/// Keys that only a link over AF_XDP has, with what else it may say.
+/// Keys that only a link over AF_XDP has, with other keys that it may have.
 pub const KEYS_OF_XDP: &[(&str, Kind)] = &[
     ("queue", Count),
     ("xdp_mode", Word(&["auto", "native", "generic"])),
@@ -256,7 +256,7 @@ pub fn of_keys() -> Vec<String> {
     .collect()
 }
 
-/// What keys say together, what is missing, and what is there too often.
+/// Combinations of keys, missing keys, and duplicate keys.
 pub const TOGETHER: &[&str] = &[
     // The node and the processor.
     "[node] !name",
@@ -408,7 +408,7 @@ pub const TOGETHER: &[&str] = &[
     "[link] driver = \"xdp\"; device = \"d\"; [link2] device = \"d\"; local = \"10.0.1.1\"",
 ];
 
-/// Wrong forms: what stands in the small file, and what is written in its place.
+/// Wrong forms: text of the small file, and its replacement.
 pub const FORMS: &[(&str, &str)] = &[
     ("[node]", "[[node]]"),
     ("[node]", "[nodes]"),

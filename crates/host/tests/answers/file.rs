@@ -84,7 +84,7 @@ pub fn with(changes: &str) -> String {
     text(&tables)
 }
 
-/// The small file, where one text stands in place of another.
+/// The small file, with one text replaced by another.
 pub fn replaced(from: &str, to: &str) -> String {
     let text = text(&small());
     assert!(text.contains(from), "the small file has no {from}");

@@ -1,4 +1,4 @@
-//! What `status` says of a host's processor and of the drivers of its links.
+//! Status of a host's processor and of the drivers of its links.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use punctual_proto::config::CostSource;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The processor's thread, and what it drives. Counts are since the engine started.
+/// The processor's thread, and the drivers of its links. Counters begin at the start of the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineStatus {
     /// The processor has no real-time class: nothing is guaranteed.
@@ -24,17 +24,17 @@ pub struct EngineStatus {
     pub loop_ns_max: u64,
     /// Units of protocol work.
     pub work_units: u64,
-    /// Wake-ups that came more than a millisecond after the time that was asked for.
+    /// Wake-ups more than a millisecond after the requested time.
     pub late_wakes: u64,
-    /// The latest of all wake-ups by time, in ns after the time that was asked for.
+    /// The largest delay of a timed wake-up, in ns after the requested time.
     pub wake_late_ns_max: u64,
     /// Times at which a link could not be read since its pool of frames was in use.
     pub receive_pool_dry: u64,
     /// Times at which a packet had to wait for room in a driver.
     pub driver_full: u64,
-    /// Times at which the node wanted to run at once and then did nothing.
+    /// Times at which the node wanted to run at once and then did no work.
     pub stalls: u64,
-    /// Links that failed for good.
+    /// Links that failed permanently.
     pub links_failed: u64,
     /// Channels that could not be added to a driver, or not removed from it.
     pub filters_failed: u64,
@@ -69,10 +69,10 @@ pub enum ClassStatus {
     BestEffort,
 }
 
-/// What the costs of a processor's work rest on.
+/// The source of the costs of a processor's work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileStatus {
-    /// Where the costs come from.
+    /// The source of the costs.
     pub costs_from: CostSource,
     /// The file, if there is one.
     pub file: Option<PathBuf>,
@@ -82,7 +82,7 @@ pub struct ProfileStatus {
     pub summary: String,
     /// Packets that a handler finishes before it yields: as configured, or as many as fit.
     pub quantum_packets: u32,
-    /// What of the configuration is too tight for what was measured, each one line with the fix.
+    /// Times in the configuration that are too short for what was measured, one line each with the fix.
     pub warnings: Vec<String>,
 }
 
@@ -92,18 +92,19 @@ impl fmt::Display for ProfileStatus {
     }
 }
 
-/// What a link runs on, and what its driver has counted since it was opened.
+/// A link's driver, and its counters since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverStatus {
     /// The link.
     pub name: String,
     /// The driver and its mode, for people.
     pub mode: String,
-    /// True if the link has failed for good.
+    /// True if the link has failed permanently.
     pub failed: bool,
     /// Further facts about the link, for people.
     pub facts: Facts,
-    /// What others sent by its device in the last second, in bits a second; `None` if it is not watched, or not known yet.
+    /// Traffic of other senders on its device in the last second, in bits a second; `None` if it is not
+    /// watched, or not known yet.
     pub foreign_bps: Option<u64>,
     /// Packets received.
     pub packets_in: u64,
@@ -115,7 +116,7 @@ pub struct DriverStatus {
     pub send_errors: u64,
     /// Times at which sending had to wait for room in the kernel.
     pub send_waits: u64,
-    /// Times at which no buffer was left for what came in.
+    /// Times at which no buffer was left for an arrived packet.
     pub pool_dry: u64,
     /// Packets longer than a buffer.
     pub truncated: u64,
@@ -136,7 +137,7 @@ pub struct DriverDrops {
     pub wrong_cookie: u64,
     /// Packets that came while all buffers of their class were in use.
     pub no_buffer: u64,
-    /// Packets of a channel whose time is over.
+    /// Packets of a channel that arrived after its time had expired.
     pub expired: u64,
     /// Packets that were seen before.
     pub replayed: u64,

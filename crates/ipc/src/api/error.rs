@@ -1,17 +1,17 @@
 //! Why a request was not done.
 
-use punctual_proto::api::{ChannelRefusal, RateRefusal, RequestError};
+use punctual_proto::api::{ChannelRefusal, RateRefusal, RequestError, RtuRefusal};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Resource;
 use crate::ring::RingError;
 
-/// What a request came to instead. One clear line each.
+/// Why a request failed. One clear line each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApiError {
-    /// The network said no.
+    /// The network refused.
     #[error("refused: {0}")]
     Refused(ChannelRefusal),
     /// The request cannot even be tried.
@@ -35,9 +35,9 @@ pub enum ApiError {
         "this daemon speaks version {ours} of the API, the client {theirs}: install the same release of both"
     )]
     Version {
-        /// Version of the API that the daemon speaks.
+        /// API version of the daemon.
         ours: u32,
-        /// Version of the API that the client speaks.
+        /// API version of the client.
         theirs: u32,
     },
     /// Memory or descriptors are short.
@@ -46,6 +46,9 @@ pub enum ApiError {
     /// A thread does not get its channel's priority.
     #[error("not co-scheduled: {0}")]
     CoSchedule(String),
+    /// A handler is not registered.
+    #[error("the handler is refused: {0}")]
+    Handler(RtuRefusal),
     /// A link was not measured.
     #[error("link {link} is not measured: {why}")]
     MeasureRate {

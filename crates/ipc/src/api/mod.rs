@@ -1,7 +1,7 @@
-//! What client and daemon say to one another: JSON, one value a packet of a `SOCK_SEQPACKET` socket.
+//! Messages between client and daemon: JSON, one value per packet of a `SOCK_SEQPACKET` socket.
 //!
-//! The client speaks first ([`Request::Hello`] with the version). Every [`Call`] gets exactly one
-//! [`FromDaemon::Answer`] with its number, possibly much later (`Open` waits for the network); pushes come in
+//! The client sends first ([`Request::Hello`] with the version). Every [`Call`] gets exactly one
+//! [`FromDaemon::Answer`] with its number, possibly much later (`Open` waits for the network). Pushes come in
 //! between. Descriptors travel with the answers that carry a [`RingShape`].
 
 mod engine;
@@ -12,7 +12,8 @@ mod status;
 
 use punctual_analysis::Contract;
 use punctual_proto::api::{
-    BrokenStage, ChannelRefusal, ChannelStatus, CloseReason, Grant, Notice, RateStatus, Receipt, UserId,
+    BrokenStage, ChannelRefusal, ChannelStatus, CloseReason, Grant, Notice, RateStatus, Receipt, RtuGrant,
+    RtuId, UserId,
 };
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name, NodeId};
 use serde::{Deserialize, Serialize};
@@ -23,14 +24,18 @@ pub use engine::{ClassStatus, DriverDrops, DriverStatus, EngineStatus, Facts, Pr
 pub use error::ApiError;
 pub use quotas::{Quotas, Resource, UserStatus};
 pub use request::Request;
-pub use status::{ApiStatus, Books, HostStatus, Waiting, WrongCount};
+pub use status::{ApiStatus, Books, HandlerStatus, HostStatus, Waiting, WrongCount};
 
-/// Version of this API; the first thing that a client says. 2: why a channel ended in more words, and what its sink has.
-/// 3: latencies by the hosts' clocks, and which stage broke its promise; entries of incoming rings have their clock error.
-/// 4: what links drain. 5: pages of channels say where they end; what waits for a client and what its requests take are
-/// within quotas; rings of two files, one for each writer, which programs seal; doorbells are sockets. 6: what a channel has
-/// counted is in the daemon's file of its ring. 7: descriptors are within quotas.
-pub const VERSION: u32 = 7;
+/// Version of this API, which the client sends first. Version 2: more reasons for the end of a channel, and
+/// what its sink has received. 3: latencies by the hosts' clocks, and the stage that broke its promise;
+/// entries of incoming rings have their clock error. 4: drain rates of links. 5: pages of channels report
+/// where they end; packets that wait for a client and the cost of its requests are within quotas; rings
+/// consist of two files, one for each writer, which programs seal; doorbells are sockets. 6: a channel's
+/// counters are in the daemon's file of its ring. 7: descriptors are within quotas. 8: handlers of programs;
+/// everything else is unchanged.
+pub const VERSION: u32 = 8;
+/// Oldest version of a client that the daemon serves: later versions only add to it.
+pub const VERSION_OLDEST: u32 = 7;
 /// Largest packet either way.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors with a packet.
@@ -61,7 +66,7 @@ pub enum FromDaemon {
         /// The answer.
         result: Result<Answer, ApiError>,
     },
-    /// News that the client did not ask for.
+    /// A message that the client did not request.
     Push(Push),
 }
 
@@ -87,7 +92,7 @@ pub enum Answer {
     Opened {
         /// The handle.
         channel: ChannelId,
-        /// The grant: what is promised to the channel.
+        /// The grant of the channel.
         grant: Grant,
         /// The ring.
         ring: RingShape,
@@ -97,10 +102,30 @@ pub enum Answer {
         /// The grant that the channel would get, or the refusal.
         answer: Result<Grant, ChannelRefusal>,
     },
-    /// The answer to `Ask`: the request is on its way.
+    /// The answer to `Ask`: the request has been sent.
     Asked {
         /// Token of the request; `Incoming` or `AskFailed` brings it back.
         token: u64,
+    },
+    /// The answer to `Register`. The descriptors of the ring that brings the calls come with it.
+    Registered {
+        /// The handle, with which the handler is closed.
+        channel: ChannelId,
+        /// The handler, as `status` shows it.
+        handler: RtuId,
+        /// What is promised to it.
+        grant: RtuGrant,
+        /// The thread's `SCHED_FIFO` priority now; `None` if the host maps none to the handler's class.
+        priority: Option<u8>,
+        /// The ring.
+        ring: RingShape,
+    },
+    /// The answer to `Handlers`.
+    Handlers {
+        /// Handlers in the order of their ids.
+        handlers: Vec<HandlerStatus>,
+        /// Whether there are more behind the last one.
+        more: bool,
     },
     /// The answer to `CoSchedule`.
     CoScheduled {
@@ -109,7 +134,7 @@ pub enum Answer {
     },
     /// The answer to `Alternate`. The doorbell's descriptor comes with it.
     Alternates,
-    /// The answer to `Consent`, `OpenBestEffort` and `BindBestEffort`. The ring's descriptors come with it.
+    /// The answer to `Consent`, `OpenBestEffort`, `BindBestEffort` and `Reports`. The ring's descriptors come with it.
     Ring {
         /// The handle.
         channel: ChannelId,
@@ -121,7 +146,7 @@ pub enum Answer {
         /// Node id of the host.
         node: NodeId,
     },
-    /// The answer to `MeasureRate`: what is known now about the link's rate.
+    /// The answer to `MeasureRate`: the current result for the link's rate.
     Rate(RateStatus),
     /// The answer to `Status`.
     Status(Box<HostStatus>),
@@ -136,7 +161,8 @@ pub enum Answer {
     Channels {
         /// Channels in the order of their handles.
         channels: Vec<ChannelStatus>,
-        /// The last handle that was looked at, of a channel that lives or not: the next page begins behind it.
+        /// The last handle that was examined, whether its channel is open or not: the next page begins after
+        /// it.
         seen: Option<ChannelId>,
         /// Whether there are more behind that.
         more: bool,
@@ -149,7 +175,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Push {
-    /// Somebody wants to open a channel to a listener: `Consent` or `Refuse`.
+    /// A peer requests to open a channel to a listener: the client replies `Consent` or `Refuse`.
     Incoming {
         /// The handle.
         channel: ChannelId,
@@ -164,14 +190,14 @@ pub enum Push {
         /// Token of this client's own request that the channel answers, if it does.
         token: Option<u64>,
     },
-    /// An incoming channel stands.
+    /// An incoming channel is established.
     Established {
         /// Handle of the channel.
         channel: ChannelId,
     },
     /// A receiver wants a channel from here: `Open` with the token, or `RefuseAsk`.
     Requested {
-        /// The listener that was asked for.
+        /// The listener that the channel was requested for.
         listener: ListenerId,
         /// Address that the channel must be opened to.
         to: Address,
@@ -182,7 +208,7 @@ pub enum Push {
         /// Token that `Open` or `RefuseAsk` must give back.
         token: u64,
     },
-    /// A request to a source came to nothing.
+    /// A request to a source failed.
     AskFailed {
         /// Token of the request, as `Asked` returned it.
         token: u64,
@@ -195,7 +221,7 @@ pub enum Push {
         channel: ChannelId,
         /// Why the channel ended.
         reason: CloseReason,
-        /// At the source: what the sink has of the channel. `None` if that could not be learnt.
+        /// At the source: how many messages the sink got. `None` if there was no report.
         receipt: Option<Receipt>,
     },
     /// A stage on a channel's way breaks its promise, or keeps it again.
@@ -207,7 +233,7 @@ pub enum Push {
         /// True if the stage has kept its promise for a lease.
         healed: bool,
     },
-    /// Something to know about a channel.
+    /// An event of a channel.
     Notice {
         /// Handle of the channel.
         channel: ChannelId,

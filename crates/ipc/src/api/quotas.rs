@@ -21,8 +21,8 @@ pub enum Resource {
     Clients,
     /// Listeners.
     Listeners,
-    /// Listeners of all users together. The rest of what a host has is kept for root and the daemon's own
-    /// user.
+    /// Listeners of all users together. The rest of a host's listeners is reserved for root and the daemon's
+    /// own user.
     AllListeners,
     /// Ends of channels and best-effort flows.
     Channels,
@@ -35,7 +35,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// What the operator can change in the configuration when the quota is reached.
+    /// What the operator can change in the configuration if the quota is reached.
     pub(super) const fn fix(self) -> &'static str {
         match self {
             Self::AllListeners => "lower listeners_per_user_max of [daemon]",
@@ -122,7 +122,7 @@ impl Quotas {
     };
 }
 
-/// What a user has taken.
+/// The resources that a user has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserStatus {
     /// The user's id on this host.

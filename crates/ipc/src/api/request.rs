@@ -1,13 +1,13 @@
 //! Requests of clients.
 
 use punctual_analysis::{Contract, Nanos};
-use punctual_proto::api::UserId;
+use punctual_proto::api::{RtuId, RtuTerms, UserId};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use serde::{Deserialize, Serialize};
 
 use crate::ring::RingShape;
 
-/// What a client asks. The papers' routine is beside each.
+/// A client's request. Each variant names the papers' routine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
@@ -41,14 +41,14 @@ pub enum Request {
         /// Token from [`Push::Requested`], if this answers a receiver's request.
         token: Option<u64>,
     },
-    /// Asks what would be offered; holds nothing.
+    /// Returns what would be offered, and reserves nothing.
     Probe {
         /// Address of the listener.
         to: Address,
         /// Contract of the channel.
         contract: Contract,
     },
-    /// Asks a source for a channel to our listener `reply_to`.
+    /// Requests a channel from a source to our listener `reply_to`.
     Ask {
         /// The source's listener.
         source: Address,
@@ -57,31 +57,31 @@ pub enum Request {
         /// Contract of the channel.
         contract: Contract,
     },
-    /// Says no to a receiver's request.
+    /// Refuses a receiver's request.
     RefuseAsk {
         /// Token of the request, from [`Push::Requested`].
         token: u64,
         /// Why the request is refused.
         why: String,
     },
-    /// Says yes to [`Push::Incoming`].
+    /// Accepts [`Push::Incoming`].
     Consent {
         /// Handle of the channel.
         channel: ChannelId,
-        /// How long the program may take no message without losing one; `None`: what the daemon gives unasked.
+        /// How long the program may take no message without losing one; `None`: the daemon's default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stall: Option<Nanos>,
     },
-    /// Says no to [`Push::Incoming`].
+    /// Refuses [`Push::Incoming`].
     Refuse {
         /// Handle of the channel.
         channel: ChannelId,
         /// Why the channel is refused.
         why: String,
     },
-    /// Ends a channel (rtcDestroyConnection).
+    /// Ends a channel (rtcDestroyConnection), or a handler.
     Close {
-        /// Handle of the channel.
+        /// Its handle.
         channel: ChannelId,
     },
     /// Gives a thread of this client, which takes the messages of a channel, the priority of that channel.
@@ -91,7 +91,8 @@ pub enum Request {
         /// Thread id that the kernel uses for the thread.
         thread: u32,
     },
-    /// The client has mapped and sealed what it writes of a channel's ring. Before this the daemon does not look at it.
+    /// The client has mapped and sealed the file of the channel's ring that it writes. Before this the daemon
+    /// does not read the file.
     Attached {
         /// Handle of the channel.
         channel: ChannelId,
@@ -120,22 +121,42 @@ pub enum Request {
         /// Name of the host to find.
         host: Name,
     },
-    /// Measures what a link drains towards its neighbour; for root and the daemon's own user. Answered when it is done.
+    /// Measures the rate at which a link drains towards its neighbour; for root and the daemon's own user.
+    /// The answer follows when the measurement is done.
     MeasureRate {
         /// The link's name.
         link: String,
     },
     /// State of the host.
     Status,
-    /// Users of the host behind one, as many as fit, where a status says that there are more than it has.
+    /// Users of the host after a given one, as many as fit. For a status that reports more users than it
+    /// contains.
     Users {
-        /// The last one that is known.
+        /// The last user that the client has.
         after: Option<UserId>,
     },
     /// Channels of the host after a handle, as many as fit.
     Channels {
         /// Handle at which the page before has ended.
         after: Option<ChannelId>,
+    },
+    /// Registers a handler of this program, which is called by messages in a ring (RTU 3). Answered when admission has.
+    Register {
+        /// What the handler asks for.
+        terms: RtuTerms,
+        /// Thread id that the kernel uses for the thread of this client that is called: it gets the priority that the host
+        /// maps the handler's class to, if it maps one. `None`: it stays as it is.
+        thread: Option<u32>,
+    },
+    /// The ring in which the program of a handler reports. Once, and `Attached` follows.
+    Reports {
+        /// Handle of the handler.
+        channel: ChannelId,
+    },
+    /// Handlers of the host after one, as many as fit.
+    Handlers {
+        /// The last one that is known.
+        after: Option<RtuId>,
     },
     /// State of one channel (rtcGetParameter).
     Channel {

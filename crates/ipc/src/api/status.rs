@@ -1,7 +1,7 @@
 //! The status of a host.
 
 use punctual_analysis::Nanos;
-use punctual_proto::api::NodeStatus;
+use punctual_proto::api::{NodeStatus, RtuStatus, UserId};
 use punctual_proto::ids::LinkId;
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +16,9 @@ pub struct HostStatus {
     pub api: ApiStatus,
     /// Quotas of every user.
     pub quotas: Quotas,
-    /// What they have taken, in order of their ids.
+    /// The resources that users have taken, in order of their ids.
     pub users: Vec<UserStatus>,
-    /// True if one packet has no room for all users: the client must ask for those behind the last one
+    /// True if the users do not all fit into one packet: the client must request those after the last one
     /// ([`Request::Users`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more_users: bool,
@@ -26,19 +26,34 @@ pub struct HostStatus {
     pub uptime: Nanos,
     /// The processor's thread, and the drivers of its links.
     pub engine: EngineStatus,
+    /// Programs' handlers, as far as they were asked for: a status brings none by itself.
+    #[serde(default)]
+    pub handlers: Vec<HandlerStatus>,
     /// Counts compared with what there is; only for root and the daemon's own user, and where few channels are here.
     #[serde(default)]
     pub books: Option<Books>,
 }
 
-/// What a host counts, compared with what there is.
+/// A program's handler on the processor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandlerStatus {
+    /// User whose program it is; `None` if it is the engine's own program.
+    pub user: Option<UserId>,
+    /// What it asked for, what it is promised, and what it has done.
+    #[serde(flatten)]
+    pub handler: RtuStatus,
+}
+
+/// The host's counters, compared with what is actually held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
     /// Number of counts that were compared.
     pub compared: u32,
-    /// Counts that are wrong: either something is counted that nothing holds, or something is held that is not counted.
+    /// Counters that are wrong: they count something that is not held, or do not count something that is
+    /// held.
     pub wrong: Vec<WrongCount>,
-    /// What waits for an answer, of somebody else or of this host's own stages. Nothing waits if no request is open.
+    /// Requests that wait for an answer, of another host or of this host's own stages. Empty if no request is
+    /// open.
     pub waiting: Vec<Waiting>,
 }
 
@@ -73,14 +88,14 @@ pub struct ApiStatus {
     pub requests: u64,
     /// Requests that came to an error.
     pub errors: u64,
-    /// Connections cut since what they sent was no request.
+    /// Connections cut because they sent an invalid request.
     pub malformed: u64,
     /// Connections or requests over a quota.
     pub over_quota: u64,
     /// Connections closed without a word, since their users had connected more than their share allows.
     #[serde(default)]
     pub turned_away: u64,
-    /// Connections cut since they did not read what they were sent.
+    /// Connections cut because they did not read their answers.
     pub not_reading: u64,
     /// Channels closed since the application broke their ring.
     pub broken_rings: u64,

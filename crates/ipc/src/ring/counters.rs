@@ -1,13 +1,13 @@
-//! What a channel has counted, where its program reads it without asking (ADR 0032): behind the header of the daemon's file
-//! of its ring, which the program maps for reading only.
+//! The counters of a channel, in memory that its program reads without a request (ADR 0032): behind the
+//! header of the daemon's file of its ring, which the program maps for reading only.
 //!
 //! ```text
-//! 0 how often what else is reported of the channel has changed   64 a record (see [`sequence`]): counters | latencies
+//! 0 number of changes of the rest of the status   64 a record (see [`sequence`]): counters | latencies
 //! ```
 //!
-//! Latencies are the incoming ring's alone. The processor writes the record at the end of each turn in which the channel
-//! was touched: some 25 words, and of the histogram those that have changed. It makes no system call, allocates nothing and
-//! reads nothing back.
+//! Only the incoming ring has latencies. The processor writes the record at the end of each turn in which the
+//! channel was active: some 25 words, and the changed words of the histogram. It makes no system call,
+//! allocates nothing and never reads the record back.
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::ChannelCounters;
@@ -30,12 +30,12 @@ const WORDS: usize = COUNTERS + SUMMARY + BUCKET_WORDS;
 const CHANGED_MAX: usize = 8;
 const OUTDATED: usize = HEADER_BYTES;
 const RECORD: usize = HEADER_BYTES + LINE_BYTES;
-/// What the page has behind the header, in bytes.
+/// Bytes of the page behind the header.
 const COUNTERS_BYTES: usize = (LINE_BYTES + bytes_of(WORDS)).next_multiple_of(LINE_BYTES);
 /// Bytes of the daemon's file before the first entry, in whole cache lines.
 pub(super) const DAEMON_HEADER_BYTES: usize = HEADER_BYTES + COUNTERS_BYTES;
-/// How often a reader looks for the end of the turn that has begun: 64 times at once, then at intervals, 100 ms and more in
-/// all.
+/// Maximum number of times that a reader checks for the end of the current turn: 64 times without a pause,
+/// then with pauses, for 100 ms or more in all.
 const LOOKS_MAX: u32 = 2_000;
 
 const _: () = assert!(
@@ -102,7 +102,7 @@ impl CountersWriter {
     }
 }
 
-/// What a channel has counted, all of one moment.
+/// The counters of a channel, all from the same time.
 #[derive(Clone, Debug)]
 pub struct Counted {
     /// Counters of the channel.
@@ -129,14 +129,15 @@ impl CountersReader {
         super::Other(&self.daemon).is_closed() || self.gone.load(Ordering::SeqCst)
     }
 
-    /// How often what is reported of the channel beside what it counts has changed since there is the ring.
+    /// How often the rest of the channel's status has changed since the ring was made.
     pub fn outdated(&self) -> u64 {
         self.daemon.word(OUTDATED, Ordering::Acquire)
     }
 
-    /// What the channel has counted. If the processor is in a turn of which some effect may have been seen already, and
-    /// `waits` says so, looks until that is over, for some 100 ms; then, or else, tells what was at the end of the turn
-    /// before. `None` if it was written during every check.
+    /// The counters of the channel. If the processor is in a turn that may have had a visible effect already,
+    /// and `waits` is set, this waits until the turn is over, for some 100 ms at most. After that, or if
+    /// `waits` is not set, it returns the counters as of the end of the turn before. `None` if the counters
+    /// were written during every check.
     pub fn read(&self, waits: bool) -> Option<Counted> {
         let mut words = [0; 1 + WORDS];
         let wanted = 1 + if self.has_latencies { WORDS } else { COUNTERS };
@@ -156,7 +157,7 @@ impl CountersReader {
     }
 }
 
-/// The words of a record in their order: those that are numbers, then the two that are not.
+/// The words of a record in their order: the numbers, then the two other values.
 macro_rules! record {
     ($($number:ident)*) => {
         fn words_of(counters: &ChannelCounters) -> [u64; COUNTERS] {

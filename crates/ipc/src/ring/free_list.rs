@@ -58,7 +58,7 @@ impl FreeList {
     }
 }
 
-/// `index` under the tag after that of `head`.
+/// `index` with the tag after that of `head`.
 fn tagged(head: u64, index: u32) -> u64 {
     ((head >> 32).wrapping_add(1) << 32) | u64::from(index)
 }

@@ -1,12 +1,13 @@
-//! The incoming ring: the daemon puts messages together in slots of the application's registered buffer and
+//! The incoming ring: the daemon assembles messages in slots of the application's registered buffer and
 //! publishes them in the order of their completion.
 //!
-//! [`InboxWriter`] is the daemon's end, [`InboxReader`] the application's. Messages are put together side by
-//! side, so a slot is not tied to a position: a ring of entries says which slot holds the message at a position
-//! and carries its [`MessageInfo`]. Which slot a position frees is the daemon's own record, never read back.
+//! [`InboxWriter`] is the daemon's end, [`InboxReader`] the application's. Several messages are assembled at
+//! the same time, so a slot is not tied to a position: a ring of entries states which slot holds the message
+//! at a position, and carries its [`MessageInfo`]. The daemon keeps its own record of the slot that each
+//! position frees, and never reads it back.
 //!
-//! The application is hostile: all that the daemon reads from it is the consumer position, and one that goes
-//! backwards or past what was published breaks the ring. It never blocks and never allocates.
+//! The application is not trusted: the daemon reads only its consumer position. A position that goes
+//! backwards, or past what was published, breaks the ring. The daemon's end never blocks and never allocates.
 
 mod entry;
 mod reader;
@@ -38,8 +39,8 @@ pub(super) const TURN_BYTES: u64 = size_of::<Turn>() as u64;
 const COLLECTED_AT_ONCE: u64 = 64;
 /// Messages that waited for their turns which one call shows.
 const SHOWN_AT_ONCE: u32 = 32;
-/// Makes a ring: the daemon's end and what the application attaches with. `alarm` rings where the application
-/// breaks it, `ring_path` say who rings the application's bell.
+/// Makes a ring: the daemon's end, and the handles with which the application attaches. `alarm` rings if the
+/// application breaks the ring; `ring_path` selects what rings the application's bell.
 ///
 /// # Errors
 /// If memory or descriptors are short.
@@ -74,7 +75,7 @@ pub fn inbox(
     Ok((writer, RingHandles { shape, descriptors: vec![file, theirs, their_bell.into_descriptor()] }))
 }
 
-/// What the daemon's writer and its slots share.
+/// The state that the daemon's writer and its slots share.
 #[derive(Debug)]
 struct SharedInbox {
     region: Region,
@@ -88,7 +89,8 @@ struct SharedInbox {
 /// A complete message that waits for its turn.
 type Turn = (InboxSlot, MessageInfo);
 
-/// Where messages of a ring wait for their turns: room for as many as it has slots. Made away from the processor.
+/// The list in which messages of a ring wait for their turns, with room for as many as it has slots. Not made
+/// on the processor.
 #[derive(Debug, Default)]
 pub struct Turns(VecDeque<Turn>);
 
@@ -96,7 +98,7 @@ pub struct Turns(VecDeque<Turn>);
 /// more of them, the next ones go to the ring.
 pub type Upcall = Box<dyn FnMut(&[u8], &MessageInfo) -> bool + Send>;
 
-/// The daemon's end. Dropping it tells the application that nothing more comes.
+/// The daemon's end. Dropping it closes the ring for the application.
 pub struct InboxWriter {
     shared: Arc<SharedInbox>,
     answered: Answered,
@@ -109,7 +111,7 @@ pub struct InboxWriter {
     /// Complete messages that wait until the one before is taken; `None` unless the ring alternates. Their slots are
     /// the ring's, so that it never holds more than they are.
     turns: Option<VecDeque<Turn>>,
-    /// Latencies of the messages that were promised.
+    /// Latencies of the messages with a guarantee.
     latencies: Latencies,
     counters: CountersWriter,
 }
@@ -122,25 +124,25 @@ impl fmt::Debug for InboxWriter {
 }
 
 impl InboxWriter {
-    /// From now on messages do not go to the ring but to `upcall`, where they are, within
-    /// [`Inbox::publish`]. Only for rings whose other end is in this process: the bytes must not change.
+    /// From now on messages do not go to the ring but to `upcall`, in place, within [`Inbox::publish`]. Only
+    /// for rings whose other end is in this process: the bytes must not change.
     pub fn set_upcall(&mut self, upcall: Upcall) {
         self.upcall = Some(upcall);
-        // What waits for its turn comes first.
+        // Messages that wait for their turn come first.
         for (slot, info) in self.turns.take().into_iter().flatten() {
             self.publish(slot, info);
         }
     }
 
-    /// From now on a message is made visible only when the application has taken all before it: the protocol's handler
-    /// and the application's alternate one to one (RTU 3). Those that are complete wait in their slots;
-    /// [`Inbox::resume`] gives the next. `turns` is this ring's (see [`InboxHealth::turns`]); one that alternates already keeps
-    /// what it has.
+    /// From now on a message becomes visible only when the application has taken all messages before it: the
+    /// protocol's handler and the application's alternate one to one (RTU 3). Complete messages wait in their
+    /// slots; [`Inbox::resume`] shows the next one. `turns` belongs to this ring (see
+    /// [`InboxHealth::turns`]); a ring that alternates already keeps its own.
     pub fn alternate(&mut self, turns: Turns) {
         self.turns.get_or_insert(turns.0);
     }
 
-    /// Whether the application has taken all that it was given; if not, it is asked to ring when it has.
+    /// Whether the application has taken all published messages. If not, it is requested to ring when it has.
     fn is_taken(&self) -> bool {
         let taken = || self.taken() == self.produced;
         if taken() {
@@ -150,7 +152,7 @@ impl InboxWriter {
         taken()
     }
 
-    /// How many the application says that it has taken: none before its file was accepted.
+    /// Number of messages that the application reports as taken; 0 before its file was accepted.
     fn taken(&self) -> u64 {
         self.shared.theirs.get().map_or(0, Other::position)
     }
@@ -163,7 +165,7 @@ impl InboxWriter {
         self.published[index] = slot.index;
         self.produced += 1;
         Own(&self.shared.region).position().store(self.produced, Ordering::SeqCst);
-        // The application may be asleep until its file was accepted: nothing else is known.
+        // The application may be asleep until its file is accepted: no other state of it is known.
         let ticket = self.shared.theirs.get().map(Other::ticket);
         if ticket.is_none_or(|ticket| self.answered.must_wake(ticket)) {
             self.shared.bell.ring();
@@ -175,8 +177,8 @@ impl InboxWriter {
         let Some(upcall) = &mut self.upcall else { return false };
         let len = info.len.min(self.shared.shape.message_bytes_max) as usize;
         let offset = payload_offset(self.shared.shape, slot.index);
-        // SAFETY: a slot that was reserved and not published is written by nobody but its `InboxSlot`, which is
-        // borrowed here; the other end of the ring is this process' own reader (see `set_upcall`).
+        // SAFETY: only its `InboxSlot`, which is borrowed here, writes a slot that was reserved and not
+        // published; the other end of the ring is this process' own reader (see `set_upcall`).
         let bytes = unsafe { self.shared.region.bytes(offset, len) };
         if !upcall(bytes, info) {
             self.upcall = None;
@@ -184,12 +186,13 @@ impl InboxWriter {
         true
     }
 
-    /// Whether the application broke the ring's rules. The channel should be closed; nothing else is harmed.
+    /// Whether the application broke the ring's rules. The channel should be closed; there is no other
+    /// damage.
     pub fn is_broken(&self) -> bool {
         self.shared.broken.load(Ordering::Relaxed)
     }
 
-    /// How to learn that from another thread.
+    /// A handle that reports this on another thread.
     pub fn health(&self) -> InboxHealth {
         InboxHealth(Arc::clone(&self.shared))
     }
@@ -204,8 +207,8 @@ impl InboxWriter {
         (position % u64::from(self.shared.shape.slots)) as usize
     }
 
-    /// Takes back slots that the application has freed, [`COLLECTED_AT_ONCE`] at most: there is one for who asks, and a ring
-    /// has thousands.
+    /// Takes back slots that the application has freed, [`COLLECTED_AT_ONCE`] at most: one is enough for the
+    /// caller, and a ring may have thousands.
     fn collect(&mut self) {
         let (before, consumed) = (self.consumed, self.taken());
         if consumed < before || consumed > self.produced {
@@ -272,7 +275,7 @@ impl Inbox for InboxWriter {
     }
 
     fn resume(&mut self) -> bool {
-        // Each check asks to be told of the next taking; an application that takes at once is not rung for.
+        // Each check arms a ring for the next taking. An application that takes at once causes no ring.
         for _ in 0..SHOWN_AT_ONCE {
             if self.turns.as_ref().is_none_or(VecDeque::is_empty) || !self.is_taken() {
                 return false;
@@ -291,7 +294,7 @@ impl Inbox for InboxWriter {
 
 impl Drop for InboxWriter {
     fn drop(&mut self) {
-        // The alternation ends with the channel: what is complete can be read.
+        // The alternation ends with the channel: all complete messages become readable.
         for (slot, info) in self.turns.take().into_iter().flatten() {
             self.show(slot, &info);
         }
@@ -302,8 +305,8 @@ impl Drop for InboxWriter {
     }
 }
 
-/// Whether a ring was broken, for whoever does not hold its writer. Keeps the memory mapped, so that it is not
-/// the processor that unmaps it.
+/// Whether a ring was broken, for a thread that does not hold its writer. Keeps the memory mapped, so that
+/// the processor is not the one that unmaps it.
 #[derive(Clone, Debug)]
 pub struct InboxHealth(Arc<SharedInbox>);
 
@@ -313,16 +316,16 @@ impl InboxHealth {
         self.0.broken.load(Ordering::Acquire)
     }
 
-    /// The application says that it has sealed its file: from now on what it takes is looked at. Not for a real-time
-    /// thread.
+    /// Maps the application's file, which the application reports as sealed: from now on its consumer
+    /// position is read. Not for a real-time thread.
     ///
     /// # Errors
-    /// If it has not, or memory is short.
+    /// If the file is not sealed, or memory is short.
     pub fn accept(&self) -> io::Result<()> {
         self.0.theirs.accept()
     }
 
-    /// Whether nobody else holds any part of the ring.
+    /// Whether no other holder of any part of the ring is left.
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
@@ -332,7 +335,7 @@ impl InboxHealth {
         self.0.shape
     }
 
-    /// What the ring needs to alternate ([`RingShape::turns_bytes`]). Not for a real-time thread.
+    /// Allocates what the ring needs to alternate ([`RingShape::turns_bytes`]). Not for a real-time thread.
     pub fn turns(&self) -> Turns {
         Turns(VecDeque::with_capacity(self.0.shape.slots as usize))
     }

@@ -13,9 +13,9 @@
 //!           the program's  header
 //! ```
 //!
-//! The geometry travels over the socket and is never read from shared memory. What the application writes is not
-//! looked at before it has sealed its file and the daemon has seen that (`accept`); until then an outgoing ring is empty
-//! and nothing of an incoming one is taken.
+//! The geometry travels over the socket and is never read from shared memory. The daemon does not read the
+//! application's file before the application has sealed it and the daemon has verified that (`accept`). Until
+//! then an outgoing ring counts as empty, and no message of an incoming one as taken.
 
 mod counters;
 mod free_list;
@@ -49,7 +49,7 @@ pub use outgoing::{OutboxMessage, OutboxReader, OutboxWriter, outbox};
 pub const SLOTS_MAX: u32 = 1 << 20;
 /// Bytes before the first slot, or the counters.
 const HEADER_BYTES: usize = 256;
-/// What a file of nothing but a header takes.
+/// Bytes of a file that only has a header.
 const PAGE_BYTES: u64 = 4_096;
 /// Bytes of the daemon's own memory that a ring takes in addition to those for each slot, on the safe side.
 const OWN_BYTES: u64 = 4_096;
@@ -71,7 +71,7 @@ impl RingShape {
     /// Checks a geometry.
     ///
     /// # Errors
-    /// If it holds nothing or takes more than [`REGION_BYTES_MAX`].
+    /// If it is empty or larger than [`REGION_BYTES_MAX`].
     pub fn new(slots: u32, message_bytes_max: u32) -> Result<Self, RingError> {
         let shape = Self { slots, message_bytes_max };
         let plausible =
@@ -93,8 +93,8 @@ impl RingShape {
         DAEMON_HEADER_BYTES as u64 + self.slots as u64 * (LINE_BYTES as u64 + self.payload_bytes() as u64)
     }
 
-    /// Pipes that hold a page of each 2 MiB of the file with the payload, at most: where a user of the system has many pipes,
-    /// each holds two pages only (`pipe-user-pages-soft`).
+    /// Maximum number of pipes that hold a page of each 2 MiB of the file with the payload: if a user of the
+    /// system has many pipes, each holds two pages only (`pipe-user-pages-soft`).
     pub const fn pipes(self) -> u64 {
         self.file_bytes().div_ceil(PIPE_HOLDS_BYTES)
     }
@@ -138,15 +138,15 @@ pub enum RingError {
     #[error("a ring of {} messages of {} B is out of range: 1 to {SLOTS_MAX} messages, {REGION_BYTES_MAX} B in all",
         .0.slots, .0.message_bytes_max)]
     Shape(RingShape),
-    /// The system said no.
+    /// The system returned an error.
     #[error(
         "cannot make a message ring: {0}; raise the limits of locked memory (ulimit -l) and descriptors (ulimit -n)"
     )]
     System(io::Error),
-    /// Whether anybody holds its files cannot be seen.
+    /// The system cannot report whether a process holds the ring's files.
     #[error("cannot watch over the files of a message ring: {0}")]
     Watch(io::Error),
-    /// Not the number of descriptors that belong to this ring.
+    /// The number of descriptors is not that of this ring.
     #[error("the daemon sent {0} descriptors with a ring: daemon and client are of different versions")]
     Descriptors(usize),
 }
@@ -166,7 +166,7 @@ pub struct RingHandles {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// Closes a ring from the application's side where the daemon no longer can: it is gone.
+/// Closes a ring from the application's side, if the daemon is gone and cannot close it.
 #[derive(Debug)]
 pub struct RingCloser {
     gone: Arc<AtomicBool>,
@@ -174,7 +174,7 @@ pub struct RingCloser {
 }
 
 impl RingCloser {
-    /// Marks the ring closed and wakes whoever waits for it.
+    /// Marks the ring closed and wakes the threads that wait for it.
     pub fn close(&self) {
         self.gone.store(true, Ordering::SeqCst);
         self.bell.ring();
@@ -197,12 +197,12 @@ impl<'a> Own<'a> {
     }
 }
 
-/// The words at the start of what the other side writes.
+/// The words at the start of the other side's file.
 #[derive(Clone, Copy)]
 struct Other<'a>(&'a View);
 
 impl Other<'_> {
-    /// Sequentially consistent: what is looked at again after a ticket was taken.
+    /// Sequentially consistent, because it is read again after a ticket was taken.
     fn position(self) -> u64 {
         self.0.word(0, Ordering::SeqCst)
     }
@@ -214,7 +214,7 @@ impl Other<'_> {
     }
 }
 
-/// What the application writes, as the daemon has it.
+/// The application's file, as the daemon holds it.
 #[derive(Debug)]
 struct ProgramMemory {
     /// The offer until it is accepted; its descriptor is not needed after that.
@@ -227,7 +227,7 @@ impl ProgramMemory {
         Self { offer: Mutex::new(Some(offer)), view: OnceLock::new() }
     }
 
-    /// What the application writes; `None` until it has sealed its file.
+    /// The application's file; `None` until the application has sealed it.
     fn get(&self) -> Option<Other<'_>> {
         self.view.get().map(Other)
     }
@@ -236,7 +236,7 @@ impl ProgramMemory {
         let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = &*offer {
             let view = made.accept()?;
-            // Nobody else sets it: the offer is locked and still there.
+            // No other thread sets it: the offer is locked and still there.
             let _ = self.view.set(view);
             *offer = None;
         }

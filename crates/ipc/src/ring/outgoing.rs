@@ -1,11 +1,12 @@
 //! The outgoing ring: the application writes messages, the daemon refers to them until the link has sent them.
 //!
-//! [`OutboxWriter`] is the application's end, [`OutboxReader`] the daemon's. A message stays in its slot until
-//! its [`OutboxMessage`] is dropped, in any order; the consumer position passes it once all earlier ones are
-//! gone too. So "the position has passed mine" means "the link has sent it".
+//! [`OutboxWriter`] is the application's end, [`OutboxReader`] the daemon's. A message stays in its slot
+//! until its [`OutboxMessage`] is dropped, in any order; the consumer position passes it once all earlier
+//! ones are dropped too. So "the position has passed mine" means "the link has sent it".
 //!
-//! The application is hostile: the daemon keeps its own `taken` and `freed`, reads the producer position and
-//! each slot's length once, and breaks the ring where they make no sense. It never blocks and never allocates.
+//! The application is not trusted: the daemon keeps its own `taken` and `freed`, reads the producer position
+//! and each slot's length once, and breaks the ring if they are impossible. The daemon's end never blocks and
+//! never allocates.
 
 mod writer;
 
@@ -39,8 +40,9 @@ fn slot_offset(shape: RingShape, position: u64) -> usize {
     HEADER_BYTES + index * (SLOT_HEADER_BYTES + shape.payload_bytes())
 }
 
-/// Makes a ring: the daemon's end, what the application attaches with, and the doorbell to watch. `alarm` rings
-/// where the application breaks it, `ring_path` say who rings the application's bell.
+/// Makes a ring: the daemon's end, the handles with which the application attaches, and the doorbell to
+/// watch. `alarm` rings if the application breaks the ring; `ring_path` selects what rings the application's
+/// bell.
 ///
 /// # Errors
 /// If memory or descriptors are short.
@@ -73,7 +75,7 @@ pub fn outbox(
     Ok((reader, RingHandles { shape, descriptors }, doorbell))
 }
 
-/// What the daemon's reader and its messages share.
+/// The state that the daemon's reader and its messages share.
 #[derive(Debug)]
 struct SharedOutbox {
     region: Region,
@@ -81,26 +83,28 @@ struct SharedOutbox {
     shape: RingShape,
     bell: BellHandle,
     answered: Answered,
-    /// All positions below are free. The truth; shared memory holds a copy for the application.
+    /// All positions below are free. This value is authoritative; shared memory holds a copy for the
+    /// application.
     freed: AtomicU64,
     /// Per slot, 1 + the position of the last message that was freed there.
     freed_at: Box<[AtomicU64]>,
-    /// Positions behind `freed` may be free, and nobody has moved over them yet.
+    /// Positions after `freed` may be free, and no thread has moved `freed` over them yet.
     behind: AtomicBool,
     broken: AtomicBool,
 }
 
 impl SharedOutbox {
-    /// Marks a position free, then moves `freed` over those that are. Sequentially consistent, so that of two
-    /// messages dropped at once on two threads at least one moves it over both.
+    /// Marks a position free, then moves `freed` over all free positions. Sequentially consistent: if two
+    /// messages are dropped at the same time on two threads, at least one of them moves it over both.
     fn free(&self, position: u64) {
         let slots = self.freed_at.len() as u64;
         self.freed_at[(position % slots) as usize].store(position + 1, Ordering::SeqCst);
         self.advance();
     }
 
-    /// Moves `freed` over what is free, [`FREED_AT_ONCE`] positions at most: messages that were dropped while an earlier one
-    /// was still needed may be as many as the ring has. What is left is done by the next message that is freed or looked for.
+    /// Moves `freed` over free positions, [`FREED_AT_ONCE`] at most per call: as many messages as the ring
+    /// holds may have been dropped while an earlier one was still needed. The next message that is freed or
+    /// fetched continues with the rest.
     fn advance(&self) {
         let slots = self.freed_at.len() as u64;
         let mut moved = false;
@@ -126,7 +130,7 @@ impl SharedOutbox {
         }
     }
 
-    /// Goes on if that was too much for one call.
+    /// Continues if there was too much for one call.
     fn catch_up(&self) {
         if self.behind.load(Ordering::Relaxed) && self.behind.swap(false, Ordering::SeqCst) {
             self.advance();
@@ -134,7 +138,7 @@ impl SharedOutbox {
     }
 }
 
-/// The daemon's end. Dropping it tells the application that the ring is closed.
+/// The daemon's end. Dropping it closes the ring for the application.
 #[derive(Debug)]
 pub struct OutboxReader {
     shared: Arc<SharedOutbox>,
@@ -146,12 +150,13 @@ pub struct OutboxReader {
 }
 
 impl OutboxReader {
-    /// Whether the application broke the ring's rules. The channel should be closed; nothing else is harmed.
+    /// Whether the application broke the ring's rules. The channel should be closed; there is no other
+    /// damage.
     pub fn is_broken(&self) -> bool {
         self.shared.broken.load(Ordering::Relaxed)
     }
 
-    /// How to learn that from another thread.
+    /// A handle that reports this on another thread.
     pub fn health(&self) -> OutboxHealth {
         OutboxHealth(Arc::clone(&self.shared))
     }
@@ -162,7 +167,7 @@ impl OutboxReader {
         }
     }
 
-    /// Messages that wait; takes a ticket if there are none. Breaks the ring if that is nonsense.
+    /// Messages that wait; takes a ticket if there are none. Breaks the ring if that number is impossible.
     fn waiting(&self) -> u64 {
         let Some(theirs) = self.shared.theirs.get() else { return 0 };
         if self.is_broken() {
@@ -174,7 +179,8 @@ impl OutboxReader {
             produced = theirs.position();
         }
         let waiting = produced.wrapping_sub(self.taken);
-        // What the application saw freed before it produced is seen here: its position was acquired.
+        // The application saw slots as freed before it produced messages into them. `freed` includes these
+        // slots here, because the producer position was acquired.
         let in_use = self.taken - self.shared.freed.load(Ordering::Acquire);
         if waiting > u64::from(self.shared.shape.slots) - in_use && holds(Defence::CheckedRings) {
             self.break_ring();
@@ -237,8 +243,8 @@ impl Drop for OutboxReader {
     }
 }
 
-/// Whether a ring was broken, for whoever does not hold its reader. Keeps the memory mapped, so that it is not
-/// the processor that unmaps it.
+/// Whether a ring was broken, for a thread that does not hold its reader. Keeps the memory mapped, so that
+/// the processor is not the one that unmaps it.
 #[derive(Clone, Debug)]
 pub struct OutboxHealth(Arc<SharedOutbox>);
 
@@ -248,16 +254,16 @@ impl OutboxHealth {
         self.0.broken.load(Ordering::Acquire)
     }
 
-    /// The application says that it has sealed its file: from now on its messages are looked at. Not for a real-time
-    /// thread.
+    /// Maps the application's file, which the application reports as sealed: from now on its messages are
+    /// read. Not for a real-time thread.
     ///
     /// # Errors
-    /// If it has not, or memory is short.
+    /// If the file is not sealed, or memory is short.
     pub fn accept(&self) -> io::Result<()> {
         self.0.theirs.accept()
     }
 
-    /// Whether nobody else holds any part of the ring.
+    /// Whether no other holder of any part of the ring is left.
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -1,14 +1,15 @@
-//! A record that the daemon writes and a program reads without asking: words behind a sequence lock.
+//! A record that the daemon writes and a program reads without a request: words behind a sequence lock.
 //!
 //! ```text
-//! 0 turn   8 version   16 words: the first says of which turn the others are
+//! 0 turn   8 version   16 words: the first one is the turn that the others belong to
 //! ```
 //!
-//! The writer says that a turn has begun before anybody can see what it does ([`Writer::touch`]), and writes the words when
-//! it ends ([`Writer::write`]). It waits for nobody. The reader copies them and takes the copy only where the version was
-//! even before and is the same after: nobody wrote meanwhile. Whoever has seen an effect of a turn finds that it has begun,
-//! and so looks again until the words are of that turn or a later one. How often is the caller's to say: what is left then
-//! are the words of the turn before, all of one moment (`fuzz/models` tries every order).
+//! The writer announces that a turn has begun before the turn has any visible effect ([`Writer::touch`]), and
+//! writes the words when the turn ends ([`Writer::write`]). It never waits. The reader copies the words, and
+//! accepts the copy only if the version was even before and is unchanged after: then no write overlapped it.
+//! A thread that has seen an effect of a turn finds that the turn has begun, and so reads again until the
+//! words are of that turn or a later one. The caller sets how often. After that it gets the words of the turn
+//! before, which are consistent (`fuzz/models` tries every order).
 
 use crate::shm::{Region, View};
 use crate::sync::atomic::{Ordering, fence};
@@ -21,7 +22,7 @@ pub const fn bytes_of(words: usize) -> usize {
     WORDS + (words + 1) * 8
 }
 
-/// What the writer keeps of its record, at `at` in its region: it reads nothing back.
+/// What the writer keeps of its record, at `at` in its region: it never reads it back.
 #[derive(Debug)]
 pub struct Writer {
     at: usize,
@@ -64,9 +65,9 @@ impl Writer {
     }
 }
 
-/// Copies the words of a record at `at` to the same places of `words`, after one for the turn. Looks once more while they
-/// are not of the turn that had begun and `again` says so, which is told how often it has looked; `false` if no copy was
-/// of one moment.
+/// Copies the words of a record at `at` to the same places of `words`, after one for the turn. Repeats the
+/// copy while the words are older than the turn that had begun and `again`, which receives the number of
+/// copies so far, returns `true`. Returns `false` if no copy was consistent.
 pub fn read(view: &View, at: usize, words: &mut [u64], mut again: impl FnMut(u32) -> bool) -> bool {
     let begun = view.word(at, Ordering::Acquire);
     let mut looks = 0;

@@ -299,7 +299,7 @@ fn the_descriptor_is_readable_exactly_while_something_waits() {
     assert!(is_readable(&writer));
 }
 
-/// Who waits for the rings of a doorbell as the engine does: edge by edge, and nothing is read.
+/// Watches a doorbell as the engine does: edge-triggered, without reading.
 fn watching(doorbell: &impl AsFd) -> OwnedFd {
     let waiter = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
     let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -409,7 +409,7 @@ fn nothing_of_an_application_is_looked_at_before_it_has_sealed_its_file() {
     assert!(writer.reserve().is_some());
 }
 
-/// How often a thread was told to be more or less.
+/// Counts how often a thread's rank was raised or lowered.
 struct Told(std::sync::Arc<AtomicUsize>);
 
 impl Rank for Told {
@@ -443,7 +443,7 @@ impl RingMemory for Left {
     }
 }
 
-/// A thread that cannot be what it is to be.
+/// A thread that does not get its scheduling class.
 struct Unfit;
 
 impl Rank for Unfit {
@@ -489,7 +489,7 @@ fn a_ringer_rings_and_buries() {
     assert!(told.load(Ordering::SeqCst) >= 2, "raised at its start, lowered for burying");
 }
 
-/// What nobody but an application's own thread pays for.
+/// Only the application's own threads pay for the number of waiters at its end.
 #[test]
 fn a_crowd_at_the_applications_end_of_a_doorbell_waits_with_nobody_else() {
     let (ours, theirs) = Doorbell::pair().expect("sockets");
@@ -619,7 +619,7 @@ fn what_was_freed_out_of_order_is_given_back_in_slices() {
     assert!((0..SLOTS).all(|_| outbox.take(now).is_some()));
 }
 
-/// A receiver frees a whole ring at once, or takes what is shown to it as fast as it is.
+/// A receiver frees a whole ring at once, or takes each message as soon as it is visible.
 #[test]
 fn what_a_receiver_frees_at_once_is_taken_back_in_slices() {
     const SLOTS: u32 = 1_000;

@@ -1,11 +1,12 @@
 //! Detects when no process holds a memory file any more.
 //!
-//! A file's memory is the system's again when its last holder is gone: a descriptor, a mapping, or a message on its way with
-//! one, in any process. The holders cannot be listed: seals forbid to take the memory back, and a lease does not see
-//! descriptors that only name a file (`O_PATH`). But when the last holder of a file without a name is gone the kernel takes
-//! its watches away, and says so ([ADR 0046](../../../../docs/adr/0046-what-was-given-away-counts-until-nobody-has-it.md)).
+//! The system gets a file's memory back when its last holder is gone: a descriptor, a mapping, or a message
+//! in transit with a descriptor, in any process. The holders cannot be listed: seals forbid to take the
+//! memory back, and a lease does not see descriptors that only name a file (`O_PATH`). But when the last
+//! holder of a file without a name is gone, the kernel removes the watches of the file and reports that ([ADR
+//! 0046](../../../../docs/adr/0046-what-was-given-away-counts-until-nobody-has-it.md)).
 //!
-//! What is watched for is that end alone: nothing else that a holder does with the file makes an event.
+//! Only that event is watched for: no other action of a holder on the file makes an event.
 
 use std::collections::HashSet;
 use std::io;
@@ -28,7 +29,7 @@ pub struct Watched(i32);
 pub struct FileWatcher(OwnedFd);
 
 impl FileWatcher {
-    /// A watcher that watches nothing yet.
+    /// A watcher without watched files.
     ///
     /// # Errors
     /// If descriptors, or such objects (`fs.inotify.max_user_instances`), run out.
@@ -51,16 +52,16 @@ impl FileWatcher {
         }
     }
 
-    /// Watches it no longer. One that nobody holds any more is not watched.
+    /// Removes the watch of a file. A file without holders has no watch any more.
     pub fn forget(&self, watched: Watched) {
         let _ = inotify::remove_watch(&self.0, watched.0);
     }
 
-    /// Names the files that nobody holds any more since this was asked last. `false`: there were too many, and those that
-    /// are left are to be asked for ([`Self::left`]).
+    /// Reports the files that have lost their last holder since the last call. `false`: there were too many,
+    /// and the caller must query those that are left ([`Self::left`]).
     ///
     /// # Errors
-    /// The system's.
+    /// The errors of the system.
     pub fn take_gone(&self, mut is_gone: impl FnMut(Watched)) -> io::Result<bool> {
         let mut buffer = [MaybeUninit::uninit(); EVENTS * EVENT_BYTES];
         let (mut reader, mut all) = (Reader::new(&self.0, &mut buffer), true);
@@ -115,7 +116,8 @@ mod tests {
         gone
     }
 
-    /// A file of the daemon's that is sealed, as a program gets it, and nothing of which the daemon holds.
+    /// A sealed file of the daemon, as a program gets it. The daemon keeps no descriptor and no mapping of
+    /// it.
     fn file(watcher: &FileWatcher) -> (OwnedFd, Watched) {
         let (file, _) = Region::create(8_192).expect("a file");
         let watched = watcher.watch(&file).expect("watched");
@@ -127,7 +129,7 @@ mod tests {
         OpenOptions::new().read(true).custom_flags(flags).open(path).expect("opened anew")
     }
 
-    /// Whoever holds it, in whichever way, until it lets go.
+    /// Covers each kind of holder: the file is held until the holder lets go.
     #[test]
     fn a_file_is_gone_when_the_last_holder_of_any_kind_is() {
         type Hold = fn(&OwnedFd) -> Box<dyn std::any::Any>;
@@ -176,7 +178,7 @@ mod tests {
         assert!(watcher.left().expect("a list").is_empty());
     }
 
-    /// The kernel keeps 16,384 events, two for each file, unless the operator says otherwise.
+    /// By default the kernel queues 16,384 events; each file takes two.
     #[test]
     fn too_many_at_once_are_told_and_those_that_are_left_are_known() {
         let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").expect("a limit");

@@ -1,5 +1,6 @@
-//! A mapped file. The kernel fills what it maps, and frees what it unmaps, with the address space's lock held, for which
-//! every other thread of the process waits that asks for memory: so this is done in slices.
+//! A mapped file. While the kernel populates or frees a mapping it holds the lock of the address space, and
+//! all other threads of the process that allocate memory wait for that lock. Therefore this is done in
+//! slices.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +15,7 @@ use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
 /// Ranges that the kernel may put into one huge page, by their place in the file.
 pub(super) const HUGE_BYTES: usize = 2 << 20;
 pub(super) const PAGE_BYTES: usize = 4_096;
-/// What is mapped, filled or unmapped at once: whole pages.
+/// Bytes that are mapped, filled or unmapped at once: whole pages.
 const SLICE_BYTES: usize = 256 << 10;
 
 /// Begins and lengths of the slices of `len` bytes.
@@ -37,7 +38,7 @@ pub(super) struct Mapping {
 // SAFETY: a Mapping is only an address range; all access goes through atomics or raw copies, whose callers
 // keep the ring protocol. The mapping is owned and stays until drop.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; shared access is what it is for.
+// SAFETY: as above; it is made for shared access.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -57,7 +58,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Addresses that nothing is behind yet. Locked memory or not, the kernel fills nothing that may not be accessed.
+    /// Reserves addresses without memory. Even if memory is locked, the kernel fills no pages that may not be
+    /// accessed.
     fn reserve(len: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address that the kernel chooses.
         let base = unsafe {
@@ -68,7 +70,8 @@ impl Mapping {
         Ok(Self { base, len, _held: Vec::new() })
     }
 
-    /// All its pages are there and stay where they are, whatever a reader of the file asks of the kernel.
+    /// Makes all pages present and keeps them in place, whatever a reader of the file requests from the
+    /// kernel.
     pub fn hold(&mut self) -> io::Result<()> {
         let mut offset = if holds(Defence::HeldPages) { 0 } else { self.len };
         while offset < self.len {
@@ -76,13 +79,14 @@ impl Mapping {
             self._held.push(pipe);
             offset += held * HUGE_BYTES;
         }
-        // Populating on mapping tells no error, and a collapse that had begun may have come between.
+        // Populating at the time of the mapping reports no error, and a collapse that had begun may have run
+        // in between.
         for (offset, len) in slices(self.len) {
             let at = self.at(offset, len).cast();
             // SAFETY: it changes no byte, and the range is this mapping's.
             match unsafe { rustix::mm::madvise(at, len, Advice::LinuxPopulateRead) } {
                 Ok(()) => {}
-                // The kernel is older than Linux 5.14 and knows no collapse either.
+                // The kernel is older than Linux 5.14, and so does not implement collapse either.
                 Err(Errno::INVAL) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
@@ -100,7 +104,7 @@ impl Mapping {
         let mut held = 0;
         while held < wanted {
             let byte = self.at(offset + held * HUGE_BYTES, 1);
-            // SAFETY: the byte is in the mapping; nobody reads the pipe.
+            // SAFETY: the byte is in the mapping; the pipe is never read.
             let done = unsafe {
                 let byte = std::slice::from_raw_parts(byte, 1);
                 rustix::pipe::vmsplice(&write, &[IoSliceRaw::from_slice(byte)], SpliceFlags::NONBLOCK)
@@ -149,8 +153,8 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         for (offset, len) in slices(self.len).rev() {
             let at = self.at(offset, len).cast();
-            // SAFETY: this mapping is ours and nothing borrows from it any more. Failing would mean a corrupt address space;
-            // there is nothing to be done about it here.
+            // SAFETY: this mapping is ours and is not borrowed any more. A failure would mean a corrupt
+            // address space, which cannot be handled here.
             let _ = unsafe { rustix::mm::munmap(at, len) };
         }
     }

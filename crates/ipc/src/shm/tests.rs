@@ -1,5 +1,5 @@
-//! What a hostile holder of either file can do to the daemon's mapping of it: nothing. Each in a process of its own would
-//! be no different: seals and page references are the file's.
+//! A hostile holder of either file cannot affect the daemon's mapping of it. The attacks run in this process;
+//! another process would make no difference, because seals and page references belong to the file.
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -10,7 +10,7 @@ use super::*;
 
 const LEN: usize = (5 << 20) + 4_096;
 
-/// A mapping at a multiple of what one huge page takes, as an attacker makes it.
+/// A mapping aligned to the size of a huge page, as an attacker makes it.
 struct Attacker {
     base: *mut std::ffi::c_void,
     len: usize,
@@ -19,7 +19,7 @@ struct Attacker {
 impl Attacker {
     fn map(file: &OwnedFd, protection: ProtFlags) -> rustix::io::Result<Self> {
         let len = LEN.next_multiple_of(HUGE_BYTES);
-        // SAFETY: fresh mappings; the second one lies within the first.
+        // SAFETY: fresh mappings; the second one is within the first.
         unsafe {
             let none = ProtFlags::empty();
             let room =
@@ -31,7 +31,7 @@ impl Attacker {
     }
 
     fn advise(&self, advice: i32, len: usize) -> Result<(), io::Error> {
-        // SAFETY: the range is mapped, and nobody relies on what is in it.
+        // SAFETY: the range is mapped, and no code relies on its content.
         let done = unsafe { libc::madvise(self.base, len, advice) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -39,7 +39,7 @@ impl Attacker {
 
 impl Drop for Attacker {
     fn drop(&mut self) {
-        // SAFETY: it was mapped, and nothing borrows from it.
+        // SAFETY: it was mapped, and is not borrowed.
         unsafe { munmap(self.base, self.len).expect("unmapped") }
     }
 }
@@ -66,7 +66,7 @@ fn faults_of_touching(mapping: &Mapping, write: bool) -> i64 {
     faults() - before
 }
 
-/// All that is known, through descriptor and mapping; what must be refused is.
+/// All known attacks, through descriptor and mapping; the kernel must refuse them.
 fn attack(file: &OwnedFd) {
     let attacker = Attacker::map(file, ProtFlags::READ).expect("for reading");
     assert!(Attacker::map(file, ProtFlags::READ | ProtFlags::WRITE).is_err(), "mapped for writing");

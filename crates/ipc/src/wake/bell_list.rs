@@ -1,7 +1,7 @@
 //! Bells that are to be rung: a list without locks. Any thread adds a bell without allocating.
 //!
-//! Each bell is in the list at most once: asking again before it is rung costs nothing more. One thread takes all of them at once, so no
-//! element returns to the list while another thread reads it.
+//! Each bell is in the list at most once: repeated requests before it is rung cost nothing more. One thread
+//! takes all of them at once, so no element returns to the list while another thread reads it.
 
 use std::ptr;
 
@@ -39,11 +39,11 @@ impl<T> Default for BellList<T> {
 }
 
 impl<T> BellList<T> {
-    /// Asks for `node` to be rung. Returns whether the taking thread must be woken for it. Neither waits nor
-    /// allocates.
+    /// Requests that `node` is rung. Returns whether the taking thread must be woken for it. Neither waits
+    /// nor allocates.
     pub fn put(&self, node: &Arc<BellNode<T>>) -> bool {
         if node.is_listed.swap(true, Ordering::AcqRel) {
-            // Whoever takes the list has not looked yet at what was published before this.
+            // The taking thread has not yet checked what was published before this.
             return false;
         }
         let element = Arc::into_raw(Arc::clone(node)).cast_mut();
@@ -74,7 +74,7 @@ impl<T> BellList<T> {
         taken
     }
 
-    /// Who takes is about to sleep; `false`: it must not, for something waits.
+    /// The taking thread is about to sleep. `false`: it must not, because a bell waits.
     pub fn may_sleep(&self) -> bool {
         self.sleeps.store(true, Ordering::SeqCst);
         self.head.load(Ordering::SeqCst).is_null()

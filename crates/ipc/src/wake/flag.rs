@@ -1,8 +1,8 @@
-//! The sleep tickets. The parent module says why no wake-up is lost.
+//! The sleep tickets. The parent module explains why no wake-up is lost.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// Says "I am about to sleep" in this side's own memory. The caller looks at the ring again *after* this.
+/// Announces "I am about to sleep" in this side's own memory. The caller checks the ring again *after* this.
 pub fn arm(ticket: &AtomicU32) {
     ticket.fetch_add(1, Ordering::SeqCst);
 }
@@ -21,7 +21,7 @@ impl Answered {
     /// Whether the other side must be woken. Call it *after* publishing, with the other side's ticket loaded
     /// after that. It is true once for each ticket.
     pub fn must_wake(&self, ticket: u32) -> bool {
-        // Nothing new, nearly always: no locked instruction for that.
+        // No change, nearly always: this avoids a locked instruction.
         self.0.load(Ordering::Relaxed) != ticket && self.0.swap(ticket, Ordering::AcqRel) != ticket
     }
 }

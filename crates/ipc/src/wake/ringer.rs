@@ -1,15 +1,19 @@
-//! Ringing the bells of one user, on a thread of its own: the processor never touches an object that a client holds.
+//! Rings the bells of one user, on a thread of its own: the processor never accesses an object that a client
+//! holds.
 //!
-//! A write to an eventfd walks all who wait for it, with its lock held; whoever holds a copy can make that a million
-//! entries, and can make the write itself wait. So the processor only says which bell is to be rung ([`Line`]) and wakes
-//! this thread by an eventfd of the daemon's own; what a user does to its bells delays its own bells. The same thread
-//! closes and unmaps what a user's rings leave behind.
+//! A write to an eventfd walks all its waiters with its lock held. A program that holds a copy can make that
+//! list a million entries long, and can make the write itself wait. So the processor only records which bell
+//! is to be rung ([`BellList`]) and wakes this thread by an eventfd of the daemon's own. Thus a user's
+//! actions on its bells delay its own bells only. The same thread closes and unmaps what a user's rings leave
+//! behind.
 //!
-//! It runs in a real-time class below the processor's for as long as that costs little: who spends more than
-//! [`SHARE`] of a CPU on one user's bells is an ordinary thread until that has been made good, longer each time, and rests
-//! between two bells so that they take no more than that share still: a write that walks a crowd keeps its CPU with
-//! interrupts off, in whatever class. Such a user's own bells are late for it, nobody else's. And it stays on the processor's CPU, where it runs as soon as that sleeps: waking a thread on a CPU that is halted takes ten times as
-//! long. It leaves it where the processor keeps it waiting, and while it is an ordinary thread.
+//! The thread runs in a real-time class below the processor's as long as that costs little. If a user's bells
+//! cost more than [`SHARE`] of a CPU, the thread becomes an ordinary thread until that has been made good,
+//! longer each time. It also rests between two bells, so that they still take no more than that share: a
+//! write that walks many waiters runs with interrupts off, in whatever class. Only such a user's own bells
+//! are late. The thread stays on the processor's CPU, where it runs as soon as the processor sleeps: a
+//! wake-up on a halted CPU takes ten times as long. It leaves that CPU if the processor keeps it waiting
+//! there, and while it is an ordinary thread.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,17 +33,18 @@ use super::{Alarm, wait_readable};
 const SHARE: i64 = 20;
 /// Longest time in the real-time class that a user may take at once, in nanoseconds.
 const BURST_NS: i64 = 500_000;
-/// Ringing that took no longer, in nanoseconds, counts as that: the thread's CPU time, which takes a system call, is asked
-/// for only if it took longer (and may have waited for somebody).
+/// Ringing that took less elapsed time than this, in nanoseconds, counts as this much. The thread's CPU time,
+/// which costs a system call, is read only if the ringing took longer (it may have waited for another
+/// thread).
 const QUICK_NS: u64 = 20_000;
-/// What is made good beyond what was spent, in nanoseconds, doubled each time up to [`STRIKES_MAX`] times.
+/// The time to make good beyond the overrun, in nanoseconds, doubled each time up to [`STRIKES_MAX`] times.
 const PENALTY_NS: i64 = 50_000_000;
 const STRIKES_MAX: u32 = 6;
 /// Longest rest between two bells of an ordinary thread.
 const REST_MAX: Duration = Duration::from_secs(1);
-/// Who has kept to its share for so long, in nanoseconds, begins anew.
+/// A user that has kept to its share for this time, in nanoseconds, begins anew.
 const FORGIVEN_NS: u64 = 300_000_000_000;
-/// A ringer that waits for so long, in nanoseconds, goes if there is room, for [`ROAM_NS`].
+/// A ringer that waits this long, in nanoseconds, leaves the CPU for [`ROAM_NS`], if there is another one.
 const LAG_NS: u64 = 100_000;
 const ROAM_NS: u64 = 10_000_000;
 /// Value for no CPU.
@@ -54,19 +59,19 @@ pub trait Rank: Send {
     /// Prepares the calling thread, once and before anything else.
     ///
     /// # Errors
-    /// Why the thread cannot be what it is to be: it ends then.
+    /// Why the thread cannot get its scheduling class: it ends then.
     fn begin(&mut self) -> io::Result<()>;
-    /// Schedules the thread as one whose work others wait for.
+    /// Raises the thread, because other threads wait for its work.
     fn raise(&mut self);
     /// Schedules the thread as an ordinary one.
     fn lower(&mut self);
-    /// Whether it is to stay on the CPU of whoever wants bells rung: one that sleeps soon.
+    /// Whether the thread is to stay on the CPU of the thread that wakes it: a thread that sleeps soon.
     fn follows(&self) -> bool;
 }
 
-/// What is left of a ring: dropped here once nobody else holds it.
+/// The remains of a ring: dropped here once they have no other holder.
 pub trait RingMemory: Send {
-    /// Whether nobody else holds any part of it.
+    /// Whether no other holder of any part is left.
     fn is_alone(&self) -> bool;
     /// Bytes of memory that it holds. They stop counting as the user's when it is dropped.
     fn bytes(&self) -> u64;
@@ -78,13 +83,13 @@ pub trait RingMemory: Send {
 #[derive(Debug)]
 pub struct Bells {
     line: BellList<OwnedFd>,
-    /// Blocking, and known to nobody else.
+    /// Blocking; no other process holds it.
     wake: OwnedFd,
     ends: AtomicBool,
-    /// Where and when, by the monotonic clock, the thread was woken last.
+    /// CPU on which, and time (of the monotonic clock) at which, the thread was last woken.
     woken_on: AtomicU32,
     woken_at_ns: AtomicU64,
-    /// Bytes of memory of remains that are gone.
+    /// Bytes of memory of remains that were freed.
     freed_bytes: AtomicU64,
     freed_descriptors: AtomicU64,
 }
@@ -104,7 +109,7 @@ impl Bells {
     }
 }
 
-/// A user's ringer. Its thread ends some time after this is dropped, when all that it was given is gone.
+/// A user's ringer. Its thread ends some time after this is dropped, when all remains that it got are freed.
 #[derive(Debug)]
 pub struct Ringer {
     bells: Arc<Bells>,
@@ -149,14 +154,14 @@ impl Ringer {
         Arc::clone(&self.bells)
     }
 
-    /// Leaves to the thread what remains of a ring.
+    /// Leaves the remains of a ring to the thread.
     pub fn bury(&self, remains: Box<dyn RingMemory>) {
-        // The thread lives for as long as this does.
+        // Sending cannot fail: the thread runs as long as `self` exists.
         let _ = self.remains.send(remains);
         self.bells.wake();
     }
 
-    /// Bytes and descriptors of remains that are gone since this was asked last.
+    /// Bytes and descriptors of remains that were freed since the last call.
     pub fn take_freed(&self) -> (u64, u64) {
         let Bells { freed_bytes, freed_descriptors, .. } = &*self.bells;
         (freed_bytes.swap(0, Ordering::AcqRel), freed_descriptors.swap(0, Ordering::AcqRel))
@@ -182,7 +187,7 @@ struct Ringing {
 
 /// The CPUs on which the thread runs.
 struct Place {
-    /// Where it may at all; `None`: where the kernel puts it.
+    /// The CPUs on which it may run; `None`: no restriction of its own.
     all: Option<CpuSet>,
     /// The CPU that it stays on.
     on: u32,
@@ -198,7 +203,7 @@ impl Place {
         Self { all, on: NOWHERE, not_on: NOWHERE, roams_until_ns: 0 }
     }
 
-    /// Moves the thread to the CPU of whoever wakes it, unless it waits there.
+    /// Moves the thread to the CPU of the thread that woke it, unless it waits too long there.
     fn follow(&mut self, on: u32, lag_ns: u64, now_ns: u64) {
         let Some(all) = &self.all else { return };
         if lag_ns > LAG_NS {
@@ -217,7 +222,7 @@ impl Place {
         }
     }
 
-    /// Away from the CPU of whoever wakes it, if there is another.
+    /// Moves the thread away from the CPU of the thread that woke it, if there is another CPU.
     fn avoid(&mut self, on: u32) {
         let Some(all) = &self.all else { return };
         if self.not_on == on || on as usize >= CpuSet::MAX_CPU {
@@ -256,7 +261,7 @@ impl Ringing {
             if rung > 0 {
                 let rest = self.pace.worked(begun_ns, now_ns());
                 self.place(woken, begun_ns);
-                // What is wanted meanwhile is rung together.
+                // Bells that are requested meanwhile are rung together.
                 std::thread::sleep(rest);
             }
             self.unreleased.extend(self.left.try_iter());
@@ -272,7 +277,7 @@ impl Ringing {
         }
     }
 
-    /// Where it is to run next time; it ran at `begun_ns`.
+    /// Chooses the CPU for the next time; it last ran at `begun_ns`.
     fn place(&mut self, woken: bool, begun_ns: u64) {
         let on = self.bells.woken_on.load(Ordering::Relaxed);
         if !self.pace.raised {
@@ -316,7 +321,7 @@ struct Pacing {
     rank: Box<dyn Rank>,
     raised: bool,
     budget: Budget,
-    /// The thread's CPU time when it was asked for last.
+    /// The thread's CPU time when it was last read.
     cpu_ns: u64,
 }
 
@@ -345,7 +350,8 @@ impl Pacing {
         }
     }
 
-    /// Some bells were rung from `begun_ns` to `now_ns`. How long the thread is to rest before it rings again.
+    /// Records that bells were rung from `begun_ns` to `now_ns`. Returns how long the thread must rest before
+    /// it rings again.
     fn worked(&mut self, begun_ns: u64, now_ns: u64) -> Duration {
         let mut spent_ns = now_ns.saturating_sub(begun_ns);
         if spent_ns > QUICK_NS {
@@ -393,7 +399,7 @@ impl Budget {
         self.at_ns = now_ns;
     }
 
-    /// Punishes a user whose budget is used up.
+    /// Adds the penalty for a user whose budget is used up.
     fn punish(&mut self) {
         if self.at_ns.saturating_sub(self.struck_at_ns) > FORGIVEN_NS {
             self.strikes = 0;
@@ -433,7 +439,7 @@ mod tests {
         }
         assert_eq!(budget.left_ns, BURST_NS);
         let now = budget.at_ns;
-        // A crowd: 80 ms for one bell.
+        // Many waiters: 80 ms for one bell.
         budget.spend(80_000_000, now + 80_000_000);
         assert!(budget.left_ns < -75_000_000);
         let spent = budget.left_ns;
@@ -447,7 +453,7 @@ mod tests {
         budget.punish();
         assert_eq!(budget.left_ns, spent - PENALTY_NS, "forgiven");
         (budget.at_ns, budget.left_ns) = (now + 80_000_000, spent);
-        // What it does as an ordinary thread is not counted, and 20 times as long as it took makes it good.
+        // The time that it takes as an ordinary thread is not counted; 20 times the overrun makes it good.
         budget.spend(0, now + 1_000_000_000);
         assert!(budget.left_ns < 0);
         budget.spend(0, now + 1_700_000_000);

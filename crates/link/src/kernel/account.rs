@@ -1,7 +1,8 @@
-//! A link's part in what its device sends, and what is known of the device: between the link, which counts, and an ordinary
-//! thread, which compares.
+//! A link's part of the traffic of its device, and the condition of the device. It connects the link, which
+//! counts, with an ordinary thread, which compares.
 //!
-//! The link never waits: it adds to a counter that only it writes, and looks at what the thread has left if that is free.
+//! The link never waits: it adds to a counter that only it writes, and reads the condition only if the lock
+//! is free.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,18 +12,18 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 /// Value for a rate that is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What a device is like, for people.
+/// The condition of a device, for status reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCondition {
     /// Name of the device.
     pub device: String,
     /// The shaper that we put there.
     pub qdisc: Option<String>,
-    /// What is not as it should be, if anything.
+    /// The problem of the device, if any.
     pub trouble: Option<String>,
 }
 
-/// What a link and the thread that watches its device share.
+/// The state that a link and the thread that watches its device share.
 #[derive(Debug)]
 pub struct Account {
     /// Bytes that the link handed over, as the device counts them. Written by the link alone.
@@ -32,7 +33,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// An account of a link that has sent nothing, with what is known about its device.
+    /// An account of a link that has sent nothing, with the condition of its device.
     pub fn new(condition: DeviceCondition) -> Self {
         let (sent_bytes, foreign_bps) = (AtomicU64::new(0), AtomicU64::new(UNKNOWN));
         Self { sent_bytes, foreign_bps, condition: Mutex::new(condition) }
@@ -48,8 +49,8 @@ impl Account {
         self.foreign_bps.store(bps.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
 
-    /// Sets the condition of the device. It is for the thread that watches, and waits only while a link looks
-    /// at the condition.
+    /// Sets the condition of the device. Called by the watching thread; it waits only while a link reads the
+    /// condition.
     pub fn set_condition(&self, condition: DeviceCondition) {
         *self.condition.lock().unwrap_or_else(PoisonError::into_inner) = condition;
     }
@@ -67,8 +68,8 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The end of a link whose packets have `header_bytes` of headers before ours; `watch` lives as long as
-    /// it.
+    /// The end for a link whose packets have `header_bytes` of headers before ours; `watch` is kept as long
+    /// as this end.
     pub fn new(account: Arc<Account>, header_bytes: u32, watch: Arc<dyn Send + Sync>) -> Self {
         let condition = RefCell::default();
         Self { account, header_bytes: header_bytes.into(), condition, _watch: watch }
@@ -91,7 +92,7 @@ impl Watched {
         sent.store(sent.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
-    /// What others sent by the device lately, in bits a second; `None`: not known yet.
+    /// Recent traffic of other senders on the device, in bits a second; `None`: not known yet.
     pub fn foreign_bps(&self) -> Option<u64> {
         Some(self.account.foreign_bps.load(Ordering::Relaxed)).filter(|bps| *bps != UNKNOWN)
     }
@@ -132,7 +133,7 @@ mod tests {
         let condition = DeviceCondition { device: "eth0".into(), ..DeviceCondition::default() };
         account.set_condition(condition.clone());
         assert_eq!(watched.condition(), condition);
-        // The thread is at it: what was known before.
+        // While the thread holds the lock, the former condition is returned.
         let busy = account.condition.lock().expect("not poisoned");
         assert_eq!(watched.condition(), condition);
         drop(busy);

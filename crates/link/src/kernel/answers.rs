@@ -1,4 +1,4 @@
-//! What the kernel says, read without a kernel: for whoever tries what its bytes can do.
+//! Parses the kernel's messages without a kernel: for fuzz tests of the parsers.
 
 use std::io;
 
@@ -14,7 +14,8 @@ const LISTS: [u16; 4] = [18, 26, 30, 38];
 /// Length of a generic family's header.
 const GENERIC_BYTES: usize = 4;
 
-/// Reads a datagram of netlink as every kind of answer that is ever asked for; how many messages made sense.
+/// Parses a netlink datagram as every kind of answer that is ever requested; returns how many messages could
+/// be parsed.
 pub fn read(datagram: &[u8]) -> usize {
     let mut sense = 0;
     for (header, body) in messages(datagram) {
@@ -29,7 +30,7 @@ pub fn read(datagram: &[u8]) -> usize {
     sense
 }
 
-/// Reads what is left in a record of a host's state; whether it is one.
+/// Parses a record of a host's former settings; returns whether it is valid.
 pub fn read_record(text: &str) -> bool {
     record::decode(text).is_some()
 }
@@ -61,7 +62,7 @@ pub fn examples() -> io::Result<Vec<Vec<u8>>> {
         for body in netlink.list(kind, &Body::new(&[0; 20]))?.iter().take(1) {
             let length = (HEADER_BYTES + body.len()) as u32;
             datagram.extend_from_slice(&length.to_ne_bytes());
-            // To hear of one is what an answer to its question looks like.
+            // A notification of an object has the same type as the answer to a request for it.
             datagram.extend_from_slice(&(kind - 2).to_ne_bytes());
             datagram.extend_from_slice(&[0; 10]);
             datagram.extend_from_slice(body);

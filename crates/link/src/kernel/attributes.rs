@@ -34,7 +34,7 @@ impl Body {
     }
 
     fn append(&mut self, kind: u16, value: &[u8]) {
-        // Values here are names, addresses and what the kernel itself had sent: far below 64 KiB.
+        // Values here are names, addresses and data that the kernel itself had sent: far below 64 KiB.
         let length = (value.len() + 4) as u16;
         self.0.extend_from_slice(&length.to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
@@ -80,7 +80,7 @@ impl<'a> Attributes<'a> {
         Some(String::from_utf8_lossy(&value[..end]).into_owned())
     }
 
-    /// Kind and value of each; ends where one is cut off.
+    /// Kind and value of each attribute; ends at one that is cut off.
     pub fn iter(self) -> impl Iterator<Item = (u16, &'a [u8])> {
         let whole = self.0;
         let mut at = 0;

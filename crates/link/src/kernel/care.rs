@@ -1,4 +1,4 @@
-//! Everything that a link asks of its device, set up together and put back together.
+//! Owns all settings that a link requires of its device: set up together and restored together.
 
 use super::device::Device;
 use super::error::KernelError;
@@ -6,7 +6,7 @@ use super::napi::{self, Napi, ThreadClass};
 use super::qdisc::{self, Before, ShaperRate};
 use super::record::{NapiBefore, Record, State, abandoned, is_recorded};
 
-/// What a link asks of its device. `Default` asks nothing.
+/// The settings that a link requires of its device. `Default` requires none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CareOptions {
     /// Bounds the kernel's own packets.
@@ -24,7 +24,7 @@ pub struct CareOptions {
 }
 
 impl CareOptions {
-    /// Whether there is nothing to do.
+    /// Whether no setting is requested.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
@@ -38,7 +38,7 @@ impl CareOptions {
     }
 }
 
-/// What a device shows of it now, for people.
+/// The current state of these settings on a device, for status reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CareStatus {
     /// Our shaper is there.
@@ -48,7 +48,7 @@ pub struct CareStatus {
 }
 
 impl CareStatus {
-    /// What is not as it was asked for, and has been changed by somebody else.
+    /// Settings that differ from the wanted ones because another program has changed them.
     pub fn trouble(&self, wanted: &CareOptions) -> Option<String> {
         if wanted.is_shaped() && !self.shaped {
             return Some("the qdisc 7075: that bounds kernel traffic was removed: restart punctuald".into());
@@ -59,22 +59,23 @@ impl CareStatus {
     }
 }
 
-/// Looks after one device. Dropping it puts everything back.
+/// Sets up and watches one device. Dropping it restores everything.
 #[derive(Debug)]
 pub struct DeviceCare {
     device: Device,
     queue: u32,
     options: CareOptions,
-    /// `None`: nothing was asked for, or everything has been put back.
+    /// `None`: no setting was requested, or everything has been restored.
     kept: Option<(Record, State)>,
 }
 
 impl DeviceCare {
-    /// Sets everything up. Call it once the XDP program is attached: that makes the NAPI instances of a veth, and new
-    /// kernel threads on any device. What a crash left on the device is put back first.
+    /// Sets everything up. Call it once the XDP program is attached: that creates the NAPI instances of a
+    /// veth, and new kernel threads on any device. Settings that a crash left on the device are restored
+    /// first.
     ///
     /// # Errors
-    /// What cannot be had, with the fix; the device is as before then.
+    /// The setting that cannot be made, with the fix; the device is unchanged then.
     pub fn take(device: &Device, queue: u32, options: CareOptions) -> Result<Self, KernelError> {
         if options.is_nothing() {
             return Ok(Self { device: device.clone(), queue, options, kept: None });
@@ -90,7 +91,7 @@ impl DeviceCare {
             ..State::default()
         };
         let mut care = Self { device: device.clone(), queue, options, kept: Some((record, state)) };
-        // On an error `care` is dropped, which undoes what was done.
+        // On an error `care` is dropped, which undoes the changes.
         care.bound_kernel_traffic()?;
         care.run_napi_in_threads()?;
         Ok(care)
@@ -104,7 +105,7 @@ impl DeviceCare {
     /// Status of the device now.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// If the kernel does not report it.
     pub fn status(&self) -> Result<CareStatus, KernelError> {
         let shaped = self.options.is_shaped() && qdisc::is_installed(&self.device)?;
         let mut threads = Vec::new();
@@ -117,7 +118,8 @@ impl DeviceCare {
         Ok(CareStatus { shaped, threads })
     }
 
-    /// Sets up again what is made anew when a device is switched on: NAPI instances and their threads.
+    /// Repeats the settings of objects that are created anew when a device is switched on: NAPI instances and
+    /// their threads.
     ///
     /// # Errors
     /// See [`DeviceCare::take`].
@@ -129,7 +131,7 @@ impl DeviceCare {
     /// the change.
     ///
     /// # Errors
-    /// If it was not set up to be changed, or somebody has removed it.
+    /// If it was not set up to be changed, or another program has removed it.
     pub fn follow(&mut self, rate_bps: u64) -> Result<(), KernelError> {
         let rate = self.options.kernel_rate.filter(|_| self.options.link_rate_bps.is_some());
         let rate = rate.ok_or_else(|| KernelError::NoShaper(self.device.name.clone()))?;
@@ -151,7 +153,7 @@ impl DeviceCare {
         let Some((record, state)) = self.kept.as_mut().filter(|_| self.options.is_shaped()) else {
             return Ok(());
         };
-        // Ours without a record: its file was lost. What was before it is not known any more.
+        // Our qdisc without a record: the file was lost, so the former qdisc is not known any more.
         state.qdisc = Some(qdisc::survey(&self.device)?);
         record.write(state)?;
         let CareOptions { whole_rate, kernel_rate, link_rate_bps, .. } = self.options;
@@ -199,7 +201,7 @@ fn before(napi: &Napi) -> NapiBefore {
     NapiBefore { id: napi.id, settings: napi.settings, class }
 }
 
-/// Undoes what a record names, as far as it is still there.
+/// Undoes the changes in a record, if they are still there.
 fn put_back(state: &State) -> Result<(), KernelError> {
     let device = match Device::numbered(state.device) {
         // It took everything with it.
@@ -231,10 +233,10 @@ fn put_back_napi(device: &Device, napis: &[NapiBefore]) -> Result<(), KernelErro
     Ok(())
 }
 
-/// What a process that is gone left on a device.
+/// Changed settings that an ended process left on a device.
 #[derive(Debug)]
 pub struct Leftover {
-    /// `None`: it was lost, only the handle of the qdisc tells.
+    /// `None`: the record was lost, and only the handle of the qdisc identifies it.
     record: Option<Record>,
     state: State,
 }
@@ -245,12 +247,12 @@ impl Leftover {
         &self.state.name
     }
 
-    /// The process that is gone; 0 if that is not known.
+    /// The process that has ended; 0 if it is not known.
     pub fn owner(&self) -> u32 {
         self.state.owner
     }
 
-    /// What the crashed process had changed, for people.
+    /// The changes of the crashed process, as text.
     pub fn what(&self) -> String {
         let qdisc = match &self.state.qdisc {
             None => None,
@@ -270,7 +272,7 @@ impl Leftover {
     pub fn repair(self) -> Result<(), KernelError> {
         let record = match self.record {
             Some(record) => record,
-            // Locks it; fails where a host has taken the device meanwhile.
+            // Locks it; fails if a host has taken the device meanwhile.
             None => Record::take(&Device::numbered(self.state.device)?)?.0,
         };
         put_back(&self.state)?;
@@ -279,8 +281,8 @@ impl Leftover {
     }
 }
 
-/// What processes that are gone left on devices of this network namespace. As long as the answer lives, no link can
-/// take these devices.
+/// Settings that processes which have ended left on devices of this network namespace. While the returned
+/// value exists, no link can take these devices.
 ///
 /// # Errors
 /// If the records cannot be read.

@@ -1,13 +1,13 @@
-//! Inside the shaper of a device: an `htb`, with two classes where kernel traffic goes behind ours, with one where its rate
-//! follows admission.
+//! The inside of a device's shaper: an `htb`, with two classes if kernel traffic is sent behind ours, or with
+//! one class if its rate follows admission.
 //!
-//! With two: the token bucket outside (see [`super::qdisc`]) cuts runs of segmentation offload as they come in and lets
-//! through what the link drains, so of what goes before an urgent packet there is at most one unit that the bucket holds
-//! already, and what it let through at once. Inside, strict priority: packets of sockets with [`FIRST_CLASS`] as their
-//! priority, which only `CAP_NET_ADMIN` may set, then everything else. The classes' own rates are so high that they never
-//! hold anything back.
+//! With two: the token bucket outside (see [`super::qdisc`]) cuts runs of segmentation offload as they arrive
+//! and passes them at the link's drain rate. So an urgent packet waits for at most one unit that the bucket
+//! holds already, and for the burst that it let through at once. Inside, there is strict priority: first
+//! packets of sockets with the priority [`FIRST_CLASS`], which only `CAP_NET_ADMIN` may set, then all others.
+//! The classes' own rates are so high that they never delay a packet.
 //!
-//! With one: its rate is what bounds, and a change leaves its tokens as they are.
+//! With one: its rate is the bound, and a change of the rate keeps its tokens.
 
 use super::attributes::Body;
 use super::device::Device;
@@ -29,7 +29,7 @@ const LINKLAYER_ETHERNET: u8 = 1;
 /// The only class of a `tbf` at the root, with our handle.
 const INSIDE: u32 = 0x7075_0001;
 const HANDLE: u32 = 0x7076_0000;
-/// `SO_PRIORITY` of a socket whose packets go first.
+/// `SO_PRIORITY` of a socket whose packets are sent first.
 pub const FIRST_CLASS: u32 = HANDLE | 1;
 const OTHERS: u32 = HANDLE | 2;
 /// Majors of everything that is set up here.
@@ -66,7 +66,8 @@ pub(super) fn install_one(device: &Device, rate: ShaperRate, queue_bytes: u64) -
     change(device, RTM_NEWQDISC, OTHERS, 0x7078_0000, "bfifo", &limit.to_ne_bytes())
 }
 
-/// Changes that class's rate. Its tokens stay. Nothing is made if it is gone: it would be a class of somebody else's.
+/// Changes that class's rate. Its tokens stay. If the class is gone, none is made: the qdisc may belong to
+/// another program.
 pub(super) fn change_one(device: &Device, rate: ShaperRate) -> Result<(), KernelError> {
     let header = [0, device.index, OTHERS, HANDLE, 0].map(u32::to_ne_bytes).concat();
     let body = Body::new(&header).with_text(TCA_KIND, "htb").with(TCA_OPTIONS, &exact(device, rate));

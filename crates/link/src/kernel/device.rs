@@ -67,11 +67,11 @@ pub struct XdpAttachment {
     /// True if the program runs in the driver. Otherwise it runs after a socket buffer has been made
     /// (generic), or in the hardware.
     pub native: bool,
-    /// The program's number, for `bpftool prog show id`; 0 where several are attached.
+    /// The program's id, for `bpftool prog show id`; 0 if several are attached.
     pub program: u32,
 }
 
-/// What the device's driver can do with XDP (netlink `netdev`, `xdp-features`).
+/// The XDP features of the device's driver (netlink `netdev`, `xdp-features`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpFeatures(u64);
 
@@ -110,14 +110,15 @@ pub struct Device {
     pub carrier: bool,
     /// Receive queues that it was made with.
     pub rx_queues: u32,
-    /// The kind of a virtual device ("veth", "bridge", ...); `None`: hardware, or what a hypervisor shows as such.
+    /// The kind of a virtual device ("veth", "bridge", ...); `None`: hardware, or a device that a hypervisor
+    /// presents as hardware.
     pub kind: Option<String>,
     /// The XDP program that is attached.
     pub xdp: Option<XdpAttachment>,
 }
 
 impl Device {
-    /// Looks for a device by its name, in the network namespace of this thread.
+    /// Finds a device by its name, in the network namespace of this thread.
     ///
     /// # Errors
     /// If there is none, or the kernel does not answer.
@@ -129,7 +130,7 @@ impl Device {
         Self::get(&Body::new(&[0; HEADER_BYTES]).with_text(IFLA_IFNAME, name), name)
     }
 
-    /// Looks for a device by its index, in the network namespace of this thread.
+    /// Finds a device by its index, in the network namespace of this thread.
     ///
     /// # Errors
     /// See [`Device::named`].

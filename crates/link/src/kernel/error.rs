@@ -1,4 +1,4 @@
-//! What can be wrong with a device or a path, each with its fix.
+//! The problems of a device or a path, each with its fix.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,10 +8,10 @@ use thiserror::Error;
 
 use super::netlink::errno;
 
-/// Why the kernel does not give a link what it needs.
+/// Why the kernel does not provide what a link requires.
 #[derive(Debug, Error)]
 pub enum KernelError {
-    /// Nothing there has a rate that can be changed.
+    /// There is no shaper whose rate can be changed.
     #[error(
         "interface {0} has no shaper whose rate follows: give its link kernel_rate and restart punctuald"
     )]
@@ -37,7 +37,7 @@ pub enum KernelError {
         device: String,
         /// Number of receive queues that the device has.
         queues: u32,
-        /// Queue that was asked for, from 0.
+        /// The requested queue, from 0.
         queue: u32,
     },
     /// Packets do not fit.
@@ -72,7 +72,7 @@ pub enum KernelError {
         /// Device that is configured.
         device: String,
     },
-    /// The address belongs to nobody, or to another device.
+    /// The address belongs to no device, or to another device.
     #[error(
         "{local} is no address of this host: ip address add {local}/24 dev {device}, or correct \"local\""
     )]
@@ -104,14 +104,14 @@ pub enum KernelError {
          (ip neighbour replace {next_hop} lladdr MAC dev {device})"
     )]
     Unresolved {
-        /// Address whose hardware address was asked for.
+        /// Address whose hardware address was requested.
         next_hop: IpAddr,
         /// Name of the device.
         device: String,
         /// How long the answer was waited for, in ms.
         waited_ms: u64,
     },
-    /// A qdisc of somebody else that could not be put back.
+    /// A qdisc of another program that could not be restored.
     #[error(
         "interface {device} has a qdisc {qdisc} that could not be put back afterwards: remove it (tc qdisc del dev {device} \
          root), or leave \"kernel_rate\" out and bound kernel traffic yourself"
@@ -135,7 +135,7 @@ pub enum KernelError {
         /// Longest packet of the device, in bytes on the wire.
         packet_bytes: u32,
     },
-    /// The device has nothing that a thread can be made of.
+    /// The device has no NAPI instance, so there is nothing to run in a thread.
     #[error(
         "interface {0} shows no NAPI instance: its driver has none, or none before an XDP program is attached; leave \
          \"napi_priority\" and \"interrupt_defer\" out"
@@ -154,7 +154,7 @@ pub enum KernelError {
     /// The process is not permitted to do it.
     #[error("{what}: not permitted: run as root, or with {capability}")]
     NotPermitted {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
         /// Capability that it takes.
         capability: &'static str,
@@ -167,10 +167,10 @@ pub enum KernelError {
         /// Why.
         error: io::Error,
     },
-    /// Anything else that the system says.
+    /// Any other error of the system.
     #[error("{what}: {error}")]
     Os {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
         /// The answer.
         error: io::Error,

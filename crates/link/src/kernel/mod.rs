@@ -1,19 +1,21 @@
-//! What the host's kernel knows about a link's device, and what it is told: the parts of a driver that are no
-//! packets.
+//! The state and the settings of a link's device in the host's kernel: the parts of a driver that do not
+//! handle packets.
 //!
 //! - Facts come by netlink: [`Device`], [`route_to`], [`resolve`]; [`Watcher`] follows them.
 //! - [`hops()`] follows the next hop of each connection to other hosts; a [`PortHold`] keeps its port from others.
 //! - Kernel traffic on the device is bounded by a [`Shaper`], receive work runs in [`napi`] threads of a chosen
 //!   priority, interrupts may be deferred: [`DeviceCare`] sets all of it up for one device and puts everything back
 //!   when it is dropped.
-//! - What a device has sent, whoever the packets were from: [`TrafficSample`]. A link counts its own part in an
-//!   [`Account`]; who compares the two knows what else was sent.
-//! - What was there before is on record in a file that its owner keeps locked ([`leftovers`]): the lock dies with the
-//!   process, so whatever a crash leaves is found and put back by the next start or by `punctual doctor --repair`.
-//! - [`FollowedLink`] keeps a link's addresses as the kernel's and brings it back after its device was gone.
+//! - All traffic that a device has sent, whatever its sender: [`TrafficSample`]. A link counts its own part
+//!   in an [`Account`]; the difference between the two is the traffic of other senders.
+//! - The former settings are in a record file that its owner keeps locked ([`leftovers`]). The lock ends with
+//!   the process, so the next start or `punctual doctor --repair` finds and restores what a crash left
+//!   changed.
+//! - [`FollowedLink`] keeps a link's addresses equal to the kernel's and restores the link after its device
+//!   was gone.
 //!
-//! Everything here may wait for the kernel or allocate, and runs on ordinary threads. Real-time threads see only
-//! what a housekeeping thread leaves for them in a mailbox that they never wait for.
+//! All functions here may wait for the kernel or allocate, and run on ordinary threads. Real-time threads
+//! only read what a housekeeping thread puts into a mailbox, for which they never wait.
 
 mod account;
 #[doc(hidden)]

@@ -1,14 +1,15 @@
 //! Receive work of a device: its NAPI instances, the kernel threads that run them, and how long they keep interrupts
 //! off.
 //!
-//! All of this exists for each NAPI instance, that is for a (device, queue), and not for each stream: one instance
-//! takes every packet of its queue from the adapter, and only the XDP program that it runs tells streams apart. So
-//! priority and deferral are keys of a link. What exists for each stream comes after that: the rings, the order in
-//! which they are read, and how the reader waits (`spin`).
+//! All of this exists for each NAPI instance, that is for a (device, queue), and not for each stream: one
+//! instance takes every packet of its queue from the adapter, and only the XDP program that it runs
+//! distinguishes streams. So priority and deferral are keys of a link. The parts that exist for each stream
+//! come later: the rings, the order in which they are read, and how the reader waits (`spin`).
 //!
-//! The kernel is asked by netlink (family `netdev`): exact, and of this thread's network namespace, which `/sys` need
-//! not be. Older kernels cannot be told so (before 6.17 `threaded`, before 6.13 the deferral); there the files of
-//! `/sys/class/net` are used, which hold for all instances of the device at once.
+//! The settings go to the kernel by netlink (family `netdev`), which is exact and uses this thread's network
+//! namespace; `/sys` may belong to another one. Older kernels do not support this (`threaded` before 6.17,
+//! the deferral before 6.13). For them the files of `/sys/class/net` are used, which apply to all instances
+//! of the device at once.
 
 use std::fs;
 use std::io;
@@ -49,8 +50,8 @@ const DEFER_POLLS: u32 = 2;
 /// How a NAPI instance works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NapiSettings {
-    /// Whether it works in a kernel thread of its own. 0: in whatever the interrupt interrupts, 1: yes, 2: in
-    /// a thread that never sleeps.
+    /// How it runs. 0: in the context of the interrupted thread, 1: in a kernel thread of its own, 2: in a
+    /// thread that never sleeps.
     pub threaded: u32,
     /// Empty polls before interrupts are on again.
     pub defer_hard_irqs: u32,
@@ -90,7 +91,8 @@ impl ThreadClass {
     /// If there is no such thread.
     pub fn of(thread: u32) -> io::Result<Self> {
         let mut parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the first only reads its argument; the second writes into a structure of the right type that lives.
+        // SAFETY: the first call only reads its argument; the second writes into a structure of the right
+        // type that is valid.
         let (policy, result) = unsafe {
             let pid = thread as libc::pid_t;
             (libc::sched_getscheduler(pid), libc::sched_getparam(pid, &mut parameters))
@@ -107,7 +109,7 @@ impl ThreadClass {
     /// If there is no such thread, or no right.
     pub fn give(self, thread: u32) -> io::Result<()> {
         let parameters = libc::sched_param { sched_priority: self.priority };
-        // SAFETY: it only reads its arguments, the structure lives across the call.
+        // SAFETY: the call only reads its arguments, and the structure is valid during the call.
         match unsafe { libc::sched_setscheduler(thread as libc::pid_t, self.policy, &parameters) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -149,7 +151,7 @@ impl Netdev {
     }
 }
 
-/// What the device's driver can do with XDP; `None` if the kernel does not tell (before 6.3).
+/// The XDP features of the device's driver; `None` if the kernel does not report them (before 6.3).
 pub fn xdp_features(device: &Device) -> Option<XdpFeatures> {
     let mut netdev = Netdev::open().ok()?;
     let body = Netdev::body(DEV_GET).with_u32(DEV_IFINDEX, device.index);
@@ -159,10 +161,11 @@ pub fn xdp_features(device: &Device) -> Option<XdpFeatures> {
     bits.map(XdpFeatures::from_bits)
 }
 
-/// The NAPI instances that serve a receive queue: the one that the kernel names, else (veth) all of the device.
+/// The NAPI instances that serve a receive queue: the one that the kernel reports, else (veth) all of the
+/// device.
 ///
 /// # Errors
-/// If there is none, or the kernel does not tell.
+/// If there is none, or the kernel does not report it.
 pub fn instances(device: &Device, queue: u32) -> Result<Vec<Napi>, KernelError> {
     let all = all(device)?;
     let serving = serving(device, queue);
@@ -189,7 +192,7 @@ fn serving(device: &Device, queue: u32) -> Option<u32> {
         let wanted = queue_of.u32(QUEUE_ID)? == queue && queue_of.u32(QUEUE_TYPE)? == QUEUE_TYPE_RX;
         wanted.then(|| queue_of.u32(QUEUE_NAPI_ID)).flatten()
     };
-    // A kernel that cannot be asked names none.
+    // A kernel that does not support the request names none.
     Netdev::open().ok()?.list(&body, read).ok()?.first().copied()
 }
 
@@ -237,7 +240,7 @@ pub(super) fn set(device: &Device, napi: &Napi, wanted: NapiSettings) -> Result<
     Ok(())
 }
 
-/// Changes an instance by netlink, or by the device's files if the kernel does not know the attributes.
+/// Changes an instance by netlink, or by the device's files if the kernel does not support the attributes.
 fn change(device: &Device, id: u32, add: impl Fn(Body) -> Body, files: &[(&str, u64)]) -> io::Result<()> {
     let body = add(Netdev::body(NAPI_SET).with_u32(NAPI_ID, id));
     let told = Netdev::open().and_then(|mut netdev| netdev.set(&body));
@@ -251,7 +254,7 @@ fn change(device: &Device, id: u32, add: impl Fn(Body) -> Body, files: &[(&str, 
     }
 }
 
-/// How an instance shall work; what is not asked for stays as it is.
+/// The settings that an instance shall have; those that are not requested stay.
 pub(super) fn wanted(now: NapiSettings, threaded: bool, defer_ns: u64) -> NapiSettings {
     let deferring = defer_ns > 0;
     NapiSettings {
@@ -279,7 +282,7 @@ mod tests {
     fn our_own_class_can_be_read_and_nobody_elses_invented() {
         let own = ThreadClass::of(0).expect("ours");
         own.give(0).expect("what it is already");
-        // Above the largest pid that Linux gives out.
+        // Above the largest pid that Linux assigns.
         assert_eq!(ThreadClass::of(1 << 23).expect_err("nobody").raw_os_error(), Some(libc::ESRCH));
     }
 

@@ -38,7 +38,7 @@ const NUD_STALE: u16 = 0x04;
 
 /// How often to look whether a neighbour has answered; its answer takes about one round trip.
 const RESOLVE_POLL: Duration = Duration::from_millis(5);
-/// The discard port: the packet only makes the kernel look for the neighbour.
+/// The discard port: the packet only makes the kernel resolve the neighbour.
 const DISCARD_PORT: u16 = 9;
 
 /// The route by which the kernel would send to a peer.
@@ -57,7 +57,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Address whose hardware address packets to `peer` go to.
+    /// Address of the next hop of packets to `peer`.
     pub fn next_hop(&self, peer: IpAddr) -> IpAddr {
         self.gateway.unwrap_or(peer)
     }
@@ -102,7 +102,7 @@ pub(super) fn parse_route(message: &[u8]) -> Option<Route> {
     })
 }
 
-/// The hardware address that the kernel knows for `next_hop` on a device; `None` if it does not.
+/// The hardware address that the kernel has for `next_hop` on a device; `None` if it has none.
 ///
 /// # Errors
 /// If the kernel does not answer.
@@ -129,10 +129,11 @@ pub(super) fn neighbour_by(
     }
 }
 
-/// The hardware address of `next_hop` on a device; makes the kernel ask for it and waits if it is not known.
+/// The hardware address of `next_hop` on a device. If it is not known, makes the kernel request it, and
+/// waits.
 ///
 /// # Errors
-/// [`KernelError::Unresolved`] if nobody has answered after `patience`.
+/// [`KernelError::Unresolved`] if no host has answered after `patience`.
 pub fn resolve(device: &Device, next_hop: IpAddr, patience: Duration) -> Result<Mac, KernelError> {
     let failed = |error| KernelError::Os { what: format!("the neighbour {next_hop}"), error };
     let mut netlink = Netlink::route().map_err(failed)?;
@@ -155,8 +156,8 @@ pub fn resolve(device: &Device, next_hop: IpAddr, patience: Duration) -> Result<
     }
 }
 
-/// Makes the kernel look for a neighbour: by `NTF_USE`, which needs `CAP_NET_ADMIN`, and else as everybody does, by
-/// sending it something. Neither has a result worth looking at: the neighbour's answer is.
+/// Makes the kernel resolve a neighbour: by `NTF_USE`, which needs `CAP_NET_ADMIN`, or else by sending it a
+/// packet. The results of both are ignored, because only the neighbour's answer counts.
 pub(super) fn ask_for(device: u32, next_hop: IpAddr) {
     let body = Body::new(&neighbour_header(device, next_hop, NTF_USE)).with(NDA_DST, &octets(next_hop));
     let told = Netlink::route().and_then(|mut netlink| netlink.ask(RTM_NEWNEIGH, NLM_F_CREATE, &body));
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn who_is_not_there_is_not_waited_for_long() {
-        // TEST-NET-1 on a device that asks nobody.
+        // TEST-NET-1 on a device that sends no requests.
         let nobody = IpAddr::from([192, 0, 2, 1]);
         assert_eq!(neighbour(1, nobody).expect("an answer"), None);
     }

@@ -1,5 +1,5 @@
-//! A netlink socket for requests: it asks, collects the answers, and turns refusals into errors with what the
-//! kernel says about them.
+//! A netlink socket for requests: it sends requests, collects the answers, and turns refusals into errors
+//! with the kernel's explanation.
 
 use std::io;
 
@@ -44,7 +44,7 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Asks for one thing; returns what came before the acknowledgement: of each message what is behind its header.
+    /// Sends one request; returns the messages before the acknowledgement, each without its header.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -52,7 +52,7 @@ impl Netlink {
         self.exchange(kind, flags | NLM_F_ACK, body)
     }
 
-    /// Asks for all of a kind; returns the same.
+    /// Requests all objects of a kind; returns the same.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -96,7 +96,7 @@ impl Netlink {
     }
 }
 
-/// The messages of a datagram, each with what is behind its header.
+/// The messages of a datagram, each with the bytes behind its header.
 pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = (NetlinkBuffer<&[u8]>, &[u8])> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -155,7 +155,7 @@ struct Refused {
     text: String,
 }
 
-/// The code of a refusal, where the kernel gave one.
+/// The code of a refusal, if the kernel gave one.
 pub(super) fn errno(error: &io::Error) -> Option<i32> {
     let told = error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>());
     told.map_or_else(|| error.raw_os_error(), |refused| refused.error.raw_os_error())

@@ -1,5 +1,5 @@
-//! Finds what a driver writes into Ethernet headers from two IP addresses, with every check that belongs to
-//! it.
+//! Finds the contents of Ethernet headers from two IP addresses, with all checks of addresses, route and
+//! device.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use super::device::{Device, Mac};
 use super::error::KernelError;
 use super::neighbours::{resolve, route_to};
 
-/// Longest wait for a neighbour's hardware address. One that is there answers within a round trip; the kernel asks
-/// again after a second.
+/// Longest wait for a neighbour's hardware address. A reachable neighbour answers within a round trip; the
+/// kernel repeats the request after a second.
 pub const RESOLVE_PATIENCE: Duration = Duration::from_millis(1_200);
 
-/// What a link needs from a device.
+/// The requirements of a link on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRequest {
     /// Name of the device.
@@ -32,7 +32,7 @@ pub struct PathRequest {
 pub struct LinkPath {
     /// Device that the path leaves by.
     pub device: Device,
-    /// Address whose hardware address is `destination`: the neighbour or a router.
+    /// The neighbour or router whose hardware address is `destination`.
     pub next_hop: IpAddr,
     /// The device's hardware address.
     pub source: Mac,
@@ -50,7 +50,7 @@ impl PathRequest {
     /// The device, if it can carry the link: Ethernet, up, the queue there, the MTU large enough.
     ///
     /// # Errors
-    /// What is missing, with the fix.
+    /// The missing property, with the fix.
     pub fn device(&self) -> Result<Device, KernelError> {
         let device = Device::named(&self.device)?;
         device.ethernet()?;
@@ -78,11 +78,11 @@ impl PathRequest {
         Err(KernelError::Mtu { device: device.name.clone(), mtu, packet_bytes, needed })
     }
 
-    /// The path as far as it is known now. A neighbour that does not answer within `patience`, or a device without
-    /// carrier, is no mistake of anybody: its address is `None` then.
+    /// The path as far as it is currently known. A neighbour that does not answer within `patience`, or a
+    /// device without carrier, is no error: its address is `None` then.
     ///
     /// # Errors
-    /// What is wrong, with the fix.
+    /// The mistake, with the fix.
     pub fn find(&self, patience: Duration) -> Result<LinkPath, KernelError> {
         let device = self.device()?;
         let next_hop = self.next_hop(&device)?;
@@ -113,7 +113,7 @@ impl PathRequest {
         }
     }
 
-    /// Who packets to the peer go to, if by this device.
+    /// The next hop of packets to the peer, if they leave by this device.
     ///
     /// # Errors
     /// If an address or the route does not belong to the device.

@@ -1,20 +1,22 @@
 //! The bound on kernel traffic: a token bucket (`tbf`) at the root of the device.
 //!
-//! AF_XDP passes the qdiscs of its own device by, so the kernel's packets are the only ones there, and the shaper is
-//! exactly what the link's admission has to know of them: in any time t they take at most `burst + rate * t` bytes of
-//! the wire. The bucket counts what Ethernet counts (24 B a frame more than the kernel sees, 84 B at least); it cuts
-//! what segmentation offload made longer than the burst into packets, and counts shorter ones with all their
-//! headers. Not counted are preamble and gap of the second and further packets of a segmented run that fits the burst
-//! (24 B each: 1.6 % of full packets, more only where a program asks for runs of tiny ones).
+//! AF_XDP bypasses the qdiscs of its own device, so only the kernel's packets pass them, and the shaper
+//! provides exactly the bound that the link's admission needs: in any time t these packets take at most
+//! `burst + rate * t` bytes of the wire. The bucket counts what Ethernet counts (24 B a frame more than the
+//! kernel sees, 84 B at least). Runs that segmentation offload made longer than the burst are cut into
+//! packets; shorter ones are counted with all their headers. Not counted are preamble and gap of the second
+//! and further packets of a segmented run that fits the burst (24 B each: 1.6 % of full packets, more only if
+//! a program requests runs of tiny ones).
 //!
-//! If its rate follows admission, it is that of a class inside, since a change would refill a bucket; the bucket only cuts.
+//! If the rate follows admission, it is the rate of a class inside, since a change would refill a bucket; the
+//! bucket then only cuts.
 //!
-//! Where our packets pass the qdiscs too (`udp`), the bucket holds back everything, and has classes inside
+//! If our packets pass the qdiscs too (`udp`), the bucket shapes all packets, and has classes inside
 //! ([`super::classes`]).
 //!
-//! The handle 7075: ("pu") marks it as ours. Whatever the kernel attaches by itself (no handle) comes back when ours is
-//! deleted. A single classless qdisc of a kind in [`RESTORABLE`] is put on record and set up again as it was; it is
-//! refused where anything else is there.
+//! The handle 7075: ("pu") marks our qdisc. A qdisc that the kernel attaches by itself (no handle) comes back
+//! when ours is deleted. A single classless qdisc of a kind in [`RESTORABLE`] is recorded and restored later.
+//! If any other qdisc is there, the request is refused.
 
 use std::fmt;
 use std::io;
@@ -43,7 +45,7 @@ const LINKLAYER_ETHERNET: u8 = 1;
 
 /// Ours: "pu".
 const HANDLE: u32 = 0x7075_0000;
-/// What Ethernet adds to what the kernel counts: checksum, preamble, gap.
+/// The bytes that Ethernet adds to what the kernel counts: checksum, preamble, gap.
 pub(super) const WIRE_EXTRA_BYTES: u32 = 24;
 /// The shortest frame with all that.
 pub(super) const WIRE_BYTES_MIN: u32 = 84;
@@ -66,12 +68,12 @@ pub struct ShaperRate {
     pub burst_bytes: u32,
 }
 
-/// What was at a device's root before.
+/// The former qdisc at a device's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// The qdisc that the kernel attaches by itself.
     Default,
-    /// A qdisc of somebody else, of a kind in [`RESTORABLE`].
+    /// A qdisc of another program, of a kind in [`RESTORABLE`].
     Classless(Qdisc),
 }
 
@@ -107,9 +109,9 @@ impl Qdisc {
         self.parent == TC_H_ROOT && self.handle == HANDLE
     }
 
-    /// Whether somebody has set it up; what the kernel attaches by itself has no handle.
+    /// Whether another program has set it up; a qdisc that the kernel attaches by itself has no handle.
     fn is_foreign(&self) -> bool {
-        // `ingress` and `clsact` do not touch what is sent.
+        // `ingress` and `clsact` do not affect outgoing packets.
         let inside = classes::MAJORS.contains(&(self.handle >> 16));
         self.handle != 0 && !self.is_ours() && !inside && self.parent != TC_H_INGRESS
     }
@@ -121,10 +123,10 @@ impl fmt::Display for Qdisc {
     }
 }
 
-/// Looks at what is there.
+/// Reads the qdiscs that are there.
 ///
 /// # Errors
-/// [`KernelError::ForeignQdisc`] if it could not be put back.
+/// [`KernelError::ForeignQdisc`] if they could not be restored.
 pub(super) fn survey(device: &Device) -> Result<Before, KernelError> {
     let foreign: Vec<Qdisc> = list(device)?.into_iter().filter(Qdisc::is_foreign).collect();
     match &foreign[..] {
@@ -175,11 +177,11 @@ pub const FOLLOWING_UNITS: u32 = 4;
 /// How many times faster than the link the bucket that cuts is.
 const CUTTER_AMPLE: u64 = 4;
 
-/// Puts a bound on the kernel's packets whose rate can be changed ([`follow`]). It is a class in a bucket
-/// that cuts only what is longer than a unit. (A bucket of the link's rate would take up to a tenth of the
-/// rate by its timer's lateness.) Kernel traffic stays within the burst and the larger rate over a change.
-/// The burst has four units: what the class may send at once, how much it overdraws, the unit that the bucket
-/// holds, and what a change gives (its tokens are time: what was owed at one rate is paid at the other).
+/// Installs a bound on the kernel's packets whose rate can be changed ([`follow`]). It is a class in a bucket
+/// that only cuts runs longer than a unit. (A bucket of the link's rate would take up to a tenth of the rate
+/// by its timer's lateness.) Over a change, kernel traffic stays within the burst and the larger of both
+/// rates. The burst has four units: one that the class may send at once, one that it overdraws, one that the
+/// bucket holds, and one for a change (tokens are time: a debt at one rate is paid at the other).
 ///
 /// # Errors
 /// See [`install`].
@@ -208,7 +210,7 @@ fn queue_bytes(rate: ShaperRate) -> u64 {
     (rate.rate_bps / 8 * QUEUE_MS / 1_000).max(QUEUE_BYTES_MIN)
 }
 
-/// Undoes [`install`]; does nothing where our shaper is not there any more.
+/// Undoes [`install`]; does nothing if our shaper is not there any more.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -219,7 +221,7 @@ pub(super) fn restore(device: &Device, before: &Before) -> Result<(), KernelErro
     match before {
         Before::Classless(qdisc) => replace(device, qdisc),
         Before::Default => match ask(RTM_DELQDISC, 0, &header(device, HANDLE)) {
-            // Somebody was faster.
+            // Another program has removed it already.
             Err(error) if errno(&error) == Some(libc::ENOENT) => Ok(()),
             result => result.map_err(failed(device)),
         },
@@ -266,7 +268,7 @@ fn header(device: &Device, handle: u32) -> Body {
     Body::new(&words.map(u32::to_ne_bytes).concat())
 }
 
-/// Options of the token bucket. Rates beyond 32 bits of bytes a second have an attribute of their own.
+/// Options of the token bucket. Rates beyond 32 bits of bytes a second need another attribute.
 fn token_bucket(rate: ShaperRate) -> Vec<u8> {
     let bytes_per_s = (rate.rate_bps / 8).max(1);
     let queue = queue_bytes(rate).min(u32::MAX.into()) as u32;
@@ -286,7 +288,7 @@ fn token_bucket(rate: ShaperRate) -> Vec<u8> {
     if bytes_per_s > u64::from(u32::MAX) {
         options = options.with(TCA_TBF_RATE64, &bytes_per_s.to_ne_bytes());
     }
-    // The kernel adds the overhead once to what it allows at once.
+    // The kernel adds the overhead once to the burst.
     options.with_u32(TCA_TBF_BURST, rate.burst_bytes - WIRE_EXTRA_BYTES).bytes().to_vec()
 }
 

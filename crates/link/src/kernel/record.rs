@@ -1,9 +1,9 @@
-//! The record of what was changed on a device: a file that its owner keeps locked.
+//! The record of the changes on a device: a file that its owner keeps locked.
 //!
-//! The kernel takes the lock away when the owner ends, however it ends; so a record that can be locked is a leftover.
-//! Files lie below `/run`, which a boot empties, named after the network namespace (its cookie is never used twice)
-//! and the device's number there. A record may outlive its device: whoever puts things back looks first whether what
-//! it names is still there and still ours.
+//! The kernel releases the lock when the owner ends, however it ends; so a record that can be locked is a
+//! leftover. The files are below `/run`, which is empty after a boot. Their names contain the network
+//! namespace (its cookie is never used twice) and the device's number there. A record may outlive its device:
+//! before anything is restored, its presence and our mark on it are checked.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -30,7 +30,7 @@ pub(super) struct State {
     pub name: String,
     /// Process that changed it.
     pub owner: u32,
-    /// What stood at its root; `None`: not touched.
+    /// The former qdisc at its root; `None`: not changed.
     pub qdisc: Option<Before>,
     /// Settings of its NAPI instances.
     pub napis: Vec<NapiBefore>,
@@ -53,10 +53,11 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Takes the record of a device. The second part is what a crash left there, to be put back first.
+    /// Takes the record of a device. The second part is what a crash left there, which must be restored
+    /// first.
     ///
     /// # Errors
-    /// [`KernelError::Busy`] if its owner lives; where the file cannot be had.
+    /// [`KernelError::Busy`] if its owner still runs; an error if the file cannot be opened.
     pub fn take(device: &Device) -> Result<(Self, Option<State>), KernelError> {
         let path = path_of(device.index).map_err(failed(Path::new(FOLDER)))?;
         fs::create_dir_all(FOLDER).map_err(failed(Path::new(FOLDER)))?;
@@ -74,7 +75,8 @@ impl Record {
         Ok((Self { path, file }, left))
     }
 
-    /// Replaces what is written; on the disk (or what is one here) before anything is changed on the device.
+    /// Replaces the content; it is written to the disk (or file system in memory) before anything is changed
+    /// on the device.
     pub fn write(&mut self, state: &State) -> Result<(), KernelError> {
         let text = encode(state);
         let file = &mut self.file;
@@ -88,7 +90,7 @@ impl Record {
 
     /// Everything has been put back.
     pub fn remove(self) {
-        // The lock ends with the file; an empty record says nothing either.
+        // The lock ends with the file; an empty record has no effect either.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -117,7 +119,7 @@ pub(super) fn abandoned() -> io::Result<Vec<(Record, State)>> {
     Ok(found)
 }
 
-/// Whether the device has a record, its owner alive or not.
+/// Whether the device has a record, with a running owner or not.
 pub(super) fn is_recorded(device: u32) -> bool {
     path_of(device).is_ok_and(|path| path.exists())
 }
@@ -136,7 +138,7 @@ fn namespace_cookie() -> io::Result<u64> {
     let socket = socket(AddressFamily::UNIX, SocketType::DGRAM, None)?;
     let mut cookie = 0_u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: pointer and length describe a number that lives across the call.
+    // SAFETY: pointer and length describe a number that is valid during the call.
     let result = unsafe {
         let value = (&raw mut cookie).cast();
         let level = (libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);

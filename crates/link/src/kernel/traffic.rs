@@ -1,7 +1,8 @@
-//! How much a device has sent: what the kernel counts of it, whoever the packets are from.
+//! How much a device has sent: the kernel's counters of it, which include the packets of all senders.
 //!
-//! Two samples and what the links of the device handed to it in between tell what else it carried. Reading takes a
-//! request to netlink, which may wait for locks of the kernel: not for real-time threads.
+//! Two samples, minus what the links of the device handed to it in between, give the traffic of other
+//! senders. Reading takes a request to netlink, which may wait for locks of the kernel: not for real-time
+//! threads.
 
 use std::time::{Duration, Instant};
 
@@ -81,7 +82,7 @@ mod tests {
         };
         let earlier = sample(3, 1_000, 0);
         assert_eq!(sample(3, 126_000, 1_000).foreign_bps(&earlier, 25_000), Some(800_000));
-        // What was handed over and has not left yet is nobody else's.
+        // Bytes that were handed over and have not left yet do not count as another sender's.
         assert_eq!(sample(3, 2_000, 500).foreign_bps(&earlier, 5_000), Some(0));
         assert_eq!(sample(3, 999, 1_000).foreign_bps(&earlier, 0), None, "made anew");
         assert_eq!(sample(4, 2_000, 1_000).foreign_bps(&earlier, 0), None, "another one");

@@ -1,9 +1,9 @@
-//! Follows what the kernel knows about links: devices, addresses, routes, neighbours.
+//! Follows the kernel's state of links: devices, addresses, routes, neighbours.
 //!
-//! Messages of the kernel are only hints which link to look at again; what has changed is found by comparing
-//! facts. Therefore a message that is lost (the socket says so) or that nobody expected does no harm, and a
-//! storm of messages costs one check. Facts do not show one thing: a device that was switched off and is on
-//! again has lost what it had. A message that says so is believed, and a lost message may have been such a
+//! Messages of the kernel are only hints which link to check again; changes are found by comparing the state.
+//! Therefore a message that is lost (the socket reports that) or unexpected does no harm, and a storm of
+//! messages costs one check. The state does not show one case: a device that was switched off and on again
+//! has lost its settings. A message that reports this is trusted, and a lost message may have been such a
 //! message.
 
 use std::collections::VecDeque;
@@ -53,7 +53,8 @@ pub enum Change {
         /// Whether the link's longest packet fits.
         fits: bool,
     },
-    /// The device is switched off, or has lost its carrier. Also told of a moment that is over: [`Change::Up`] follows then.
+    /// The device is switched off, or has lost its carrier. Also reported if that is already over:
+    /// [`Change::Up`] follows then.
     Down,
     /// The device can carry packets again.
     Up,
@@ -67,7 +68,7 @@ pub enum Change {
     RouteBack,
 }
 
-/// A link as it was when last looked at.
+/// A link's state at the last check.
 #[derive(Debug)]
 struct Watched {
     request: PathRequest,
@@ -76,7 +77,7 @@ struct Watched {
     source: Mac,
     destination: Option<Mac>,
     dirty: bool,
-    /// True if the device may have carried nothing for a time since it was last looked at.
+    /// True if the device may have had no carrier for a time since the last check.
     was_down: bool,
 }
 
@@ -118,7 +119,7 @@ impl Watcher {
         self.socket.as_fd()
     }
 
-    /// The next change: the number of its link, and what it is. `None` if nothing has changed.
+    /// The next change, with the number of its link. `None` if nothing has changed.
     pub fn poll_change(&mut self) -> Option<(usize, Change)> {
         if self.changes.is_empty() {
             self.take_hints();
@@ -130,8 +131,8 @@ impl Watcher {
         self.changes.pop_front()
     }
 
-    /// Looks at everything at the next [`Watcher::poll_change`], and makes the kernel look for the neighbours: it forgets
-    /// those that it does not send to itself.
+    /// Checks everything at the next [`Watcher::poll_change`], and makes the kernel resolve the neighbours:
+    /// it drops those to which it does not send itself.
     pub fn refresh(&mut self) {
         for link in &mut self.links {
             link.dirty = true;
@@ -168,7 +169,7 @@ impl Watcher {
                     let Some(entry) = Neighbour::parse(body) else { continue };
                     self.mark(|link| link.is_on(entry.device) && link.next_hop == Some(entry.address));
                 }
-                // Any route or address may be the one that matters.
+                // Any route or address may be relevant.
                 _ => self.mark(|_| true),
             }
         }
@@ -189,7 +190,7 @@ impl Watched {
         let now = match Device::named(&self.request.device) {
             Ok(device) => Some(device),
             Err(KernelError::NoDevice(_)) => None,
-            // There is no answer, so what is known stays.
+            // There is no answer, so the former state stays.
             Err(_) => return,
         };
         let was_down = std::mem::take(&mut self.was_down);
@@ -202,7 +203,7 @@ impl Watched {
         if !same {
             tell(Change::Back);
         }
-        // A device that has come back tells all that is not as usual.
+        // For a device that has come back, all that differs from the usual state is reported.
         let before = before.filter(|_| same);
         self.compare_device(before.as_ref(), &now, was_down, &mut tell);
         if now.up {
@@ -253,7 +254,7 @@ impl Watched {
         }
         let source = device.mac.unwrap_or(self.source);
         let found = self.next_hop.and_then(|next_hop| neighbour(device.index, next_hop).ok().flatten());
-        // A neighbour that the kernel has forgotten is where it was until somebody says otherwise.
+        // A neighbour that the kernel has dropped keeps its address until another one is reported.
         let destination = found.or(self.destination);
         if (source, destination) != (self.source, self.destination) {
             (self.source, self.destination) = (source, destination);

@@ -1,6 +1,6 @@
 //! Kernel UDP sockets: needs no privilege, works with every NIC.
 //!
-//! Each port has a connected socket of its own, so that the kernel drops what does not come from the
+//! Each port has a connected socket of its own, so that the kernel drops packets of all hosts but the
 //! configured peer, and a flood of data cannot displace signalling. Batches go through `recvmmsg` and
 //! `sendmmsg` with vectors that are made once; receive times are the kernel's own. An absent peer and lost
 //! packets are counted, never fatal.
@@ -104,7 +104,7 @@ impl UdpLink {
         })
     }
 
-    /// Keeps an account of what the link sends over its device from now on.
+    /// From now on counts in an account what the link sends over its device.
     pub fn watch(&mut self, watched: Watched) {
         self.watched = Some(watched);
     }

@@ -1,6 +1,6 @@
 //! Batched reception: `recvmmsg` straight into frames of the pool, with the kernel's receive times.
 //!
-//! The vectors are made once and point at each other; they live in boxed slices that never move. Slots from
+//! The vectors are made once and point at each other; they are in boxed slices that never move. Slots from
 //! `armed_from` on hold a frame each; a call consumes them from the front, the next one re-arms those.
 
 use std::io;
@@ -38,10 +38,10 @@ struct PortState {
 }
 
 // SAFETY: the raw pointers in `headers` and `vectors` point into the vectors and frames of the same value,
-// which move with it (their heap addresses stay), and nothing else uses them.
+// which move with it (their heap addresses stay), and no other code uses them.
 unsafe impl Send for Receiver {}
 
-/// What a control message said about a packet.
+/// The contents of a packet's control messages.
 #[derive(Default)]
 struct Facts {
     wall_ns: Option<u64>,
@@ -67,7 +67,7 @@ impl Receiver {
         Self { pool, headers, vectors, _controls: controls, frames: slots, armed_from: BATCH_PACKETS, ports }
     }
 
-    /// Packets that the kernel dropped at the sockets, as far as later packets have told.
+    /// Packets that the kernel dropped at the sockets, as far as later packets have reported.
     pub(super) fn kernel_drops(&self) -> u64 {
         self.ports.iter().map(|port| u64::from(port.drops)).sum()
     }
@@ -122,8 +122,8 @@ impl Receiver {
     ) -> Result<usize, LinkError> {
         for _ in 0..=REFUSALS_PER_CALL {
             let first = &raw mut self.headers[self.armed_from];
-            // SAFETY: `first` and the `wanted - 1` headers behind it are armed: their vectors and control buffers
-            // are ours, live, and nobody else uses them during the call.
+            // SAFETY: `first` and the `wanted - 1` headers behind it are armed: their vectors and control
+            // buffers are ours and valid, and no other code uses them during the call.
             let count = unsafe {
                 libc::recvmmsg(
                     socket.as_raw_fd(),
@@ -143,7 +143,7 @@ impl Receiver {
                 Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL) => {
                     return Err(LinkError::Os { what: "receiving".into(), error });
                 }
-                // What the network said about an earlier packet (ICMP): the socket works on.
+                // An ICMP error for an earlier packet: the socket still works.
                 _ => statistics.peer_refused += 1,
             }
         }
@@ -186,8 +186,9 @@ impl Receiver {
     fn facts(&self, slot: usize) -> Facts {
         let header = &self.headers[slot].msg_hdr;
         let mut facts = Facts::default();
-        // SAFETY: the kernel has filled `msg_control` and set `msg_controllen` to what is valid of it; the macros
-        // stay within that, and each payload is read unaligned by its own type only where its length says so.
+        // SAFETY: the kernel has filled `msg_control` and set `msg_controllen` to the length of its valid
+        // part; the macros stay within that, and each payload is read unaligned as its own type only if its
+        // length is right.
         unsafe {
             let mut message = libc::CMSG_FIRSTHDR(header);
             while !message.is_null() {

@@ -14,7 +14,7 @@ use crate::{LinkError, Port};
 
 /// Longest UDP payload over IPv4.
 const PACKET_BYTES_MAX: usize = 65_507;
-/// Largest socket buffer that can be asked for.
+/// Largest socket buffer that can be requested.
 const SOCKET_BUFFER_BYTES_MAX: usize = 1 << 30;
 
 pub(super) fn check(options: &UdpOptions) -> Result<(), LinkError> {
@@ -43,7 +43,7 @@ pub(super) fn check(options: &UdpOptions) -> Result<(), LinkError> {
     Ok(())
 }
 
-/// A socket for `port`: bound, connected, non-blocking, with nothing in it from others.
+/// A socket for `port`: bound, connected, non-blocking, without packets of other senders.
 pub(super) fn open(options: &UdpOptions, port: Port) -> Result<OwnedFd, LinkError> {
     let (local_port, peer_port) = match port {
         Port::Data => (options.data_port, options.peer_data_port),
@@ -81,14 +81,16 @@ fn os<E: Into<io::Error>>(what: &str) -> impl FnOnce(E) -> LinkError {
     move |error| LinkError::Os { what, error: error.into() }
 }
 
-/// Throws away packets that anybody could send between bind and connect. The socket's buffer bounds the work.
+/// Discards packets that any host could have sent between bind and connect. The socket's buffer bounds the
+/// work.
 fn drain(socket: &OwnedFd) {
     let mut scrap = [0u8; 1];
     while recv(socket, &mut scrap[..], RecvFlags::TRUNC | RecvFlags::DONTWAIT).is_ok() {}
 }
 
-/// Packets go unfragmented or not at all, and the device alone says what fits: whoever knows the two ports can tell the
-/// kernel that a path takes 68 bytes ("fragmentation needed"), and no packet would pass for ten minutes.
+/// Packets are sent unfragmented or not at all, and only the device determines which size fits. Otherwise a
+/// host that knows the two ports could report to the kernel that a path takes 68 bytes ("fragmentation
+/// needed"), and no packet would pass for ten minutes.
 fn set_path_mtu_discovery(socket: &OwnedFd, is_ipv4: bool) -> rustix::io::Result<()> {
     if is_ipv4 && !holds(Defence::DeviceMtu) {
         return sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DO);
@@ -100,7 +102,7 @@ fn set_path_mtu_discovery(socket: &OwnedFd, is_ipv4: bool) -> rustix::io::Result
     }
 }
 
-/// The kernel's limits do not hold for `CAP_NET_ADMIN` (the FORCE options); others get what the limits allow.
+/// The kernel's limits do not apply with `CAP_NET_ADMIN` (the FORCE options); without it the limits apply.
 fn set_buffers(socket: &OwnedFd, options: &UdpOptions) -> Result<(), LinkError> {
     let wanted = options.socket_buffer_bytes;
     if sockopt::set_socket_recv_buffer_size_force(socket, wanted).is_err() {
@@ -109,7 +111,7 @@ fn set_buffers(socket: &OwnedFd, options: &UdpOptions) -> Result<(), LinkError> 
     if sockopt::set_socket_send_buffer_size_force(socket, wanted).is_err() {
         sockopt::set_socket_send_buffer_size(socket, wanted).map_err(os("SO_SNDBUF"))?;
     }
-    // The kernel doubles what was asked for, to cover its own bookkeeping.
+    // The kernel doubles the requested size, to cover its own bookkeeping.
     let receive = sockopt::socket_recv_buffer_size(socket).map_err(os("SO_RCVBUF"))? / 2;
     let send = sockopt::socket_send_buffer_size(socket).map_err(os("SO_SNDBUF"))? / 2;
     if options.socket_buffer_required && receive.min(send) < wanted {

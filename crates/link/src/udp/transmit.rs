@@ -1,7 +1,7 @@
 //! Batched transmission: `sendmmsg` in the order of queueing, and how much of it has left the host.
 //!
-//! Slots `start..end` hold packets that the kernel has not taken. What it took and has not sent is bounded by the
-//! sockets' send queues (`SIOCOUTQ`).
+//! Slots `start..end` hold packets that the kernel has not accepted. The packets that it has accepted and not
+//! sent are bounded by the sockets' send queues (`SIOCOUTQ`).
 
 use std::io;
 use std::mem;
@@ -14,8 +14,8 @@ use crate::{LinkError, LinkStatistics, Port};
 const IN_FLIGHT_MAX: usize = 1_024;
 /// The least that the kernel charges to the send queue besides a packet's bytes: its buffer's own descriptor.
 const SKB_OVERHEAD_BYTES_MIN: u32 = 512;
-/// What the network says (ICMP) that one packet is tried again for: who forges that as fast as he can may say some more
-/// between two of these.
+/// Number of ICMP errors after which one packet is still retried. An attacker who forges them as fast as
+/// possible may place several between two attempts.
 const REFUSALS_PER_PACKET: usize = 8;
 
 pub(super) struct Transmitter {
@@ -31,7 +31,7 @@ pub(super) struct Transmitter {
 }
 
 // SAFETY: the raw pointers in `headers` and `vectors` point into the vectors of the same value, which move
-// with it (their heap addresses stay), and nothing else uses them.
+// with it (their heap addresses stay), and no other code uses them.
 unsafe impl Send for Transmitter {}
 
 impl Transmitter {
@@ -75,7 +75,7 @@ impl Transmitter {
         self.start < self.end
     }
 
-    /// Sends run by run of the same port; stops where the kernel has no room.
+    /// Sends run by run of the same port; stops when the kernel has no room.
     pub(super) fn flush(
         &mut self,
         data: BorrowedFd<'_>,
@@ -120,8 +120,8 @@ impl Transmitter {
     fn send_run(&mut self, socket: BorrowedFd<'_>, port: Port) -> io::Result<usize> {
         let run = self.queued[self.start..self.end].iter().take_while(|(of, _)| *of == port).count();
         let first = &raw mut self.headers[self.start];
-        // SAFETY: `first` and the `run - 1` headers behind it point at our own vectors and buffers, which are live
-        // and which nobody else uses during the call.
+        // SAFETY: `first` and the `run - 1` headers behind it point at our own vectors and buffers, which are
+        // valid and which no other code uses during the call.
         let sent = unsafe {
             libc::sendmmsg(socket.as_raw_fd(), first, run as libc::c_uint, libc::MSG_DONTWAIT as _)
         };
@@ -160,7 +160,8 @@ impl Transmitter {
     }
 }
 
-/// What the kernel charges to the socket for packets that it has taken and not sent; if it cannot say, all.
+/// The bytes that the kernel charges to the socket for packets that it has accepted and not sent; the maximum
+/// if it cannot be read.
 fn outstanding_bytes(socket: BorrowedFd<'_>) -> u32 {
     let mut bytes: libc::c_int = 0;
     // SAFETY: SIOCOUTQ (TIOCOUTQ) writes one int to the given address, which is ours.
@@ -177,9 +178,9 @@ struct Packet {
 
 /// Packets that a socket has taken, oldest first.
 ///
-/// The kernel tells the sum of its charges, which are larger than ours by an unknown part. Packets leave in order,
-/// so those outstanding are the youngest; counting back from the youngest with the *least* charges takes at least
-/// as many packets as there are: a completion may be reported late, never early.
+/// The kernel reports the sum of its charges, which are larger than ours by an unknown part. Packets leave in
+/// order, so those outstanding are the youngest; counting back from the youngest with the *least* charges
+/// takes at least as many packets as there are: a completion may be reported late, never early.
 struct InFlight {
     packets: Box<[Packet]>,
     first: usize,
@@ -196,7 +197,7 @@ impl InFlight {
         self.len == self.packets.len()
     }
 
-    /// Where it is full the packet joins the youngest.
+    /// Adds a packet. If the list is full, it is added to the youngest entry.
     fn push(&mut self, packet: Packet) {
         self.charge += u64::from(packet.charge);
         if self.is_full() {
@@ -209,7 +210,8 @@ impl InFlight {
         }
     }
 
-    /// Forgets what has left, given the kernel's charge for what has not; returns its wire bytes.
+    /// Removes the packets that have left, given the kernel's charge for the others; returns their wire
+    /// bytes.
     fn settle(&mut self, outstanding: u32) -> u32 {
         let mut done = 0u32;
         while self.len > 0 {
@@ -227,8 +229,9 @@ impl InFlight {
     }
 }
 
-/// Whether the network may have said so (ICMP) of an earlier packet, or of none: this one was not tried yet. Each is told
-/// once; a packet that is itself too long, or has no route, says so again.
+/// Whether the error may be an ICMP error of an earlier packet, or of none: then this packet was not tried
+/// yet. Each such error is reported once. A packet that is itself too long, or has no route, causes the error
+/// again.
 fn is_of_an_earlier_one(error: i32) -> bool {
     let refused = matches!(error, libc::ECONNREFUSED | libc::EPROTO | libc::ENOPROTOOPT | libc::EOPNOTSUPP);
     let unreachable =
@@ -250,7 +253,8 @@ mod tests {
 
     #[test]
     fn a_completion_is_told_late_but_never_early() {
-        // The kernel charges 1,500 for each packet where we know of 1,000 only: of ten, `left` are outstanding.
+        // The kernel charges 1,500 for each packet of which we count only 1,000: of ten, `left` are
+        // outstanding.
         for left in 0..=10u32 {
             let mut in_flight = in_flight(10);
             let done = in_flight.settle(left * 1_500);

@@ -1,18 +1,19 @@
-//! How many buffers a stream and a path have under way between the program and their release.
+//! Counts how many buffers a stream and a path have in use between the program and their release.
 //!
-//! The program must not hand out more packets than there are buffers for, and it never learns what becomes of one. So
-//! every stream of a queue, and every path, has an *account*: two counters in memory that kernel and user space share.
+//! The program must not hand out more packets than there are buffers, and it gets no report of their release.
+//! So every stream of a queue, and every path, has an *account*: two counters in memory that kernel and user
+//! space share.
 //!
-//! - `taken` is written by the program alone: one more for each packet that it steers.
-//! - `returned` is written by user space alone: one more for each packet that is released.
-//! - Where `taken - returned >= limit`, the program drops the packet: `no_buffer`.
+//! - `taken` is written by the program only: it is incremented for each packet that is steered.
+//! - `returned` is written by user space only: it is incremented for each packet that is released.
+//! - If `taken - returned >= limit`, the program drops the packet: `no_buffer`.
 //!
 //! Both wrap at 2^32; only their difference, as a signed number, means something.
 //!
-//! A packet can be lost behind the program (a ring was full after all). Its [`Tag`] therefore carries the value that
-//! `taken` had: what is missing before it counts as returned as soon as a later packet comes
-//! ([`Accounts::received`]), and if none comes, when the ring stays empty ([`Accounts::settle`]). A packet
-//! that shows up later nevertheless is taken off again, so the counters never drift, whatever happened.
+//! A packet can be lost behind the program (a ring was full after all). Its [`Tag`] therefore carries the
+//! value that `taken` had: packets that are missing before it count as returned as soon as a later packet
+//! comes ([`Accounts::received`]), and if none comes, when the ring stays empty ([`Accounts::settle`]). If
+//! such a packet arrives later nevertheless, that is undone, so the counters never drift.
 //!
 //! Ownership: [`Accounts`] belongs to the driver's thread. [`Returns`] is shared and [`Returns::give_back`] may be
 //! called on any thread, so a frame dropped by an application frees its buffer at once.
@@ -101,9 +102,9 @@ impl<T: SharedWithProgram> Array<T> {
     }
 
     fn get(&self, index: u32) -> Option<&T> {
-        // SAFETY: the element lies inside the mapping, which lives as long as `self`, and is aligned, since mappings
-        // begin on a page and `T`'s size is a multiple of its alignment. `T` is made of atomics (`SharedWithProgram`), so that
-        // what the program writes at the same time is no data race.
+        // SAFETY: the element is inside the mapping, which is kept as long as `self`, and is aligned, since
+        // mappings begin on a page and `T`'s size is a multiple of its alignment. `T` consists of atomics
+        // (`SharedWithProgram`), so a write of the program at the same time is no data race.
         (index < self.len).then(|| unsafe { self.memory.base().cast::<T>().add(index as usize).as_ref() })
     }
 }
@@ -117,14 +118,14 @@ unsafe impl SharedWithProgram for Taken {}
 // SAFETY: two 32-bit atomics.
 unsafe impl SharedWithProgram for Returned {}
 
-/// What the program counts of an account; `struct taken` in `punctual.bpf.h`.
+/// The program's counter of an account; `struct taken` in `punctual.bpf.h`.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Taken {
     taken: AtomicU32,
     /// Written by user space.
     limit: AtomicU32,
-    /// What the program saw of `returned` when it last had to look.
+    /// The value of `returned` when the program last had to read it.
     returned_seen: AtomicU32,
     _pad: AtomicU32,
 }
@@ -162,7 +163,7 @@ impl Charge {
     }
 }
 
-/// Where charges are given back, on any thread.
+/// Gives charges back, on any thread.
 #[derive(Debug)]
 pub struct Returns {
     returned: Array<Returned>,
@@ -177,7 +178,7 @@ impl Returns {
 
     fn add(&self, account: u32, count: u32) {
         if let Some(account) = self.returned.get(account) {
-            // Release: whoever sees the buffer as free also sees that nobody uses it any more.
+            // Release: a reader that sees the buffer as free also sees all earlier uses of it as finished.
             account.returned.fetch_add(count, Ordering::Release);
         }
     }
@@ -194,7 +195,7 @@ pub struct Accounts {
     returns: Arc<Returns>,
     /// For each account: packets up to this count have been received or given up.
     settled: Box<[u32]>,
-    /// For each stream's account: what `taken` was when [`Accounts::settle`] last looked.
+    /// For each stream's account: the value of `taken` when [`Accounts::settle`] last read it.
     taken_last: Box<[u32]>,
     /// Packets were lost, and paths may miss some of them.
     has_lost: bool,
@@ -213,12 +214,13 @@ impl Accounts {
         Self { taken, returns, settled, taken_last, has_lost: false, layout, used }
     }
 
-    /// Where charges are given back; to be shared.
+    /// The handle with which charges are given back, to be shared.
     pub fn returns(&self) -> &Arc<Returns> {
         &self.returns
     }
 
-    /// A packet came out of the ring of `stream` on `queue` with this tag: what has to be given back for it.
+    /// Records a packet that came out of the ring of `stream` on `queue` with this tag; returns what must be
+    /// given back for it.
     pub fn received(&mut self, queue: u32, stream: Stream, tag: &Tag) -> Charge {
         let charge = Charge { stream: account_of(queue, stream), path: tag.path };
         self.arrive(charge.stream, tag.stream_count);
@@ -226,9 +228,10 @@ impl Accounts {
         charge
     }
 
-    /// Gives up packets that the program steered to this stream and that never came. To be called now and then where
-    /// the stream's ring is empty; intervals of a millisecond or more, since packets that are missing at two calls
-    /// running are taken for lost. A few loads if nothing is missing; after losses it visits every path once.
+    /// Gives up packets that the program steered to this stream and that never came. Call it from time to
+    /// time when the stream's ring is empty, at intervals of a millisecond or more, since packets that are
+    /// missing at two consecutive calls are considered lost. It costs a few loads if no packet is missing;
+    /// after losses it visits every path once.
     pub fn settle(&mut self, queue: u32, stream: Stream) {
         let account = account_of(queue, stream);
         let taken = self.taken(account);
@@ -269,12 +272,12 @@ impl Accounts {
     fn free_of(&self, account: u32) -> u32 {
         let Some(taken) = self.taken.get(account) else { return 0 };
         let limit = taken.limit.load(Ordering::Relaxed);
-        // Below 0 for a moment where a packet that was given up shows up.
+        // Temporarily below 0 if a packet arrives that was given up.
         let under_way = self.taken(account).wrapping_sub(self.returns.returned(account)).cast_signed();
         limit.saturating_sub(under_way.max(0).cast_unsigned())
     }
 
-    /// Counts as returned what has not come; gives how much.
+    /// Counts missing packets as returned; returns how many.
     fn give_up(&mut self, account: u32) -> u32 {
         let missing = self.advance(account, self.taken(account));
         self.returns.add(account, missing);
@@ -338,7 +341,7 @@ mod tests {
         accounts
     }
 
-    /// What the program does to a packet that it steers.
+    /// Does what the program does for a packet that it steers.
     fn steer(accounts: &Accounts) -> Tag {
         let count = |account| {
             let taken = &accounts.taken.get(account).expect("it").taken;
@@ -411,7 +414,7 @@ mod tests {
         assert_eq!(free(&accounts), (3, 1));
         accounts.settle(QUEUE, Stream::Guaranteed);
         assert_eq!(free(&accounts), (4, 1), "the path has a buffer left: it can wait");
-        // Very late, it is counted once more, and the path's account with it.
+        // A very late packet is counted once more, also in the path's account.
         let charge = accounts.received(QUEUE, Stream::Guaranteed, &tag);
         assert_eq!(free(&accounts), (3, 1));
         accounts.returns.give_back(charge);

@@ -1,8 +1,9 @@
-//! Attaching the program to a device, so that it goes with us however we go.
+//! Attaches the program to a device, so that it is detached however this process ends.
 //!
-//! A bpf link is a descriptor: the kernel detaches the program when the last one is closed, also of a process that was
-//! killed. So nothing is left to clean up, ever. A drop detaches at once, even if a child of this process that has not
-//! come to its exec yet holds a copy of the descriptor. Another program on the device is never replaced.
+//! A bpf link is a descriptor: the kernel detaches the program when the last copy is closed, also when a
+//! process is killed. So there is never anything to clean up. A drop detaches at once, even if a child of
+//! this process that has not called exec yet holds a copy of the descriptor. Another program on the device is
+//! never replaced.
 
 use std::fmt;
 use std::io;
@@ -37,8 +38,8 @@ impl Classifier {
     /// Loads the program and attaches it to the device by a bpf link.
     ///
     /// # Errors
-    /// If an option is out of range, rights are missing, there is no such device, another program sits on it or the
-    /// device cannot do what the mode asks for; the fix is in the text.
+    /// If an option is out of range, rights are missing, there is no such device, another program is attached
+    /// to it, or the device cannot do what the mode requires; the fix is in the text.
     pub fn attach(options: &ClassifierOptions) -> Result<Self, LinkError> {
         options.check()?;
         check_rights(&options.device)?;
@@ -49,7 +50,7 @@ impl Classifier {
         Ok(Self { program, mode, _link: link })
     }
 
-    /// Where the program runs: native or generic.
+    /// The program's mode: native or generic.
     pub const fn mode(&self) -> AttachMode {
         self.mode
     }
@@ -78,7 +79,8 @@ impl DerefMut for Classifier {
     }
 }
 
-/// What the driver as a whole needs; each of them is missed later with a less telling answer.
+/// Checks the rights of the whole driver: without this check a missing right would cause a less specific
+/// error later.
 fn check_rights(device: &str) -> Result<(), LinkError> {
     let sets =
         capabilities(None).map_err(|error| LinkError::Os { what: "capget".into(), error: error.into() })?;
@@ -137,7 +139,7 @@ fn has_no_native(error: &io::Error) -> bool {
 }
 
 fn not_attached(device: &str, mode: AttachMode, error: io::Error) -> LinkError {
-    // Somebody was faster than we between looking and attaching.
+    // Another process attached its program between our check and our attach.
     if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
         && let Some(other) = Device::named(device).ok().and_then(|device| check_free(&device).err())
     {
@@ -182,21 +184,21 @@ impl BpfLink {
     fn create(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<Self> {
         let program = program.as_raw_fd().cast_unsigned();
         let fd = bpf(LINK_CREATE, &LinkCreate { program, interface, attach_type: ATTACH_XDP, flags })?;
-        // SAFETY: the kernel just made this descriptor for us, close-on-exec, and nobody else knows it.
+        // SAFETY: the kernel has just made this descriptor for us, close-on-exec, and it has no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 }
 
 impl Drop for BpfLink {
     fn drop(&mut self) {
-        // Fails where the device is gone, and the program with it.
+        // Fails if the device is gone, and the program with it.
         let _ = bpf(LINK_DETACH, &LinkDetach { link: self.0.as_raw_fd().cast_unsigned() });
     }
 }
 
 fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
-    // SAFETY: the pointer and size are those of `attributes`, which outlives the call. Both commands only read it, hold
-    // no pointer in it, and take what lies behind its end for zero.
+    // SAFETY: the pointer and size are those of `attributes`, which outlives the call. Both commands only
+    // read it, it contains no pointer, and they treat fields behind its end as zero.
     let answer = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attributes, size_of::<T>()) };
     match libc::c_int::try_from(answer) {
         Ok(answer) if answer >= 0 => Ok(answer),

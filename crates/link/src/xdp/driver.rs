@@ -1,16 +1,19 @@
 //! [`XdpLink`]: a link over AF_XDP sockets.
 //!
-//! Who holds a frame of the region (ADR 0009): the pool; the kernel, as the link's [`Ledger`] says; or a
-//! [`Frame`]. A received frame is a `Frame` until it is dropped or sent on; its [`Receipt`](crate::pool::Receipt)
-//! tells the classifier that its stream and path may have another one. Invariants:
+//! A frame of the region is held (ADR 0009) by the pool, by the kernel, as recorded in the link's [`Ledger`],
+//! or by a [`Frame`]. A received frame is a `Frame` until it is dropped or sent on. Its
+//! [`Receipt`](crate::pool::Receipt) then notifies the classifier that its stream and path may have another
+//! one. Invariants:
 //!
 //! - The frames that the kernel has to receive into, and those received and still held, are always
-//!   [`XdpOptions::receive_frames`] in sum (as soon as the link's thread looks); since the classifier lets no more
-//!   packets of a stream through than its buffers, a flood in one stream never takes a frame of another.
+//!   [`XdpOptions::receive_frames`] in sum (as soon as the link's thread has checked). Since the classifier
+//!   lets no more packets of a stream through than its buffers, a flood in one stream never takes a frame of
+//!   another.
 //! - At most [`XdpOptions::transmit_frames`] are on their way out.
 //!
-//! A device that goes down loses what is sent meanwhile, counted; when it is up again the link works on. One that is
-//! gone for good ([`XdpLink::is_gone`]) needs a new link; this one counts send errors and receives nothing.
+//! A device that goes down loses what is sent meanwhile, counted; when it is up again the link continues. A
+//! device that is gone for good ([`XdpLink::is_gone`]) needs a new link; the old one counts send errors and
+//! receives nothing.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -32,12 +35,13 @@ use crate::{
     Port, Received, SealKey, Stream, StreamDrops,
 };
 
-/// Interval between two checks of what may have been lost behind the program, in ns.
+/// Interval between two checks for packets lost behind the program, in ns.
 const SETTLE_INTERVAL_NS: u64 = 100_000_000;
 
 /// A link over AF_XDP. Dropping it detaches its program and closes its sockets; frames that are still held stay valid.
 pub struct XdpLink {
-    // Dropped in this order: nothing more is steered to the sockets, then nobody uses the frames, then they go back.
+    // Dropped in this order: first no packet is steered to the sockets any more, then no socket uses the
+    // frames, then they go back to the pool.
     classifier: Classifier,
     queue: Queue,
     ledger: Ledger,
@@ -51,9 +55,9 @@ pub struct XdpLink {
 }
 
 impl XdpLink {
-    /// Attaches the program to the device and binds the sockets, in the network namespace of this thread; the link
-    /// works on any thread. If the options carry no addresses, the kernel is asked for them, which may take
-    /// seconds.
+    /// Attaches the program to the device and binds the sockets, in the network namespace of this thread; the
+    /// link works on any thread. If the options carry no addresses, they are requested from the kernel, which
+    /// may take seconds.
     ///
     /// # Errors
     /// If an option is out of range, a right, the memory or the device is missing; the fix is in the text.
@@ -89,7 +93,7 @@ impl XdpLink {
         self.addresses.clone()
     }
 
-    /// Whether the device is gone for good: open a new link when it is back.
+    /// Whether the device is permanently gone: open a new link when it is back.
     pub const fn is_gone(&self) -> bool {
         self.transmitter.is_gone()
     }
@@ -99,12 +103,12 @@ impl XdpLink {
         self.queue.inlets.iter().map(|inlet| inlet.ring.waiting()).sum()
     }
 
-    /// Whether the kernel makes no copy of its own.
+    /// Whether the kernel makes no copy.
     pub const fn is_zero_copy(&self) -> bool {
         self.queue.zero_copy
     }
 
-    /// The program, to bound rates and to read what it counted.
+    /// The program, to set rates and to read its counters.
     pub const fn classifier(&mut self) -> &mut Classifier {
         &mut self.classifier
     }
@@ -119,7 +123,7 @@ impl XdpLink {
     }
 }
 
-/// The device and the addresses to write, checked against what is asked for.
+/// The device and the addresses to write, checked against the options.
 fn path(options: &XdpOptions) -> Result<(Device, Addresses), LinkError> {
     let ClassifierOptions { device, local, peer, packet_bytes_max, .. } = &options.classifier;
     let request = PathRequest {
@@ -137,7 +141,7 @@ fn path(options: &XdpOptions) -> Result<(Device, Addresses), LinkError> {
     Ok((path.device, Addresses::new(path.source, path.destination)))
 }
 
-/// Sockets of a program that runs in the stack see socket buffers: there is nothing that could be left uncopied.
+/// Sockets of a program that runs in the stack get socket buffers, so zero copy is not possible there.
 fn zero_copy(options: &XdpOptions, classifier: &Classifier) -> super::ZeroCopy {
     match options.zero_copy {
         super::ZeroCopy::Auto if classifier.mode() == AttachMode::Generic => super::ZeroCopy::No,

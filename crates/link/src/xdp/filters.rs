@@ -1,9 +1,10 @@
 //! The program's table of paths: which filter a path has, and which account its packets are charged to.
 //!
-//! The kernel's table is the only one: what it holds is asked, never remembered here. A filter that is replaced keeps
-//! its account and the state of its token bucket (a packet that passes in between is forgotten by the bucket: one at
-//! most for each replacement). An account goes on counting when another path gets it, so what its former path still
-//! holds is given back correctly; the account that has rested longest is taken first.
+//! The kernel's table is the only copy: its content is read when needed and not stored here. A filter that is
+//! replaced keeps its account and the state of its token bucket (the bucket does not count a packet that
+//! passes in between: at most one for each replacement). When an account gets another path it continues
+//! counting, so the buffers that its former path still holds are given back correctly; the account that has
+//! been unused longest is taken first.
 
 use std::collections::VecDeque;
 
@@ -80,7 +81,7 @@ pub(super) struct Entry {
     stream: u32,
 }
 
-// SAFETY: 64-bit integers only: every bit pattern is valid and nothing lies between them.
+// SAFETY: 64-bit integers only: every bit pattern is valid and there is no padding.
 unsafe impl aya::Pod for Bucket {}
 // SAFETY: 32- and 64-bit integers without gaps.
 unsafe impl aya::Pod for Path {}
@@ -109,7 +110,7 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    /// Over the program's empty map; `accounts` of paths follow those of the streams.
+    /// The filters in the program's empty map; `accounts` of paths follow those of the streams.
     pub(super) fn new(
         map: HashMap<MapData, Path, Entry>,
         accounts: &Accounts,
@@ -177,7 +178,7 @@ impl Filters {
     }
 }
 
-/// The kernel said no to something that needs no right that we have not shown already.
+/// The kernel refused an operation although the required rights were checked before.
 pub(super) fn refused(what: &str, error: MapError) -> LinkError {
     let error = match error {
         MapError::SyscallError(call) => call.io_error,

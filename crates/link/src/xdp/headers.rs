@@ -1,10 +1,11 @@
 //! Ethernet, IPv4 or IPv6, and UDP in front of our header, written from a template.
 //!
-//! A link has one pair of addresses, so all but lengths and checksums is the same in every packet of a port. The
-//! IPv4 checksum is that of the template and the length (RFC 1624). A UDP checksum is 0 (none) over IPv4, as RFC 768
-//! allows: the frame's own check sequence guards every hop, and reading the payload would cost a pass over it; over
-//! IPv6 it must be there (RFC 8200, 8.1) and is computed. Received headers are checked by the program; UDP checksums
-//! are not, for the same reason, and since a virtual device hands over packets whose sum was left to hardware.
+//! A link has one pair of addresses, so all but lengths and checksums is the same in every packet of a port.
+//! The IPv4 checksum is computed from that of the template and the length (RFC 1624). A UDP checksum is 0
+//! (none) over IPv4, as RFC 768 permits: the frame's own check sequence protects every hop, and reading the
+//! payload would cost a pass over it. Over IPv6 it is required (RFC 8200, 8.1) and is computed. The program
+//! checks received headers, but not UDP checksums, for the same reason, and because a virtual device passes
+//! packets whose checksum was left to hardware.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ const UDP_BYTES: usize = 8;
 const UDP_PROTOCOL: u8 = 17;
 /// Routers on the way, at most.
 const TIME_TO_LIVE: u8 = 64;
-/// What is in front of our header at most.
+/// Maximum number of bytes in front of our header.
 pub const HEADER_BYTES_MAX: usize = ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES;
 /// Value in [`Addresses`] for an address that is not known.
 const UNKNOWN: u64 = u64::MAX;
@@ -105,8 +106,8 @@ impl Headers {
         self.bytes
     }
 
-    /// Writes them over the first [`Headers::bytes`] of `packet`, whose rest is ours; `false` while the next hop's
-    /// address is not known. A packet is shorter than 64 KiB.
+    /// Writes the headers over the first [`Headers::bytes`] of `packet`, whose rest is ours; `false` while
+    /// the next hop's address is not known. A packet is shorter than 64 KiB.
     pub(super) fn write(&self, port: Port, addresses: &Addresses, packet: &mut [u8]) -> bool {
         let Some((destination, source)) = addresses.leading() else { return false };
         let (headers, payload) = packet.split_at_mut(self.bytes);
@@ -124,7 +125,7 @@ impl Headers {
             headers[18..20].copy_from_slice(&udp_bytes.to_be_bytes());
             headers[58..60].copy_from_slice(&udp_bytes.to_be_bytes());
             let checksum = !fold(fixed + 2 * u64::from(udp_bytes) + sum(payload));
-            // Zero would say that there is none.
+            // Zero would mean that there is no checksum.
             let checksum = if checksum == 0 { u16::MAX } else { checksum };
             headers[60..62].copy_from_slice(&checksum.to_be_bytes());
         }

@@ -1,9 +1,10 @@
-//! The frames of the region that the kernel has on behalf of one link, and why it has them.
+//! Owns the record of the region's frames that the kernel has on behalf of one link, and of the ring that
+//! each is in.
 //!
-//! An index leaves the pool and enters this book when it is put into a fill or TX ring. It leaves the book
+//! An index leaves the pool and enters the ledger when it is put into a fill or TX ring. It leaves the ledger
 //! when it comes back by an RX or completion ring. If the kernel gives back a frame that it does not have, it
-//! is refused, so a frame has one owner whatever a ring says. When the book is dropped, after the link's
-//! sockets were closed, the frames that it still has go back to the pool.
+//! is refused, so a frame has one owner whatever a ring contains. When the ledger is dropped, after the
+//! link's sockets were closed, the frames that it still has go back to the pool.
 
 use super::umem::XdpMemory;
 
@@ -11,7 +12,7 @@ use super::umem::XdpMemory;
 const OURS: u32 = u32::MAX;
 /// Entry of a frame that is in the fill ring, or received and not taken.
 const TO_RECEIVE: u32 = u32::MAX - 1;
-/// Most wire bytes that an entry can say; no packet is as long.
+/// Maximum number of wire bytes that an entry can store; no packet is as long.
 const WIRE_BYTES_MAX: u32 = u32::MAX - 2;
 
 /// The book of one link.
@@ -36,7 +37,7 @@ impl Ledger {
         self.to_receive += 1;
     }
 
-    /// The kernel says that it has received into frame `index`; `false` if it had no such frame.
+    /// The kernel reports that it has received into frame `index`; `false` if it had no such frame.
     pub(super) fn received(&mut self, index: u32) -> bool {
         let Some(entry) = self.entries.get_mut(index as usize).filter(|entry| **entry == TO_RECEIVE) else {
             return false;
@@ -52,21 +53,21 @@ impl Ledger {
         self.to_send += 1;
     }
 
-    /// The kernel says that it has sent frame `index`: the wire bytes; `None` if it had no such frame.
+    /// The kernel reports that it has sent frame `index`: the wire bytes; `None` if it had no such frame.
     pub(super) fn sent(&mut self, index: u32) -> Option<u32> {
         let entry = self.entries.get_mut(index as usize).filter(|entry| **entry <= WIRE_BYTES_MAX)?;
         self.to_send -= 1;
         Some(std::mem::replace(entry, OURS))
     }
 
-    /// Gives up what is on its way out: the sum of the wire bytes, which later completions do not count again.
-    /// Visits the whole region: for a device that is gone.
+    /// Gives up the packets in transmission: returns the sum of their wire bytes, which later completions do
+    /// not count again. Visits the whole region: for a device that is gone.
     pub(super) fn give_up(&mut self) -> u32 {
         let sending = self.entries.iter_mut().filter(|entry| **entry <= WIRE_BYTES_MAX);
         sending.fold(0, |sum, entry| std::mem::take(entry).saturating_add(sum))
     }
 
-    /// Frames that the kernel has to receive into, or has received and nobody has taken.
+    /// Frames that the kernel has to receive into, or that it has filled and the link has not taken yet.
     pub(super) const fn to_receive(&self) -> u32 {
         self.to_receive
     }

@@ -9,20 +9,20 @@ use super::umem::XdpMemory;
 use super::{ClassifierOptions, QUEUES_MAX};
 use crate::{LinkError, Stream};
 
-/// Frames that the kernel always has to receive into beyond what the streams may hold: it takes a buffer for a moment
-/// before it knows that a ring is full.
+/// Frames for receiving that the kernel always has in addition to those that the streams may hold: it takes a
+/// buffer for a moment before it finds that a ring is full.
 const SPARE_FRAMES: u32 = 64;
-/// Largest ring that the options can ask for.
+/// Largest ring that the options can request.
 const RING_ENTRIES_MAX: u32 = 1 << 16;
 
 /// Whether packets pass between the adapter and us without a copy by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZeroCopy {
-    /// Without a copy if the device can. It is tried, and
-    /// [`XdpLink::is_zero_copy`](super::XdpLink::is_zero_copy) tells the result.
+    /// Zero copy if the device supports it. It is tried, and
+    /// [`XdpLink::is_zero_copy`](super::XdpLink::is_zero_copy) returns the result.
     #[default]
     Auto,
-    /// Without a copy, or the link is not opened.
+    /// Zero copy, or the link is not opened.
     Yes,
     /// Always with a copy.
     No,
@@ -45,7 +45,8 @@ pub struct XdpOptions {
     pub classifier: ClassifierOptions,
     /// Receive queue of the device that packets come in on, and transmit queue that they leave by.
     pub queue: u32,
-    /// Ethernet addresses to send with; `None`: the kernel is asked for the device's and the next hop's.
+    /// Ethernet addresses to send with; `None`: the device's and the next hop's are requested from the
+    /// kernel.
     pub addresses: Option<Addresses>,
     /// Packets that may be on their way out at once, 1 to 65,536.
     pub transmit_frames: u32,

@@ -14,17 +14,18 @@ pub(super) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: a mapping is plain memory that is valid on every thread; who may touch which part of it is its users' matter.
+// SAFETY: a mapping is plain memory that is valid on every thread; its users decide which thread may access
+// which part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; it gives out only a raw pointer.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed memory, present from the start; on huge pages where `huge_pages` says so.
+    /// Zeroed memory, present from the start; on huge pages if `huge_pages` is set.
     pub(super) fn anonymous(bytes: usize, huge_pages: bool) -> io::Result<Self> {
         let huge = if huge_pages { MapFlags::HUGETLB } else { MapFlags::empty() };
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE | huge;
-        // SAFETY: no address is asked for, so the kernel picks one that nobody uses.
+        // SAFETY: no address is requested, so the kernel chooses an unused one.
         let base = unsafe { mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags)? };
         Self::new(base, bytes)
     }
@@ -56,7 +57,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: base and length are what mmap gave; whoever used the memory held this value or a share of it.
+        // SAFETY: base and length are what mmap returned; every user of the memory held this value or a share
+        // of it.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

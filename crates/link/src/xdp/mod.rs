@@ -1,4 +1,5 @@
-//! AF_XDP: packets are told apart in the driver, before any buffer is spent on them (early demultiplexing, RIO 2.0.1).
+//! AF_XDP: packets are classified in the driver, before any buffer is spent on them (early demultiplexing,
+//! RIO 2.0.1).
 //!
 //! The XDP program (`bpf/punctual.bpf.c`) recognises the link's packets, polices each path, drops what nobody may use
 //! and steers the rest to the ring of its stream. [`Classifier`] owns the program: it loads, attaches and fills it and
@@ -39,7 +40,7 @@ pub use umem::XdpMemory;
 
 /// Receive queues of a device that can be used: sockets on queues from 0 to this, exclusively.
 pub const QUEUES_MAX: u32 = 64;
-/// Most filters of a link, where the options ask for no fewer.
+/// Maximum number of filters of a link, unless the options request fewer.
 pub const FILTERS_MAX: u32 = 65_536;
 /// Most flows of a link.
 pub const FLOWS_MAX: u32 = 65_536;

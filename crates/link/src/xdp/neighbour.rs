@@ -1,4 +1,4 @@
-//! What the program knows of the neighbour: the key of its seals, and which packet numbers it has let in.
+//! The neighbour's state in the program: the key of its seals, and which packet numbers were let in.
 
 use crate::SealKey;
 
@@ -12,7 +12,7 @@ pub(super) struct Neighbour {
     seen: u64,
 }
 
-// SAFETY: 64-bit integers only: every bit pattern is valid and nothing lies between them.
+// SAFETY: 64-bit integers only: every bit pattern is valid and there is no padding.
 unsafe impl aya::Pod for Neighbour {}
 
 impl Neighbour {

@@ -1,4 +1,4 @@
-//! What a classifier is told when it is made.
+//! The options of a classifier.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,8 +15,8 @@ const IP_BYTES_MIN: u32 = 1_280;
 /// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttachMode {
-    /// In the driver if it can, else in the kernel's stack. The driver is asked for, and
-    /// [`Classifier::mode`](super::Classifier::mode) tells the result.
+    /// In the driver if it can, else in the kernel's stack. The driver's mode is tried first, and
+    /// [`Classifier::mode`](super::Classifier::mode) returns the result.
     #[default]
     Auto,
     /// In the NIC's driver, before a socket buffer exists.
@@ -44,7 +44,7 @@ pub struct Rate {
     pub burst_packets: u32,
 }
 
-/// What the program of one link needs to know.
+/// The parameters of one link's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassifierOptions {
     /// Network interface.
@@ -57,13 +57,14 @@ pub struct ClassifierOptions {
     pub data_port: u16,
     /// Our port of signalling.
     pub signalling_port: u16,
-    /// The neighbour's port of data: what comes from another one to our port is dropped.
+    /// The neighbour's port of data: packets from another port to ours are dropped.
     pub peer_data_port: u16,
     /// The neighbour's port of signalling, likewise.
     pub peer_signalling_port: u16,
-    /// Longest packet, from our header on, in bytes: longer ones are dropped. At least that of any filter.
+    /// Maximum packet length, from our header on, in bytes: longer packets are dropped. At least that of any
+    /// filter.
     pub packet_bytes_max: u32,
-    /// Where the program is to run.
+    /// The mode in which the program is to run.
     pub mode: AttachMode,
     /// Buffers of each stream of a queue, in the order of [`Stream::ALL`]: most packets between the program and their
     /// release. More than the stream's ring holds, or than its part of the fill ring, would be lost behind the
@@ -71,7 +72,8 @@ pub struct ClassifierOptions {
     pub buffers: [u32; Stream::ALL.len()],
     /// Bound on signalling packets of the neighbour, known by their seals; `None`: none.
     pub signalling_rate: Option<Rate>,
-    /// Bound on other signalling packets from its address: its first ones in a life, and forged ones; `None`: none.
+    /// Bound on other signalling packets from its address: its first ones after a start, and forged ones;
+    /// `None`: no bound.
     pub strangers_rate: Option<Rate>,
     /// Bound on best-effort and demoted packets together; `None`: none.
     pub best_effort_rate: Option<Rate>,

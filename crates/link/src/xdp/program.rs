@@ -80,7 +80,7 @@ pub(super) fn words_of(address: IpAddr) -> [u32; 4] {
 /// Verdict of the program on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Not ours: goes on to the kernel, untouched.
+    /// Not ours: goes to the kernel unchanged.
     Pass,
     /// Ours and of no use; counted.
     Drop,
@@ -90,7 +90,7 @@ pub enum Verdict {
 
 /// The program of one link, loaded and with its maps; on no device yet (see [`Classifier`](super::Classifier)).
 pub struct Program {
-    /// Owns what is not taken out below: the constants and the program itself.
+    /// Owns the rest of the loaded object: the constants and the program itself.
     object: Ebpf,
     sockets: XskMap<MapData>,
     buckets: ArrayMap<MapData, Bucket>,
@@ -102,7 +102,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads the program for a link. The device is not looked at.
+    /// Loads the program for a link. It does not access the device.
     ///
     /// # Errors
     /// If an option is out of range, rights are missing, or the kernel is too old; the fix is in the text.
@@ -146,10 +146,10 @@ impl Program {
     }
 
     /// Sends packets of `stream` that come in on receive queue `queue` to `socket` from now on. Until then,
-    /// and if nobody registers, they are dropped (`no_buffer`).
+    /// and if no socket is registered, they are dropped (`no_buffer`).
     ///
-    /// The socket has to be bound to that queue of the device already: the kernel drops what is steered to a socket
-    /// of another queue, and nothing counts it.
+    /// The socket has to be bound to that queue of the device already: the kernel drops what is steered to a
+    /// socket of another queue, and no counter shows it.
     ///
     /// # Errors
     /// If the queue is beyond [`QUEUES_MAX`] or the socket is none of AF_XDP.
@@ -250,7 +250,7 @@ impl Program {
             .map_err(|error| refused("setting a rate of the XDP program", error))
     }
 
-    /// What the program has dropped since it was loaded. Costs a system call for each reason.
+    /// The program's drop counters since it was loaded. Costs a system call for each reason.
     pub fn drops(&self) -> StreamDrops {
         let [policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed, fragmented] =
             std::array::from_fn(|reason| self.drops_of(reason as u32));
@@ -370,7 +370,7 @@ fn not_loaded(error: EbpfError) -> LinkError {
     LinkError::Os { what: what.into(), error }
 }
 
-/// What the kernel answered, at the bottom of an error of the loader.
+/// The kernel's error at the bottom of an error of the loader.
 fn io_error(error: EbpfError) -> io::Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(now) = cause {

@@ -1,8 +1,8 @@
 //! The sockets of one receive queue of a device: one for each stream to receive, one to send.
 //!
-//! The sending socket comes first: it brings the memory and the queue's only fill and completion ring, and the others
-//! join it. It is one of its own, not one of those that receive, since `poll` on a socket with a TX ring also sends,
-//! and losses that it meets there are reported to nobody.
+//! The sending socket comes first: it brings the memory and the queue's only fill and completion ring, and
+//! the others join it. It is separate from the receiving sockets, since `poll` on a socket with a TX ring
+//! also sends, and losses that it meets there are not reported.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -99,7 +99,7 @@ impl Queue {
         Ok((Outlet { socket, ring, completion }, fill))
     }
 
-    /// What becomes readable when packets come in, the most urgent stream first.
+    /// The descriptors that become readable when packets come in, the most urgent stream first.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.inlets.iter().map(|inlet| inlet.socket.as_fd()).collect()
     }

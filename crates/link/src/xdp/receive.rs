@@ -14,11 +14,11 @@ use crate::kernel::Mac;
 use crate::pool::{Receipt, Release};
 use crate::{IpPacket, LinkStatistics, Port, Received, Stream};
 
-/// Counts the received frames that somebody holds, for as long as any is.
+/// Counts the received frames that are held, as long as there are any.
 pub(super) struct Holder {
     held: [AtomicU32; Stream::ALL.len()],
     returns: Arc<Returns>,
-    /// The link's frames stay reserved until the last one that was received is dropped.
+    /// The link's frames stay reserved until the last received frame is dropped.
     _reservation: Reservation,
 }
 
@@ -180,7 +180,7 @@ impl Receiver {
         *last_ns
     }
 
-    /// Lends the kernel as many frames as have come back from those who held them.
+    /// Lends the kernel as many frames as were released.
     pub(super) fn refill(&self, queue: &mut Queue, ledger: &mut Ledger) {
         let wanted = self.frames.saturating_sub(self.holder.held());
         let frame_bytes = self.memory.frame_bytes() as u64;

@@ -1,11 +1,11 @@
 //! The four rings of AF_XDP: bounded, one producer, one consumer, in memory that is shared with the kernel.
 //!
-//! Indices only grow and wrap at 2^32; an entry lies at index modulo the ring's size, a power of two. The producer
-//! fills entries and then releases its index, the consumer acquires that index, reads, and then releases its own.
-//! Each side caches the other's index and looks again only when the cached one gives nothing more, so a batch costs
-//! one cache miss. Our side of a ring is one of [`Producer`] (fill, TX) and [`Consumer`] (RX, completion), the kernel
-//! is the other. An index of the other side that cannot be true (more than a ring away) is cut to the ring's size, so
-//! no entry outside is ever touched.
+//! Indices only grow and wrap at 2^32; an entry is at index modulo the ring's size, a power of two. The
+//! producer fills entries and then releases its index, the consumer acquires that index, reads, and then
+//! releases its own. Each side caches the other's index and reads it again only when the cached one is used
+//! up, so a batch costs one cache miss. Our side of a ring is a [`Producer`] (fill, TX) or a [`Consumer`]
+//! (RX, completion); the kernel is the other side. An impossible index of the other side (more than a ring
+//! away) is limited to the ring's size, so no entry outside the ring is ever accessed.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::mapping::Mapping;
 
-/// Where the parts of a ring lie in its memory, in bytes from its start.
+/// Offsets of the parts of a ring in its memory, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offsets {
     pub(super) producer: usize,
@@ -33,7 +33,7 @@ struct Ring<T> {
 
 impl<T: Copy> Ring<T> {
     /// # Panics
-    /// If the parts do not lie inside the memory: a bug of the caller, who computes both.
+    /// If the parts are not inside the memory: a bug of the caller, who computes both.
     fn new(memory: Mapping, offsets: Offsets, size: u32) -> Self {
         assert!(size.is_power_of_two(), "a ring of {size} entries");
         let ends = [offsets.producer, offsets.consumer, offsets.flags].map(|at| at + size_of::<u32>());
@@ -43,14 +43,16 @@ impl<T: Copy> Ring<T> {
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: `new` checked that the word lies inside the mapping, which lives as long as `self`; the kernel and we
-        // only use it atomically, and its offset is a multiple of 4 (the kernel's structure, page-aligned base).
+        // SAFETY: `new` checked that the word is inside the mapping, which is kept as long as `self`; the
+        // kernel and this process only use it atomically, and its offset is a multiple of 4 (the kernel's
+        // structure, page-aligned base).
         unsafe { self.memory.base().add(at).cast::<AtomicU32>().as_ref() }
     }
 
     fn entry(&self, index: u32) -> NonNull<T> {
         let at = self.offsets.entries + (index & (self.size - 1)) as usize * size_of::<T>();
-        // SAFETY: the masked index is below `size`, and `new` checked that so many entries lie inside the mapping.
+        // SAFETY: the masked index is below `size`, and `new` checked that so many entries are inside the
+        // mapping.
         unsafe { self.memory.base().add(at).cast() }
     }
 
@@ -70,7 +72,7 @@ pub(super) struct Producer<T> {
     filled: u32,
     /// Entries published.
     published: u32,
-    /// Entries that the consumer had taken when last looked at.
+    /// Entries that the consumer had taken at the last check.
     taken: u32,
 }
 
@@ -90,13 +92,14 @@ impl<T: Copy> Producer<T> {
                 return false;
             }
         }
-        // SAFETY: less than a ring lies between `filled` and what the consumer has taken, so this entry is ours.
+        // SAFETY: there is less than a ring between `filled` and the entries that the consumer has taken, so
+        // this entry is ours.
         unsafe { self.ring.entry(self.filled).write(entry) };
         self.filled = self.filled.wrapping_add(1);
         true
     }
 
-    /// Makes what was pushed visible; gives how many.
+    /// Makes the pushed entries visible; returns how many.
     pub(super) fn publish(&mut self) -> u32 {
         let count = self.filled.wrapping_sub(self.published);
         if count > 0 {
@@ -125,7 +128,7 @@ pub(super) struct Consumer<T> {
     taken: u32,
     /// Entries given back to the producer.
     released: u32,
-    /// Entries that the producer had published when last looked at.
+    /// Entries that the producer had published at the last check.
     published: u32,
 }
 
@@ -148,7 +151,7 @@ impl<T: Copy> Consumer<T> {
                 self.published = self.taken.wrapping_add(self.ring.size);
             }
         }
-        // SAFETY: the entry was published (acquired above) and not released, so nobody writes to it.
+        // SAFETY: the entry was published (acquired above) and not released, so it is not written.
         let entry = unsafe { self.ring.entry(self.taken).read() };
         self.taken = self.taken.wrapping_add(1);
         Some(entry)

@@ -1,7 +1,7 @@
 //! An AF_XDP socket: its options, rings, binding, kick and counters, as thin and checked calls.
 //!
-//! What belongs to which: the memory and the fill and completion rings belong to the first socket of a (device,
-//! queue); further sockets there are bound to that one and bring only a ring of their own (`queue.rs`).
+//! The memory and the fill and completion rings belong to the first socket of a (device, queue); further
+//! sockets there are bound to that one and have only a ring of their own (`queue.rs`).
 
 use std::ffi::c_int;
 use std::io;
@@ -22,7 +22,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// The kernel's answer to a kick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kick {
-    /// The kernel took what there was.
+    /// The kernel took all entries.
     Done,
     /// The kernel took its share of packets, or has no buffer for now.
     Again,
@@ -31,9 +31,9 @@ pub(super) enum Kick {
     Lost,
     /// The completion ring is full.
     NoCompletions,
-    /// The device is down or has no carrier: what is queued stays queued.
+    /// The device is down or has no carrier: queued packets stay queued.
     Down,
-    /// The device is gone; this socket will never send again.
+    /// The device is gone; this socket will not send again.
     Gone,
 }
 
@@ -102,11 +102,11 @@ impl Socket {
             let fix = "needs CAP_NET_RAW and a kernel with CONFIG_XDP_SOCKETS, or use driver = \"udp\"";
             return Err(last_error(&format!("opening an AF_XDP socket ({fix})")));
         }
-        // SAFETY: the kernel just gave this descriptor to us, and nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor, and it has no other owner.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Makes the frames of `memory` the ones that this socket receives into and sends from.
+    /// Registers the frames of `memory`, into which this socket receives and from which it sends.
     pub(super) fn register(&self, memory: &XdpMemory) -> Result<(), LinkError> {
         let bytes = memory.frames() as u64 * memory.frame_bytes() as u64;
         let registration = libc::xdp_umem_reg {
@@ -138,7 +138,7 @@ impl Socket {
         })
     }
 
-    /// Sets how many bytes of packets may be in the kernel at once. The default is what a UDP socket gets.
+    /// Sets how many bytes of packets may be in the kernel at once. The default is that of a UDP socket.
     pub(super) fn set_send_buffer(&self, bytes: usize) -> Result<(), LinkError> {
         let fd = self.fd.as_fd();
         rustix::net::sockopt::set_socket_send_buffer_size_force(fd, bytes)
@@ -207,19 +207,19 @@ impl Socket {
         }
     }
 
-    /// Whether the kernel passes packets without a copy of its own.
+    /// Whether the kernel passes packets without a copy.
     pub(super) fn is_zero_copy(&self) -> Result<bool, LinkError> {
         let options: libc::xdp_options =
             self.get(libc::XDP_OPTIONS).map_err(os("asking an AF_XDP socket for its mode"))?;
         Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// What the kernel has dropped at this socket.
+    /// The kernel's drop counters of this socket.
     pub(super) fn statistics(&self) -> io::Result<libc::xdp_statistics> {
         self.get(libc::XDP_STATISTICS)
     }
 
-    /// Has the kernel look at the TX ring.
+    /// Makes the kernel check the TX ring.
     pub(super) fn kick_transmit(&self) -> Result<Kick, LinkError> {
         // SAFETY: an empty message without an address: no pointer is used.
         let done = unsafe {
@@ -239,9 +239,10 @@ impl Socket {
         }
     }
 
-    /// Has the adapter look at the fill ring (zero copy only).
+    /// Makes the adapter check the fill ring (zero copy only).
     pub(super) fn kick_receive(&self) {
-        // SAFETY: an empty message: no pointer is used. Its answer does not matter: whoever receives looks again.
+        // SAFETY: an empty message: no pointer is used. Its result does not matter: the receiver checks
+        // again.
         let _ = unsafe {
             libc::recvfrom(
                 self.fd.as_raw_fd(),

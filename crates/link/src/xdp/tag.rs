@@ -1,4 +1,5 @@
-//! What the program writes over the first bytes of a packet that it steers to us, where its Ethernet header was.
+//! The tag that the program writes over the first bytes of a packet that it steers to us, in place of its
+//! Ethernet header.
 //!
 //! Of an IP packet of a flow nothing is overwritten: the tag stands in front of the frame.
 //!
@@ -15,7 +16,7 @@ pub struct Tag {
     pub received_ns: u64,
     /// Number of the packet in its stream on this queue; wraps around.
     pub stream_count: u32,
-    /// Number of the packet in its path; wraps around. It means nothing without a path.
+    /// Number of the packet in its path; wraps around. It has no meaning without a path.
     pub path_count: u32,
     /// Account of its path, flow or listener, or [`Tag::NO_PATH`].
     pub path: u32,
@@ -29,7 +30,8 @@ impl Tag {
     /// Value of [`Tag::path`] for signalling, best effort and demoted packets.
     pub const NO_PATH: u32 = u32::MAX;
 
-    /// The tag at the start of a steered frame; `None` if the frame is shorter, or than the tag says.
+    /// The tag at the start of a steered frame; `None` if the frame is shorter than a tag, or than the tag
+    /// states.
     pub fn read(frame: &[u8]) -> Option<Self> {
         let tag: &[u8; TAG_BYTES] = frame.first_chunk()?;
         let word = |at: usize| u32::from_ne_bytes([tag[at], tag[at + 1], tag[at + 2], tag[at + 3]]);

@@ -10,7 +10,7 @@ use crate::{Frame, LinkError, LinkStatistics, NextHop, Port};
 
 /// Packets that the kernel takes in one call, by default.
 const PACKETS_PER_KICK: u32 = 32;
-/// Calls of one flush beyond those that its packets need: each lost packet ends one.
+/// Calls of one flush in addition to those that its packets need: each lost packet ends one.
 const SPARE_KICKS: u32 = 4;
 
 /// State of the device for transmission.
@@ -185,7 +185,7 @@ impl Transmitter {
         Ok(())
     }
 
-    /// Whether one more packet may be on its way out; looks for completions if there is none.
+    /// Whether one more packet may be in transmission; collects completions if not.
     fn has_room(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> bool {
         if ledger.to_send() >= self.frames {
             self.collect(outlet, ledger);
@@ -193,7 +193,8 @@ impl Transmitter {
         ledger.to_send() < self.frames
     }
 
-    /// Has the kernel take what is queued, as far as it does; every call of it is bounded, and so is their number.
+    /// Makes the kernel take the queued packets, as far as it does. Each system call is bounded, and so is
+    /// their number.
     pub(super) fn flush(
         &mut self,
         queue: &mut Queue,
@@ -237,7 +238,7 @@ impl Transmitter {
         Ok(())
     }
 
-    /// The adapter takes packets by itself, and is woken where it sleeps.
+    /// The adapter takes packets by itself, and is woken if it sleeps.
     fn flush_zero_copy(
         &mut self,
         outlet: &mut Outlet,
@@ -258,7 +259,7 @@ impl Transmitter {
         Ok(())
     }
 
-    /// The device is down or gone: what is queued is lost to whoever counts, even if it leaves one day.
+    /// The device is down or gone: queued packets are counted as lost, even if they are sent some day.
     fn lose(&mut self, kick: Kick, waiting: u32, ledger: &mut Ledger, statistics: &mut LinkStatistics) {
         if self.state == State::Up {
             statistics.send_errors += u64::from(waiting);

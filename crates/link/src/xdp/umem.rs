@@ -1,11 +1,12 @@
 //! The memory of all `xdp` links of a host: one region of equal frames.
 //!
-//! A frame is owned by exactly one of: the pool's free list, a [`Frame`](crate::Frame), or the kernel (a ring of one
-//! link; its ledger says so). Every link registers the whole region with its own sockets, so a received frame can go
-//! out on any other link of the region without a copy, and links come, go and fail without one another.
+//! A frame is owned by exactly one of: the pool's free list, a [`Frame`](crate::Frame), or the kernel (a ring
+//! of one link, as recorded in its ledger). Every link registers the whole region with its own sockets, so a
+//! received frame can go out on any other link of the region without a copy, and links are opened, closed and
+//! fail independently.
 //!
-//! Nobody takes what another one needs: a link reserves, when it opens, as many frames as its rings and its
-//! applications may ever hold, and never has more. So the pool is never dry for it.
+//! No link takes frames that another one needs: when a link opens, it reserves as many frames as its rings
+//! and its applications may ever hold, and never has more. So the pool is never empty for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,11 +18,11 @@ use super::tag::TAG_BYTES;
 use crate::LinkError;
 use crate::pool::Pool;
 
-/// What the kernel leaves free in front of a received packet (`XDP_PACKET_HEADROOM`); more than longer headers need
-/// when the packet goes on over another protocol.
+/// Bytes that the kernel leaves free in front of a received packet (`XDP_PACKET_HEADROOM`): more than longer
+/// headers need when the packet is forwarded over another protocol.
 const HEADROOM_BYTES: usize = 256;
-/// Where the first byte behind our headers lies in a frame that we fill; a multiple of the cache line. A packet that
-/// fits behind it also fits a frame that it is received into.
+/// Offset of the first byte behind our headers in a frame that we fill; a multiple of the cache line. A
+/// packet that fits behind it also fits into a frame for receiving.
 pub(super) const PAYLOAD_OFFSET: usize = 320;
 const _: () = assert!(PAYLOAD_OFFSET >= HEADROOM_BYTES + HEADER_BYTES_MAX);
 /// Sizes that the kernel takes for frames on pages of 4 KiB.
@@ -82,8 +83,8 @@ impl XdpMemory {
         })?;
         let mapping = Arc::new(mapping);
         let keep: Box<dyn Send + Sync> = Box::new(Arc::clone(&mapping));
-        // SAFETY: the mapping is zeroed memory of at least so many bytes, lives in `keep`, and is handed to nobody but
-        // the kernel, which touches only frames whose index a link has taken out of the pool.
+        // SAFETY: the mapping is zeroed memory of at least so many bytes, is kept in `keep`, and is passed
+        // only to the kernel, which accesses only frames whose index a link has taken out of the pool.
         let pool = unsafe { Pool::over(mapping.base(), frames, frame_bytes, keep) };
         Ok(Self { region: Arc::new(Region { pool, mapping, reserved: AtomicU32::new(0) }) })
     }
@@ -197,7 +198,7 @@ mod tests {
         let says = |result: Result<XdpMemory, LinkError>| result.expect_err("refused").to_string();
         assert!(says(XdpMemory::new(8, 3_000)).contains("2048 or 4096"));
         assert!(says(XdpMemory::new(0, 2_048)).contains("at least 1"));
-        // More than any host has set aside, and a number that is told.
+        // More pages than any host has reserved; the message has the missing number.
         let refused = says(XdpMemory::with_huge_pages(1 << 24, 4_096));
         assert!(refused.contains("vm.nr_hugepages to 32768 more"), "{refused}");
     }

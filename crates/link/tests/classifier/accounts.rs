@@ -1,4 +1,4 @@
-//! Buffers: nothing is steered beyond what may be under way, and what was lost or released comes back exactly once.
+//! Buffers: no packet is steered beyond the limit, and lost or released buffers come back exactly once.
 
 use std::time::{Duration, Instant};
 
@@ -91,7 +91,7 @@ fn lost_packets_come_back() {
     assert_eq!(bench.program.accounts().free(0, stream), 4, "they may still be under way");
     bench.program.accounts().settle(0, stream);
     assert_eq!(bench.program.accounts().free(0, stream), 8);
-    // They were only late: received after all, they count again, and nothing drifts.
+    // They were only late: they are received after all and count again, and the counters do not drift.
     for (stream, tag) in lost {
         let charge = bench.program.accounts().received(0, stream, &tag);
         assert_eq!(bench.program.accounts().free(0, stream), 7);
@@ -103,8 +103,9 @@ fn lost_packets_come_back() {
     }
 }
 
-/// The counters of the kernel and ours wrap at 2^32 on their own; here the other property that lets them: an account
-/// goes on counting when its path goes, and the next path that gets it inherits what is still held.
+/// The counters of the kernel and ours wrap at 2^32 on their own. This tests the other property that this
+/// requires: an account continues to count when its path is removed, and the next path that gets the account
+/// takes over the buffers that are still held.
 #[test]
 fn an_account_outlives_its_path() {
     if !privileged() {

@@ -1,4 +1,5 @@
-//! Attaching, on devices of a network namespace that each test makes for a thread of its own and that goes with it.
+//! Attaching, on devices of a network namespace that each test makes for a thread of its own and that ends
+//! with the thread.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -40,7 +41,8 @@ fn attached(device: &str) -> Option<XdpAttachment> {
     Device::named(device).expect("the device").xdp
 }
 
-/// At once, but that another test's child may hold a copy of our descriptors until it comes to its exec.
+/// Unloading is immediate, except that another test's child may hold a copy of our descriptors until it calls
+/// exec.
 fn wait_until_unloaded(id: u32) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while loaded_programs().flatten().any(|program| program.id() == id) {
@@ -77,7 +79,7 @@ fn attaches_as_told_and_goes_on_drop() {
     });
 }
 
-/// Without fragments a driver takes a program only where a packet fits a page.
+/// Without fragments a driver accepts a program only if a packet fits a page.
 #[test]
 fn jumbo_frames_are_no_reason_for_generic_mode() {
     if !privileged() {
@@ -124,7 +126,7 @@ fn another_program_is_named_and_left_alone() {
     });
 }
 
-/// One that was attached by netlink, as `ip link set xdp` does: it has no owner that could die.
+/// A program that was attached by netlink, as by `ip link set xdp`: it has no owner process that could end.
 #[test]
 fn a_program_without_an_owner_is_named_too() {
     if !privileged() {

@@ -48,7 +48,7 @@ impl Udp {
         Self { ends, ports: (PEER_SIGNALLING, SIGNALLING), payload }
     }
 
-    /// Where the payload begins in the frame.
+    /// Offset of the payload in the frame.
     pub fn offset(&self) -> usize {
         if self.ends.local.is_ipv4() { 14 + 20 + 8 } else { 14 + 40 + 8 }
     }
@@ -82,7 +82,7 @@ impl Udp {
     }
 }
 
-/// A data packet from our header on; the fields that the program looks at.
+/// A data packet from our header on; the fields that the program reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Data {
     pub version: u8,
@@ -95,7 +95,7 @@ pub struct Data {
     pub message_bytes: u32,
     pub slack_ns: i64,
     pub payload_bytes: u32,
-    /// Of best effort; of a channel its clock error.
+    /// Destination of best effort; of a channel its clock error.
     pub destination: u32,
 }
 

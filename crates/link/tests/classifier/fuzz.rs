@@ -39,7 +39,7 @@ fn original(random: &mut Random, ends: Ends) -> Vec<u8> {
 /// Up to four changes: a bit, a byte, a word of edge values, the length.
 pub fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
     for _ in 0..random.below(5) {
-        // Headers are what is looked at: most changes go there.
+        // The program reads the headers: most changes go there.
         let span = if random.below(4) == 0 { frame.len() } else { frame.len().min(130) };
         let at = random.below(span);
         match random.below(5) {

@@ -1,5 +1,5 @@
-//! The XDP program by itself (`BPF_PROG_TEST_RUN`: no device, no traffic) and on devices of namespaces that the tests
-//! make. What needs rights is skipped visibly where they are missing.
+//! The XDP program alone (`BPF_PROG_TEST_RUN`: no device, no traffic) and on devices of namespaces that the
+//! tests make. Without the necessary rights a test is skipped with a message.
 
 mod accounts;
 mod attach;

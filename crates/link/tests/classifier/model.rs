@@ -1,5 +1,5 @@
-//! What the program ought to do, said once more in another language and another way: field by field from the frame's
-//! bytes. Rates and buffers are left out; the tests that use it leave them wide.
+//! A second, independent implementation of the program's rules, in another language: field by field from the
+//! frame's bytes. It has no rates and buffers, so the tests that use it do not limit them.
 
 use std::net::IpAddr;
 
@@ -37,7 +37,7 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Where UDP begins and how many bytes IP says it has.
+/// The offset of UDP and the number of bytes according to IP.
 fn to_our_address(frame: &[u8], options: &ClassifierOptions) -> Option<(usize, usize)> {
     let ip = frame.get(14..)?;
     match (be16(frame, 12)?, options.local, options.peer) {
@@ -57,7 +57,7 @@ fn to_our_address(frame: &[u8], options: &ClassifierOptions) -> Option<(usize, u
 
 type Ours = Result<(bool, usize, usize), Reason>;
 
-/// Whether it is signalling, and where its payload lies.
+/// Whether it is signalling, and the offset of its payload.
 fn to_our_port(frame: &[u8], udp: usize, room: usize, options: &ClassifierOptions) -> Option<Ours> {
     frame.get(udp..udp + 8)?;
     let (from, to, bytes) = (be16(frame, udp)?, be16(frame, udp + 2)?, be16(frame, udp + 4)? as usize);

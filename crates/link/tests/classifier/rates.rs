@@ -1,5 +1,5 @@
-//! Token buckets over time. The kernel's clock is the only one that the program has, so what must hold is held against
-//! the times that the program itself reports.
+//! Token buckets over time. The program can only use the kernel's clock, so the tests compare with the times
+//! that the program itself reports.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn accepted(bench: &mut Bench, frame: &[u8], wanted: usize) -> Vec<u64> {
     times
 }
 
-/// In no window may more pass than the burst and what the window's length brings.
+/// In no window more packets pass than the burst and those that the window's length permits.
 fn holds(times: &[u64], burst: u64, interval_ns: u64) {
     for (i, from) in times.iter().enumerate() {
         for (j, to) in times.iter().enumerate().skip(i) {
@@ -102,7 +102,8 @@ fn a_faster_contract_does_not_wait_for_the_old_one() {
     holds(&accepted(&mut bench, &frame, 5), 1, 1_000_000);
 }
 
-/// Sends one of each of `frames` in turn until none of them gets through; gives the times of those that did.
+/// Sends one of each of `frames` in turn until none of them gets through; returns the times of those that
+/// did.
 fn exhausted(bench: &mut Bench, frames: &[&[u8]], stream: Stream) -> Vec<u64> {
     let mut times = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -122,7 +123,7 @@ fn exhausted(bench: &mut Bench, frames: &[&[u8]], stream: Stream) -> Vec<u64> {
     }
 }
 
-/// A token comes every second: more than the burst passes only where this thread did not run for so long.
+/// A token comes every second: more than the burst passes only if this thread did not run for that long.
 #[test]
 fn signalling_and_best_effort_are_bounded_apart() {
     if !privileged() {

@@ -1,5 +1,5 @@
-//! Seals of signalling: what the neighbour has sealed is the neighbour's, each number once, and whatever else comes under its
-//! address is a stranger's, however like it is.
+//! Seals of signalling: a packet with the neighbour's seal counts as the neighbour's, each number once. Any
+//! other packet under its address counts as an unknown sender's, however similar it is.
 
 use punctual_link::xdp::ClassifierOptions;
 use punctual_link::{SealKey, Stream};
@@ -7,13 +7,13 @@ use punctual_link::{SealKey, Stream};
 use crate::frames::{Ends, Udp, ipv4, ipv6};
 use crate::support::{Bench, Fate, Reason, options, privileged};
 
-/// The version of RTCOP that the program knows, and where the envelope's parts lie: they never change.
+/// The version of RTCOP that the program supports, and the offsets in the envelope: they never change.
 const VERSION: u8 = 10;
 const NUMBER_AT: usize = 13;
 const SEAL_AT: usize = 21;
 const ENVELOPE_BYTES: usize = 29;
 const KEY: SealKey = SealKey([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 250]);
-/// What a stranger's packet is dropped for in [`bench`].
+/// The reason for which an unknown sender's packet is dropped in [`bench`].
 const STRANGERS: Reason = Reason::NoBuffer;
 const OTHER_KEY: SealKey = SealKey([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 251]);
 
@@ -67,7 +67,8 @@ fn sealed(ends: Ends, number: u64, bytes: usize) -> Vec<u8> {
     signal(ends, KEY, number, bytes, bytes as u64)
 }
 
-/// A program whose buffers for strangers are all held, whatever the clock says: what is let in is the neighbour's.
+/// A program whose buffers for unknown senders are all held, whatever the clock shows: every packet that it
+/// lets in is the neighbour's.
 fn bench(ends: Ends) -> Bench {
     let mut bench = Bench::new(&ClassifierOptions { buffers: [8; 4], ..options(ends) });
     let mut held = 0;
@@ -122,9 +123,9 @@ fn what_only_looks_like_it_is_a_strangers() {
         println!("{what}");
         bench.expect_drop(&frame, STRANGERS);
     }
-    // None of them has taken its number.
+    // No refused packet has used up its number.
     bench.expect_steer(&sealed(ends, 9, 200), Stream::Signalling);
-    // What is not in the envelope is the tag's to judge.
+    // The tag protects the bytes outside the envelope.
     bench.expect_drop(&changed(100), Reason::Replayed);
 }
 
@@ -144,21 +145,22 @@ fn numbers_are_known_64_back() {
     assert!(is_in(1_000));
     assert!(!is_in(1_000 - 64) && is_in(1_000 - 63) && !is_in(1_000 - 63));
     assert!(is_in(999) && !is_in(999) && is_in(990));
-    // Ahead by less than 64: what was seen stays known, what was not may still come.
+    // Ahead by less than 64: seen numbers stay known, the others may still come.
     assert!(is_in(1_010) && !is_in(1_000) && !is_in(990) && is_in(1_001) && is_in(1_009));
     assert!(!is_in(1_010 - 64) && is_in(1_010 - 62) && !is_in(1_010));
-    // By 64 and more: nothing that is in reach was seen.
+    // Ahead by 64 and more: no number within reach was seen.
     assert!(is_in(1_074) && is_in(1_011) && !is_in(1_010));
     assert!(is_in(5_000) && is_in(4_999) && is_in(4_937) && !is_in(4_936) && !is_in(1_074));
 }
 
-/// And keeps its buffer: what was released would show that those before it were lost, and give strangers room.
+/// The packet keeps its buffer: releasing it would show that those before it were lost, and give room to
+/// unknown senders.
 fn is_let_in(bench: &mut Bench, frame: &[u8]) {
     let fate = bench.run_and_hold(frame);
     assert!(matches!(fate, Fate::Steered(Stream::Signalling, _)), "{fate:?}");
 }
 
-/// Another life of the neighbour is another key, whose numbers begin anew.
+/// Another life of the neighbour has another key, and its numbers begin anew.
 #[test]
 fn another_life_has_numbers_of_its_own() {
     if !privileged() {

@@ -1,4 +1,4 @@
-//! A loaded program with sockets behind every stream, and what it does to a frame.
+//! A loaded program with sockets for every stream, and its effect on a frame.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -9,7 +9,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::frames::{COOKIE, DATA, Ends, PATH, PEER_DATA, PEER_SIGNALLING, SIGNALLING};
 
-/// Whether programs can be loaded here; says so where not.
+/// Whether programs can be loaded here; prints a message if not.
 pub fn privileged() -> bool {
     let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     let has_them = capabilities(None).is_ok_and(|sets| sets.effective.contains(rights));
@@ -42,7 +42,7 @@ pub fn filter() -> Filter {
     }
 }
 
-/// What became of a frame.
+/// What the program did with a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     Passed,
@@ -86,7 +86,7 @@ impl Bench {
         bench
     }
 
-    /// Runs the program once and looks at everything that it can do; whatever it steers is received and released.
+    /// Runs the program once and checks all its effects; a packet that it steers is received and released.
     pub fn run(&mut self, frame: &[u8]) -> Fate {
         let fate = self.run_and_hold(frame);
         if let Fate::Steered(stream, tag) = fate {
@@ -97,7 +97,7 @@ impl Bench {
         fate
     }
 
-    /// The same, and what is steered keeps its buffer.
+    /// The same, but a steered packet keeps its buffer.
     pub fn run_and_hold(&mut self, frame: &[u8]) -> Fate {
         let drops = self.program.drops();
         let free = self.free();

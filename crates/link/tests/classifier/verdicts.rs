@@ -195,7 +195,7 @@ fn check(bench: &mut Bench, frame: &[u8], options: &punctual_link::xdp::Classifi
     assert_eq!(judge(bench, frame), expected, "frame {frame:02x?}");
 }
 
-/// What the program does, in the model's words.
+/// The program's effect, as a result of the model's type.
 pub fn judge(bench: &mut Bench, frame: &[u8]) -> Expected {
     match bench.run(frame) {
         Fate::Passed => Expected::Pass,

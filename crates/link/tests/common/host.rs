@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Whether hosts can be made here; says so where not.
+/// Whether hosts can be made here; prints a message if not.
 pub fn privileged() -> bool {
     let made = rustix::process::getuid().is_root() && try_run("unshare --net true", "").is_ok();
     if !made {

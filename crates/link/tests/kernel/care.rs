@@ -1,4 +1,4 @@
-//! What is set up on a device is put back, also after a crash.
+//! Settings of a device are restored, also after a crash.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -142,7 +142,7 @@ fn what_a_killed_process_leaves_is_found_and_put_back() {
         pair.within(|| leftover.repair()).expect("to put back");
         assert_eq!(pair.photograph(), before);
         assert!(pair.within(leftovers).expect("records").is_empty());
-        // The next host on the device does it by itself.
+        // The next host on the device restores them.
         let mut child = hanging(&pair);
         child.kill().expect("to kill it");
         child.wait().expect("its end");
@@ -180,11 +180,11 @@ fn the_shaper_bounds_also_what_segmentation_offload_sends() {
     let care = take(&pair, shaped).expect("care");
     let receiver = pair.within_right(|| UdpSocket::bind((ADDRESSES[1], 9_000))).expect("a receiver");
     receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
-    // All of them may wait there: nobody takes any while this thread does not run.
+    // All packets may wait there: no thread receives any while this thread does not run.
     set_socket_recv_buffer_size_force(&receiver, 4 << 20).expect("a buffer");
     let sender = pair.within(|| UdpSocket::bind((ADDRESSES[0], 0))).expect("a sender");
     let segment = SEGMENT;
-    // SAFETY: pointer and length describe a number that lives across the call.
+    // SAFETY: pointer and length describe a number that is valid during the call.
     let result = unsafe {
         let value = (&raw const segment).cast();
         libc::setsockopt(sender.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, 4)
@@ -223,7 +223,7 @@ fn behind_the_shaper_ours_go_first_and_runs_are_cut() {
     let socket = || pair.within(|| UdpSocket::bind((ADDRESSES[0], 0))).expect("a sender");
     let (kernels, ours) = (socket(), socket());
     let set = |socket: &UdpSocket, level, name, value: u32| {
-        // SAFETY: pointer and length describe a number that lives across the call.
+        // SAFETY: pointer and length describe a number that is valid during the call.
         let result =
             unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), 4) };
         assert_eq!(result, 0);
@@ -237,8 +237,8 @@ fn behind_the_shaper_ours_go_first_and_runs_are_cut() {
     ours.send_to(&[1; 100], (ADDRESSES[1], 9_000)).expect("a packet");
     let mut buffer = [0; 2_048];
     let ahead = (0..101).position(|_| receiver.recv(&mut buffer).expect("a packet") == 100);
-    // What the bucket let through at once, the unit that it holds, and what left while we sent; in one queue it would be
-    // all hundred.
+    // The burst that the bucket let through at once, the unit that it holds, and packets that left while we
+    // sent; in one queue it would be all hundred.
     assert!(ahead.is_some_and(|ahead| ahead < 50), "{ahead:?} packets of the kernel's went first");
     pair.within(|| drop(care));
     assert_eq!(pair.photograph(), before);
@@ -250,7 +250,7 @@ fn sent_wire_bytes(pair: &Pair) -> u64 {
     sample.bytes + 24 * sample.packets
 }
 
-/// Sends as much as is taken from the left end while `work` runs; nobody listens at the other.
+/// Sends from the left end as fast as possible while `work` runs; the other end has no receiver.
 fn flooding<R: Send>(pair: &Pair, work: impl FnOnce() -> R + Send) -> R {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

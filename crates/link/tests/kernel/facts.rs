@@ -1,4 +1,4 @@
-//! Devices, routes and neighbours, and how their changes are told.
+//! Devices, routes and neighbours, and the reports of their changes.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn a_path_is_found_and_its_neighbour_asked_for() {
         assert_eq!(path, known);
         assert_eq!(neighbour(device.index, request().peer).expect("an answer"), Some(Mac(MACS[1])));
     });
-    // Behind a router: its address, not the peer's.
+    // With a router in between, the next hop is the router's address, not the peer's.
     pair.left(&format!("ip route add 10.98.0.0/24 via {}", ADDRESSES[1]));
     pair.within(|| {
         let far = IpAddr::from([10, 98, 0, 7]);
@@ -85,7 +85,7 @@ fn what_is_wrong_with_a_path_is_one_line_with_its_fix() {
     says(request(), "ip link set va up");
 }
 
-/// All changes that the watcher tells; waits for `least`, since the kernel tells of carriers when it has time.
+/// All changes that the watcher reports; waits for `least`, since the kernel reports carriers with a delay.
 fn changes(watcher: &mut Watcher, least: usize) -> Vec<Change> {
     let mut told = Vec::new();
     loop {
@@ -120,14 +120,15 @@ fn changes_are_told_once_and_in_order() {
     let mac = |source, destination| Change::Mac { source: Mac(source), destination: Some(Mac(destination)) };
     assert_eq!(after("ip link set va mtu 1400", Pair::left), [Change::Mtu { mtu: 1_400, fits: false }]);
     assert_eq!(after("ip link set va mtu 9000", Pair::left), [Change::Mtu { mtu: 9_000, fits: true }]);
-    // Nobody looked meanwhile, and still it is told.
+    // The watcher did not check in between, and still reports it.
     let off_and_on = "sh -c 'ip link set va down && ip link set va up'";
     assert_eq!(after(off_and_on, Pair::left), [Change::Down, Change::Up]);
     let other = [2, 0, 0, 0, 0, 9];
     assert_eq!(after("ip link set va address 02:00:00:00:00:09", Pair::left), [mac(other, MACS[1])]);
     let line = format!("ip neighbour replace {} lladdr 02:00:00:00:00:08 dev va", ADDRESSES[1]);
     assert_eq!(after(&line, Pair::left), [mac(other, [2, 0, 0, 0, 0, 8])]);
-    // Who is forgotten is where he was; neither another device nor a route elsewhere matters.
+    // A neighbour that the kernel has dropped keeps its address; neither another device nor a route elsewhere
+    // matters.
     pair.left(&format!("ip neighbour del {} dev va", ADDRESSES[1]));
     pair.left("ip link add other type veth peer name rehto");
     pair.left("ip route add 10.97.0.0/24 dev va");

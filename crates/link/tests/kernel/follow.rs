@@ -63,7 +63,7 @@ fn open() -> FollowedLink {
     links.remove(0)
 }
 
-/// The link as an engine has it: whoever waits asks for its descriptors once.
+/// The link as an engine uses it: the descriptors are queried once.
 struct Driven {
     link: FollowedLink,
     poller: OwnedFd,
@@ -80,7 +80,7 @@ impl Driven {
         Self { link, poller, out: Vec::with_capacity(64) }
     }
 
-    /// Takes what comes, woken by the descriptors alone, until `done`.
+    /// Receives packets, woken by the descriptors alone, until `done`.
     fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         let begun = Instant::now();
         loop {
@@ -191,7 +191,7 @@ fn a_link_outlives_its_device_and_follows_addresses() {
         driven.until("a new device", |driven| driven.link.is_open());
     }
     assert_eq!(driven.link.stream_drops().unknown, 0);
-    // The neighbour gets another address: its device takes nothing that is sent to the old one.
+    // The neighbour gets another address: its device does not accept packets to the old one.
     pair.right("ip link set vb address 02:00:00:00:00:77");
     pair.left(&format!("ip neighbour replace {} lladdr 02:00:00:00:00:77 dev va", ADDRESSES[1]));
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What links ask of the kernel, on devices of namespaces that the tests make (needs root).
+//! The kernel settings and reports that links use, on devices of namespaces that the tests make (needs root).
 
 #[path = "../common/host.rs"]
 mod host;

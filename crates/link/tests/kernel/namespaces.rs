@@ -20,14 +20,14 @@ pub struct Pair {
 /// In its environment a test program is a host that sets something up and then hangs until it is killed.
 const CHILD: &str = "PUNCTUAL_TEST_CHILD";
 
-/// For tests that are such hosts: sets `work` up and hangs, where this program was started for it.
+/// For tests that are such hosts: runs `work` and waits, if this program was started for it.
 pub fn hang_with<T>(work: impl FnOnce() -> T) {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
     let _held = work();
     println!("\nready");
-    // The end of its standard input would mean that nobody is there to kill it.
+    // The end of its standard input means that the parent process is gone, so no other process would end it.
     let _ = std::io::stdin().lines().count();
 }
 
@@ -38,13 +38,13 @@ impl Pair {
         pair
     }
 
-    /// Lays the cable; what the kernel does by itself to new devices is done, or is not, when this returns.
+    /// Connects the cable; when this returns, the kernel has finished its own initialisation of new devices.
     pub fn join(&self) {
         self.left(&format!(
             "ip link add va numrxqueues 2 numtxqueues 2 type veth peer name vb numrxqueues 1 numtxqueues 1 netns {}",
             self.right.name()
         ));
-        // Without addresses that the kernel makes when it has time; where there is no IPv6, it makes none.
+        // Without addresses that the kernel adds later; without IPv6 it adds none.
         let ipv6 = std::path::Path::new("/proc/sys/net/ipv6").exists();
         let ends = [(&self.left, "va", 0), (&self.right, "vb", 1)];
         for (host, device, end) in ends {
@@ -73,7 +73,7 @@ impl Pair {
         self.right.run(line)
     }
 
-    /// A process in the left one that runs the test `name`, which is one that calls [`hang_with`].
+    /// A process in the left namespace that runs the test `name`, which calls [`hang_with`].
     pub fn hanging(&self, name: &str) -> Child {
         let own = std::env::current_exe().expect("this program");
         let line = self.left.line(&format!("{} --exact {name} --nocapture", own.display()));
@@ -110,8 +110,8 @@ impl Pair {
     }
 }
 
-/// What is set, without what the kernel does by itself: it makes sure of its own addresses for a second or two, and
-/// counts what it sends past an htb without classes.
+/// The settings, without the kernel's own changes: for a second or two it checks its own addresses, and it
+/// counts packets that it sends past an htb without classes.
 fn settings(said: &str) -> String {
     const COUNT: &str = "direct_packets_stat";
     let mut counted = false;

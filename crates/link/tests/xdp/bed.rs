@@ -55,7 +55,7 @@ impl Cable {
         format!("v{}", self.number)
     }
 
-    /// Of end 0 or 1.
+    /// The address of end 0 or 1.
     pub fn mac(self, end: usize) -> Mac {
         Mac([2, 0x70, 0x75, 0, self.number, end as u8 + 1])
     }
@@ -124,7 +124,7 @@ pub fn send(link: &mut impl Link, port: punctual_link::Port, packet: &[u8]) {
     link.completed();
 }
 
-/// Waits until `done` says so; for what must happen.
+/// Waits until `done` returns `true`; for events that must happen.
 pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let until = punctual_os::clock::monotonic_ns() + 20_000_000_000;
     while !done() {

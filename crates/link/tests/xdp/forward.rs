@@ -1,4 +1,4 @@
-//! Two links of one region: what comes in on one goes out on the other as it lies.
+//! Two links of one region: packets that come in on one go out on the other without a copy.
 
 use punctual_link::xdp::{XdpLink, XdpMemory, XdpOptions};
 use punctual_link::{Link, Port, Received};

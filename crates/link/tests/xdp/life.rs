@@ -169,7 +169,7 @@ fn no_wake_up_is_lost_edge_triggered() {
     }
     let (ask, asked) = std::sync::mpsc::sync_channel::<u64>(1);
     let sender = std::thread::spawn(move || {
-        // A burst of one to seven packets when it is asked for, over both ports.
+        // Per request a burst of one to seven packets, over both ports.
         for round in asked {
             for number in 0..=round % 7 {
                 let port = if number % 3 == 0 { Port::Signalling } else { Port::Data };

@@ -1,4 +1,4 @@
-//! Hosts with `udp` and hosts with `xdp` talk with each other.
+//! Hosts with `udp` and hosts with `xdp` exchange packets.
 
 use punctual_link::xdp::{XdpLink, XdpMemory, XdpOptions};
 use punctual_link::{Link, Port, Received, UdpLink};
@@ -20,7 +20,7 @@ fn talk(from: &mut impl Link, to: &mut impl Link) {
     }
 }
 
-/// What the kernel's UDP says about checksums of the host that this thread is in.
+/// The checksum errors that the kernel's UDP has counted on the host of this thread.
 fn checksum_errors() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp").expect("counters")
         + &std::fs::read_to_string("/proc/thread-self/net/snmp6").expect("counters");
@@ -38,7 +38,7 @@ fn talk_both_ways(family: Family) {
     }
     let (hosts, cable) = pair(1_520);
     for validate in ["on", "off"] {
-        // Off: the kernel takes nothing for checked and adds up every packet itself.
+        // Off: the kernel trusts no checksum offload and verifies every packet itself.
         hosts[1].run(&format!("ethtool -K {} rx {validate}", cable.device()));
         let options = XdpOptions { addresses: None, ..cable.xdp(family, 0) };
         let memory = XdpMemory::new(options.frames_needed(), 2_048).expect("memory");

@@ -107,7 +107,8 @@ fn the_most_urgent_stream_is_received_first() {
     assert_eq!(told(&out), rest);
 }
 
-/// Buffers that a flood of a stream can take. Signalling here is nobody's that is known: half is kept for the neighbour.
+/// Buffers that a flood of a stream can take. Signalling here is that of an unknown sender: half is kept for
+/// the neighbour.
 fn room(stream: Stream) -> u32 {
     let buffers = BUFFERS[stream as usize];
     if stream == Stream::Signalling { buffers.div_ceil(2) } else { buffers }
@@ -127,7 +128,7 @@ fn a_flood_in_one_stream_takes_no_frame_of_another() {
             for number in 0..FLOOD {
                 send_to(&mut a, flooded, number as u8);
             }
-            // What the flood left is held by a receiver that never gives it back, and nothing more comes of it.
+            // A receiver holds the packets of the flood without giving them back, and no further ones arrive.
             let mut held = Vec::with_capacity(256);
             wait_for("the flood", || b.packets_waiting() == limit);
             while b.receive(&mut held, 16).expect("works") > 0 {}

@@ -8,7 +8,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetA
 use super::tables::{Argument, Call, calls};
 use super::{Forbidden, ThreadKind};
 
-/// The filter of a kind of thread. What is of another architecture ends the process.
+/// The filter of a kind of thread. A call of another architecture ends the process.
 pub(super) fn compile(kind: ThreadKind, forbidden: Forbidden) -> io::Result<BpfProgram> {
     let action = match forbidden {
         Forbidden::End => SeccompAction::KillProcess,

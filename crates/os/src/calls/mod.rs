@@ -1,8 +1,9 @@
-//! The system calls that the threads of a host may make: each kind of thread has a list, with a reason beside each call,
-//! and lays a seccomp filter upon itself once its setup is done (docs/adr/0034). Nothing takes a filter off again.
+//! The system calls that the threads of a host may make. Each kind of thread has a list, with a reason beside
+//! each call. A thread installs a seccomp filter for itself once its setup is done (docs/adr/0034). A filter
+//! cannot be removed again.
 //!
-//! The list of the processor is what SECURITY.md says of it; a test compares them. A thread of an embedding program gets a
-//! filter only where its host asks for one, as `punctuald` does.
+//! The list of the processor equals that in SECURITY.md; a test compares them. A thread of an embedding
+//! program gets a filter only if its host requests one, as `punctuald` does.
 
 mod filter;
 mod refused;
@@ -17,7 +18,7 @@ use serde::Deserialize;
 pub use self::refused::refused;
 pub use self::tables::{Call, calls};
 
-/// Kinds of thread, by what they do.
+/// Kinds of thread, by their work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadKind {
     /// Drives the node and its links, with a heap of its own.
@@ -30,7 +31,7 @@ pub enum ThreadKind {
     Admission,
     /// Keeps the processor's heap filled.
     Heap,
-    /// Rings the bells of one user. Started by the service, whose filter it has besides.
+    /// Rings the bells of one user. The service starts it, so the service's filter applies to it too.
     Ringer,
     /// Opens links over AF_XDP and follows their devices.
     Links,
@@ -66,7 +67,7 @@ impl fmt::Display for ThreadKind {
     }
 }
 
-/// What becomes of a system call that is not in the list of its thread.
+/// What happens at a system call that is not in the list of its thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forbidden {
@@ -79,28 +80,29 @@ pub enum Forbidden {
     Allow,
 }
 
-/// Lets the C library ask the system what it would ask, once a process, in the middle of a thread's work: glibc opens
-/// `/proc/sys/vm/overcommit_memory` when a heap that is not the first thread's shrinks for the first time. To be called
-/// before memory is locked: what is touched for it would stay.
+/// Makes the C library issue the system calls early that it would otherwise issue once per process, in the
+/// middle of a thread's work: glibc opens `/proc/sys/vm/overcommit_memory` when a heap that is not the first
+/// thread's shrinks for the first time. Call this before memory is locked: the memory that it touches would
+/// otherwise stay resident.
 ///
 /// # Errors
 /// If threads run out.
 pub fn prepare() -> io::Result<()> {
-    // Take more than is left to a heap, in pieces that are too small to get a mapping of their own.
+    // Allocate more than is free in a heap, in pieces that are too small for a mapping of their own.
     const PIECES: usize = 80;
     const PIECE_BYTES: usize = 100 << 10;
     static ONCE: OnceLock<()> = OnceLock::new();
     if ONCE.set(()).is_ok() {
         let thread = std::thread::Builder::new().name("punctual-libc".into());
         let thread = thread.spawn(|| drop([(); PIECES].map(|()| Vec::<u8>::with_capacity(PIECE_BYTES))))?;
-        // It has nothing to panic about.
+        // The thread does nothing that can panic.
         let _ = thread.join();
     }
     Ok(())
 }
 
-/// Lays the filter of `kind` upon the calling thread, and upon those that it starts from now on, for good; with it
-/// `NO_NEW_PRIVS`. No handler of signals runs on the thread any more, but on that of the service.
+/// Installs the filter of `kind` on the calling thread, and on those that it starts from now on, permanently,
+/// and sets `NO_NEW_PRIVS`. Signal handlers do not run on the thread any more, only on that of the service.
 ///
 /// # Errors
 /// If this kernel or this architecture has no such filters; nothing is changed then.

@@ -1,7 +1,7 @@
-//! System calls that were refused: made to fail, counted, told once each.
+//! System calls that were refused: each fails and is counted, and each kind of call is reported once.
 //!
-//! The kernel sends `SIGSYS` in place of the call; the handler writes `EPERM` where the call's result is looked for. It
-//! neither allocates nor locks. A thread that blocks the signal is ended by the kernel together with the process.
+//! The kernel sends `SIGSYS` in place of the call; the handler writes `EPERM` to the register of the call's
+//! result. It neither allocates nor locks. If a thread blocks the signal, the kernel ends the process.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ThreadKind;
 
-/// Different calls that are told, by their kind of thread; what is refused beyond is only counted.
+/// Maximum number of different calls that are reported, by kind of thread; further ones are only counted.
 const REPORTED_MAX: usize = 32;
 
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static REPORTED: [AtomicU64; REPORTED_MAX] = [const { AtomicU64::new(0) }; REPORTED_MAX];
 
 thread_local! {
-    /// Kind of this thread. It has no destructor, so that a handler may look at it.
+    /// Kind of this thread. It has no destructor, so that a signal handler may read it.
     static KIND: Cell<Option<ThreadKind>> = const { Cell::new(None) };
 }
 
@@ -27,7 +27,7 @@ pub fn refused() -> u64 {
     REFUSED.load(Ordering::Relaxed)
 }
 
-/// Makes the calling thread one of `kind`, and lets this process survive what is refused to it.
+/// Makes the calling thread one of `kind`, and makes this process survive calls that are refused to it.
 pub(super) fn prepare(kind: ThreadKind) -> io::Result<()> {
     static HANDLED: OnceLock<Result<(), i32>> = OnceLock::new();
     HANDLED.get_or_init(handle).map_err(io::Error::from_raw_os_error)?;
@@ -40,12 +40,12 @@ fn handle() -> Result<(), i32> {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = refuse as extern "C" fn(_, _, _) as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: `action` is complete and lives across the call; `refuse` does what a handler may do.
+    // SAFETY: `action` is complete and valid during the call; `refuse` does only what a handler may do.
     let done = unsafe { libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut()) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)) }
 }
 
-/// Blocks what has a handler, or may get one, on the calling thread.
+/// Blocks signals that have a handler, or may get one, on the calling thread.
 pub(super) fn leave_signals_to_others() -> io::Result<()> {
     // Signals of a thread's own mistakes, which the kernel sends to that thread only.
     const OWN: [libc::c_int; 6] =
@@ -93,13 +93,13 @@ fn take_call(context: &mut libc::ucontext_t) -> u64 {
     registers[8]
 }
 
-/// On other architectures nothing is confined: `compile` fails.
+/// On other architectures no thread is confined: `compile` fails.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn take_call(_: &mut libc::ucontext_t) -> u64 {
     u64::MAX
 }
 
-/// Whether this is told for the first time.
+/// Whether this call is reported for the first time.
 fn is_new(kind: Option<ThreadKind>, number: u64) -> bool {
     // Never zero, which is an empty place.
     let key = number << 8 | kind.map_or(0xff, |kind| kind as u64 + 1);
@@ -123,7 +123,7 @@ fn tell(kind: Option<ThreadKind>, number: u64) {
         "punctual: refused system call {number} of a {kind} thread, which its list does not have: report it, with \
          the version of libc; forbidden_calls = \"allow\" in [daemon] lets it pass"
     );
-    // SAFETY: the bytes are there. A standard error that takes nothing is no reason to fail.
+    // SAFETY: the bytes are there. A failed write to standard error is ignored.
     unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len) };
 }
 

@@ -1,8 +1,8 @@
-//! The lists. The reason of a call says what it is limited to; where two lists of a thread have the same call, either of
-//! both limits will do.
+//! The lists. The reason of a call names the limit on its arguments. If two lists of a thread have the same
+//! call, it must satisfy either limit.
 //!
-//! The C library decides by which call it does some things: `epoll_wait` or `epoll_pwait`, `poll` or `ppoll`. All that it
-//! might take on either architecture are listed.
+//! The C library chooses the call for some operations: `epoll_wait` or `epoll_pwait`, `poll` or `ppoll`. All
+//! calls that it may choose on either architecture are listed.
 
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition};
 
@@ -24,7 +24,7 @@ pub struct Call {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Argument {
     index: u8,
-    /// The kernel looks at 64 bits of it, not at 32.
+    /// The kernel uses 64 bits of it, not 32.
     long: bool,
     mask: u64,
     value: u64,
@@ -63,7 +63,7 @@ const fn lacks(index: u8, bits: libc::c_int) -> Argument {
     Argument { index, long: false, mask: bits as u32 as u64, value: 0 }
 }
 
-/// A call by the constant of its number, what it is limited to (whatever, if nothing is said), and the reason.
+/// A call by the constant of its number, the limit on its arguments (none if omitted), and the reason.
 macro_rules! call {
     ($number:ident, $why:literal $(,)?) => {
         call!($number, &[], $why)
@@ -98,7 +98,7 @@ const EVENTFD_BYTES: u64 = 8;
 /// The longest signal stack of a thread, in bytes: a power of two.
 const SIGNAL_STACK_BYTES_MAX: u64 = 1 << 17;
 
-/// What the C library's heap asks of the kernel.
+/// The calls that the C library's heap makes.
 const MEMORY: &[Call] = &[
     call!(
         SYS_mmap,
@@ -112,7 +112,8 @@ const MEMORY: &[Call] = &[
     call!(SYS_brk, "as mmap, where a heap of its own cannot be had"),
 ];
 
-/// What the end of a thread asks for that has its own heap: ends of others are among [`MEMORY`].
+/// The calls at the end of a thread that has its own heap; those at the end of other threads are in
+/// [`MEMORY`].
 const THREAD_END: &[Call] = &[
     call!(
         SYS_munmap,

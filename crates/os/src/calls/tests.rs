@@ -77,10 +77,10 @@ fn a_processor_makes_its_calls_within_their_limits_only() {
     let (inlet, outlet) = rustix::pipe::pipe().expect("a pipe");
     let (answers, refused) = on(ThreadKind::Processor, move || {
         let map = || {
-            // SAFETY: a new mapping of nobody's.
+            // SAFETY: a new mapping that no other code uses.
             unsafe { mmap_anonymous(std::ptr::null_mut(), 4_096, ProtFlags::READ, MapFlags::PRIVATE) }
         };
-        // SAFETY: nothing is there.
+        // SAFETY: nothing is mapped there.
         let unmap = |bytes| unsafe { munmap(std::ptr::without_provenance_mut(4_096), bytes) };
         let answers = [
             rustix::io::write(&bell, &1_u64.to_ne_bytes()).map(drop),
@@ -96,7 +96,7 @@ fn a_processor_makes_its_calls_within_their_limits_only() {
                 .map(drop),
             rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).map(drop),
         ];
-        // It closes nothing: that is for others.
+        // The filter permits no close, so leak the descriptors.
         std::mem::forget((bell, inlet, outlet));
         answers
     });
@@ -112,10 +112,10 @@ fn a_processor_makes_its_calls_within_their_limits_only() {
 fn a_processor_closes_nothing() {
     let (inlet, _outlet) = rustix::pipe::pipe().expect("a pipe");
     let number = std::os::fd::AsRawFd::as_raw_fd(&inlet);
-    // Debug builds ask first whether it is open.
+    // Debug builds first check whether it is open.
     let (_, refused) = on(ThreadKind::Processor, move || drop::<OwnedFd>(inlet));
     assert!(refused >= 1);
-    // SAFETY: it was not closed, and nobody else knows it.
+    // SAFETY: it was not closed, and no other value owns it.
     let inlet = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) };
     assert!(rustix::io::fcntl_getfd(inlet.as_fd()).is_ok());
 }
@@ -145,7 +145,7 @@ fn who_asks_for_no_filter_gets_none() {
     assert_eq!(done.join().expect("no panic"), (Ok(()), Ok(false)));
 }
 
-/// Environment variable that makes this program one whose thread makes a forbidden call.
+/// Environment variable that makes this program a process in which a thread makes a forbidden call.
 const ENDS: &str = "PUNCTUAL_TEST_FORBIDDEN_CALL";
 
 #[test]

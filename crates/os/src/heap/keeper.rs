@@ -1,4 +1,5 @@
-//! The thread that asks the kernel for memory and gives it back, and what it and the thread of the heap tell one another.
+//! The thread that requests memory from the kernel and gives it back, and its queue to and from the thread of
+//! the heap.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -12,16 +13,17 @@ use super::stack::Stack;
 use crate::calls::{self, Forbidden, ThreadKind};
 use crate::realtime::{self, SchedulingClass};
 
-/// A pool of more bytes than this is nothing that the processor waits for: it is filled as an ordinary thread, before channels
-/// are opened. This much takes some 2 ms.
+/// The processor does not wait for a pool of more bytes than this: it is filled at ordinary priority, before
+/// channels are opened. Filling this much takes some 2 ms.
 const URGENT_BYTES_MAX: usize = 8 << 20;
-/// Bytes of the keeper's stack: it keeps no table and calls nothing deep.
+/// Bytes of the keeper's stack: it has no tables and no deep calls.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Requests for memory, memory that was brought, and memory that is given back. Waits only where the comments say so.
+/// Requests for memory, memory that was brought, and memory that is given back. It blocks only in the
+/// functions whose comments state it.
 pub(super) struct KeeperQueue {
-    /// For each kind of pool: bytes that are wanted, and in `block` the length of a block that must fit. 0:
-    /// nothing is wanted.
+    /// For each kind of pool: wanted bytes, and in `block` the length of a block that must fit. 0: no
+    /// request.
     wanted: [AtomicUsize; 2],
     block: [AtomicUsize; 2],
     failed: [AtomicBool; 2],
@@ -101,7 +103,7 @@ impl KeeperQueue {
         self.failed[kind as usize].store(true, Ordering::Release);
     }
 
-    /// Whether the kernel has refused what was asked for last.
+    /// Whether the kernel has refused the last request.
     pub fn has_failed(&self, kind: Kind) -> bool {
         self.failed[kind as usize].load(Ordering::Acquire)
     }
@@ -143,7 +145,7 @@ impl KeeperQueue {
             let mut retired = self.retired.take().peekable();
             if retired.peek().is_some() {
                 at_leisure(class, || {
-                    // SAFETY: empty, and out of the table: nobody has a block of it.
+                    // SAFETY: empty, and out of the table: no block of it is in use.
                     retired.for_each(|pool| unsafe { Owned::from_raw(pool).unmap() });
                 });
             }
@@ -177,7 +179,7 @@ impl KeeperQueue {
 
 /// Does `work` as an ordinary thread that goes before others.
 fn at_leisure<T>(class: SchedulingClass, work: impl FnOnce() -> T) -> T {
-    // Becoming less needs no right; one that lacks the right to become more has become less at its start.
+    // Lowering the priority needs no right; a thread without the right to raise it was lowered at its start.
     let _ = realtime::go_before_ordinary_threads(class);
     let done = work();
     let _ = realtime::go_behind_the_processor(class);

@@ -1,15 +1,18 @@
-//! A heap of the processor's own, laid ready before its loop begins: its thread asks the kernel for no memory and gives none
-//! back, so it never waits for whoever changes the address space, nor for a lock of the C library's heap that such a one may
-//! hold (docs/adr/0037).
+//! A heap of the processor's own, prepared before its loop begins. Its thread requests no memory from the
+//! kernel and gives none back, so it never waits for a thread that changes the address space, nor for a lock
+//! of the C library's heap that such a thread may hold (docs/adr/0037).
 //!
-//! A program that wants it names [`Allocator`] as its global allocator; one thread of it may then have the heap, by a [`Lease`].
-//! Whatever that thread allocates comes from [`pool`]s, everything else from the C library. Blocks wander between threads:
-//! - one of a pool that another thread frees waits in a list until the thread of the heap allocates or frees again;
-//! - one of the C library's that the thread of the heap frees waits in another, until any other thread allocates.
+//! A program that uses it names [`Allocator`] as its global allocator; one thread of it may then have the
+//! heap, by a [`Lease`]. All memory that this thread allocates comes from [`pool`]s, all other memory from
+//! the C library. A block may be freed on another thread than the one that allocated it:
+//! - a pool's block that another thread frees waits in a list until the thread of the heap allocates or frees
+//!   again;
+//! - a block of the C library that the thread of the heap frees waits in another list, until any other thread
+//!   allocates.
 //!
-//! A thread beside it, the keeper, adds a pool when less than a reserve is left, and gives pools back to the kernel that are
-//! empty. Only where one piece of work needs more than the reserve, the thread of the heap waits for the keeper; that is counted
-//! ([`waits`]).
+//! A second thread, the keeper, adds a pool when less than a reserve is left, and gives empty pools back to
+//! the kernel. The thread of the heap waits for the keeper only if one piece of work needs more than the
+//! reserve; these waits are counted ([`waits`]).
 
 mod keeper;
 mod pool;
@@ -42,11 +45,12 @@ const EXPECTED_WAIT_MAX: Duration = Duration::from_millis(100);
 pub struct Sizes {
     /// For blocks of less than [`LARGE_BYTES`].
     pub small: usize,
-    /// For all others, which are given back to the kernel by themselves.
+    /// For large blocks, whose pools the keeper gives back to the kernel.
     pub large: usize,
 }
 
-/// Blocks from here on, in bytes, have pools of their own: those of great channels, which come and go.
+/// Minimum length of a large block, in bytes. Large blocks have pools of their own: they belong to large
+/// channels, which are opened and closed.
 pub const LARGE_BYTES: usize = 32 << 10;
 
 /// The global allocator of a program whose processor has a heap of its own.
@@ -74,9 +78,10 @@ thread_local! {
 }
 
 struct Heap {
-    /// Where the pools lie, for everybody who frees a block: a [`Range`] each. Written by the thread of the heap alone.
+    /// The address ranges of the pools, for every thread that frees a block: a [`Range`] each. Only the
+    /// thread of the heap writes them.
     ranges: [AtomicUsize; POOLS_MAX],
-    /// How many of them may be in use: the first so many.
+    /// How many of them may be in use, from the first on.
     used: AtomicUsize,
     /// Blocks of pools that other threads have freed.
     returned: Stack,
@@ -88,7 +93,7 @@ struct Heap {
     is_installed: AtomicBool,
     waits: AtomicU64,
     large_reserve: AtomicUsize,
-    /// What large blocks will take together beside the reserve, as [`expect`] was told.
+    /// Bytes that large blocks will take together in addition to the reserve, as [`expect`] set them.
     expected: AtomicUsize,
     /// Less is expected than before: pools may have to go.
     is_to_sweep: AtomicBool,
@@ -107,7 +112,7 @@ impl Heap {
             Kind::Small => 0,
             Kind::Large => {
                 let expected = self.expected.load(Ordering::Relaxed);
-                // What lies between blocks, and before them.
+                // The gaps between and before blocks.
                 self.large_reserve.load(Ordering::Relaxed) + expected + expected / 16
             }
         }
@@ -133,20 +138,21 @@ fn refused(what: &str) -> io::Error {
     io::Error::other(what.to_owned())
 }
 
-/// The right of one thread to the heap. Dropped last of all that the thread has, by itself or when it has ended.
+/// The right of one thread to the heap. Drop it after everything else of the thread, on the thread itself or
+/// when it has ended.
 #[derive(Debug)]
 pub struct Lease {
     has_begun: bool,
 }
 
 impl Lease {
-    /// Claims the heap for a thread of `class`, and starts the keeper from the calling thread: on its CPUs, held to the keeper's
-    /// list of system calls.
+    /// Claims the heap for a thread of `class`, and starts the keeper from the calling thread: on its CPUs,
+    /// confined to the keeper's list of system calls.
     ///
     /// # Errors
-    /// If the program's allocator is another, somebody has the heap, or threads run out.
+    /// If the program's allocator is another, another thread has the heap, or threads run out.
     pub fn claim(class: SchedulingClass, forbidden: Forbidden) -> io::Result<Self> {
-        // It says so itself, when it is used.
+        // The allocator marks itself as installed when it is used.
         drop(Box::new(0_u64));
         if !HEAP.is_installed.load(Ordering::Relaxed) {
             return Err(refused("the program's allocator is not punctual_os::heap::Allocator"));
@@ -168,7 +174,7 @@ impl Lease {
         if std::mem::replace(&mut self.has_begun, true) {
             return Err(refused("a thread has this heap already"));
         }
-        // SAFETY: there is one lease, and no thread has it yet; nothing in there allocates.
+        // SAFETY: there is one lease, and no thread has it yet; the callee does not allocate.
         unsafe { HEAP.pools().begin(&HEAP, sizes)? };
         HEAP.large_reserve.store(sizes.large, Ordering::Relaxed);
         HAS_LEASE.set(true);
@@ -178,7 +184,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Clear the flag of the thread that had the lease, which may be gone.
+        // Clear the flag of the thread that had the lease, which may have ended.
         HAS_LEASE.set(false);
         HEAP.queue.close();
         HEAP.is_leased.store(false, Ordering::Release);
@@ -211,7 +217,7 @@ pub fn waits() -> u64 {
     HEAP.waits.load(Ordering::Relaxed)
 }
 
-/// Gives back to the C library what the thread of the heap has freed.
+/// Gives blocks that the thread of the heap has freed back to the C library.
 fn free_foreign() {
     for block in HEAP.foreign.take() {
         // SAFETY: it came from `System`, which takes it from `malloc` or `posix_memalign`, and was freed once.
@@ -219,7 +225,8 @@ fn free_foreign() {
     }
 }
 
-/// What a block of a pool carries while it waits to be put away: what links it, and its layout in one number.
+/// The content of a pool's block while it waits to be freed: the link to the next one, and its layout in one
+/// number.
 #[repr(C)]
 struct PendingFree {
     link: Link,
@@ -239,7 +246,8 @@ impl PendingFree {
     /// # Safety
     /// The requirements of [`PendingFree::write`], which was called before.
     unsafe fn read(block: NonNull<u8>) -> Layout {
-        // SAFETY: as the caller promises; sizes are less than half of the address space, of which nobody has the upper bits.
+        // SAFETY: as the caller promises; sizes are less than half of the address space, so the upper bits
+        // are unused.
         unsafe {
             let note = (&raw const (*block.cast::<Self>().as_ptr()).layout).read();
             Layout::from_size_align_unchecked(note >> 6, 1 << (note & 63))
@@ -251,11 +259,12 @@ fn has_lease() -> bool {
     HAS_LEASE.try_with(Cell::get).unwrap_or(false)
 }
 
-// SAFETY: every block is the caller's alone until it is freed, and goes back where it came from: the range tells.
+// SAFETY: every block belongs to the caller alone until it is freed, and goes back to its origin, which its
+// address range determines.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if has_lease() {
-            // SAFETY: this thread has the lease, and nothing in there allocates by this allocator.
+            // SAFETY: this thread has the lease, and the callee does not use this allocator.
             let block = unsafe { HEAP.pools().allocate(&HEAP, layout) };
             return block.map_or(ptr::null_mut(), NonNull::as_ptr);
         }

@@ -1,5 +1,6 @@
-//! A piece of memory from the kernel, shared out by an allocator of its own (two-level segregated fit: every call takes a
-//! bounded time). Made in slices, so that whoever else wants to change the address space waits for one of them at most.
+//! A piece of memory from the kernel, divided by an allocator of its own (two-level segregated fit: every
+//! call takes a bounded time). It is mapped in slices, so that another thread that changes the address space
+//! waits for at most one of them.
 
 use std::alloc::Layout;
 use std::io;
@@ -35,7 +36,7 @@ pub(super) struct Pool {
     used_blocks: usize,
 }
 
-/// What a block of this layout is counted as, in bytes.
+/// The number of bytes for which a block of this layout is counted.
 const fn taken(layout: Layout) -> usize {
     let bytes = if layout.size() < BLOCK_BYTES_MIN { BLOCK_BYTES_MIN } else { layout.size() };
     let padding = layout.align().saturating_sub(BLOCK_HEADER_BYTES);
@@ -52,22 +53,22 @@ const fn linked(layout: Layout) -> Option<Layout> {
     }
 }
 
-/// A pool. Whoever has the value has the pool, and its memory is there until [`Owned::unmap`].
+/// A pool. The value owns the pool, and its memory is mapped until [`Owned::unmap`].
 #[derive(Debug)]
 pub(super) struct Owned(NonNull<Pool>);
 
 impl Owned {
-    /// Asks the kernel for a pool in which a block of `block_bytes` has room, of `bytes` at least.
+    /// Requests from the kernel a pool in which a block of `block_bytes` has room, of `bytes` at least.
     pub fn map(bytes: usize, block_bytes: usize) -> io::Result<Self> {
-        // The allocator looks among blocks a sixteenth longer.
+        // The allocator searches among blocks a sixteenth longer.
         let needed = block_bytes.saturating_add(block_bytes / 8).saturating_add(2 * PAGE_BYTES);
         let bytes = bytes.max(needed).checked_next_multiple_of(UNIT_BYTES);
         let bytes = bytes.filter(|bytes| *bytes <= BYTES_MAX).ok_or(io::ErrorKind::OutOfMemory)?;
         let base = map_in_slices(bytes)?;
         let header = size_of::<Pool>().next_multiple_of(rlsf::GRANULARITY);
         let pool: NonNull<Pool> = base.cast();
-        // SAFETY: fresh memory of `bytes`, page-aligned and nobody else's; the rest of it is the allocator's for as long as
-        // the pool lives.
+        // SAFETY: fresh memory of `bytes`, page-aligned and unused; the rest of it belongs to the allocator
+        // as long as the pool exists.
         unsafe {
             pool.write(Pool { blocks: Tlsf::new(), bytes, used_bytes: 0, used_blocks: 0 });
             let rest = NonNull::slice_from_raw_parts(base.add(header), bytes - header);
@@ -82,7 +83,7 @@ impl Owned {
     }
 
     /// # Safety
-    /// `raw` came from [`Owned::into_raw`], and nobody else makes a value of it.
+    /// `raw` came from [`Owned::into_raw`], and no other value is made of it.
     pub const unsafe fn from_raw(raw: NonNull<u8>) -> Self {
         Self(raw.cast())
     }
@@ -101,7 +102,7 @@ impl Owned {
         self.pool().bytes
     }
 
-    /// What is left, whether in one piece or not.
+    /// Free bytes, contiguous or not.
     pub fn free_bytes(&self) -> usize {
         let pool = self.pool();
         pool.bytes.saturating_sub(size_of::<Pool>() + pool.used_bytes)
@@ -128,7 +129,7 @@ impl Owned {
     /// `block` was allocated here with this layout and is given back once.
     pub unsafe fn deallocate(&mut self, block: NonNull<u8>, layout: Layout) {
         let pool = self.pool_mut();
-        // What was allocated has a layout that can be linked.
+        // The layout was valid at the allocation, so it can be linked.
         let align = linked(layout).map_or(BLOCK_BYTES_MIN, |layout| layout.align());
         // SAFETY: as the caller promises.
         unsafe { pool.blocks.deallocate(block, align) };
@@ -139,19 +140,20 @@ impl Owned {
     /// Gives the memory back to the kernel, in slices.
     ///
     /// # Safety
-    /// Nobody uses any of its blocks any more.
+    /// None of its blocks is used any more.
     pub unsafe fn unmap(self) {
         let bytes = self.bytes();
         let base: *mut u8 = self.0.as_ptr().cast();
         for offset in (0..bytes).step_by(SLICE_BYTES).rev() {
             let len = SLICE_BYTES.min(bytes - offset);
-            // SAFETY: of this pool alone, as the caller promises. Where it fails the memory stays, which harms nobody.
+            // SAFETY: only this pool uses it, as the caller promises. If it fails, the memory stays mapped,
+            // which does no harm.
             let _ = unsafe { rustix::mm::munmap(base.add(offset).cast(), len) };
         }
     }
 }
 
-/// Where a pool lies: its address, and in the bits below a page how many units it has. 0: nowhere.
+/// The address range of a pool: its address, and in the bits below a page its number of units. 0: no pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range(pub usize);
 
@@ -169,14 +171,14 @@ fn map_in_slices(bytes: usize) -> io::Result<NonNull<u8>> {
     let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
     for offset in (0..bytes).step_by(SLICE_BYTES) {
         let len = SLICE_BYTES.min(bytes - offset);
-        // Where memory is locked, this fills it.
-        // SAFETY: within the fresh mapping, which nobody uses yet.
+        // If memory is locked, this fills it.
+        // SAFETY: within the fresh mapping, which is not used yet.
         let done = unsafe {
             let slice = base.add(offset).as_ptr().cast();
             rustix::mm::mprotect(slice, len, MprotectFlags::READ | MprotectFlags::WRITE)
         };
         if let Err(error) = done {
-            // SAFETY: the fresh mapping, which nobody knows of.
+            // SAFETY: the fresh mapping, which no other code uses.
             let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
             return Err(error.into());
         }

@@ -1,5 +1,5 @@
-//! The pools, as the thread of the heap has them. Nothing here allocates by the program's allocator, and only
-//! [`Pools::wait`] waits.
+//! The pools, owned by the thread of the heap. No function here allocates with the program's allocator, and
+//! only [`Pools::wait`] waits.
 
 use std::alloc::Layout;
 use std::io;
@@ -10,10 +10,10 @@ use super::pool::{Owned, UNIT_BYTES};
 use super::stack::Taken;
 use super::{Heap, LARGE_BYTES, POOLS_MAX, PendingFree, Sizes};
 
-/// Most blocks that came back which one call puts where they belong.
+/// Maximum number of returned blocks that one call frees.
 const RETURNED_AT_ONCE: usize = 8;
 
-/// Small blocks and large ones lie apart, so that pools of large ones become empty.
+/// Small and large blocks are in separate pools, so that pools of large ones become empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Kind {
@@ -36,7 +36,7 @@ type Slot = Option<(Owned, Kind)>;
 pub(super) struct Pools {
     slots: [Slot; POOLS_MAX],
     of: [Account; 2],
-    /// What is still to be done about blocks that came back.
+    /// Returned blocks that are still to be freed.
     returned: Taken,
 }
 
@@ -47,14 +47,15 @@ struct Account {
     reserve: usize,
     bytes: usize,
     free: usize,
-    /// The keeper was asked for more, and has not brought it.
+    /// The keeper was requested to bring more, and has not brought it.
     asked: bool,
 }
 
 impl Account {
     const NONE: Self = Self { reserve: 0, bytes: 0, free: 0, asked: false };
 
-    /// How long the next pool is to be: an eighth of what is there, so that a few are enough for any memory.
+    /// Length of the next pool: an eighth of the present total, so that few pools are enough for any amount
+    /// of memory.
     fn more(&self) -> usize {
         (self.bytes / 8).max(self.reserve.saturating_sub(self.free))
     }
@@ -107,7 +108,8 @@ impl Pools {
         None
     }
 
-    /// What is there does not suffice: everything that came back first, then a new pool. `None` if memory runs out.
+    /// Allocates when free memory does not suffice: first frees all returned blocks, then gets a new pool.
+    /// `None` if memory runs out.
     #[cold]
     fn insist(&mut self, heap: &Heap, kind: Kind, layout: Layout) -> Option<NonNull<u8>> {
         self.settle(heap, usize::MAX);
@@ -153,11 +155,11 @@ impl Pools {
         });
         let Some((slot, pool, kind)) = found else { return };
         let before = pool.free_bytes();
-        // SAFETY: as the caller promises; it lies in this pool.
+        // SAFETY: as the caller promises; it is in this pool.
         unsafe { pool.deallocate(block, layout) };
         let account = &mut self.of[kind as usize];
         account.free += pool.free_bytes() - before;
-        // Keep a margin, so that what is given back is not asked for at once.
+        // Keep a margin, so that what is given back is not requested again at once.
         let margin = account.reserve / 2;
         if pool.is_empty() && account.can_do_without(pool.bytes(), heap.needed(kind), margin) {
             self.retire(heap, slot);
@@ -189,7 +191,7 @@ impl Pools {
         heap.queue.retire(pool, kind);
     }
 
-    /// Puts blocks where they belong that other threads have freed, and takes in what the keeper has brought.
+    /// Frees blocks that other threads have returned, and takes the pools that the keeper has brought.
     fn settle(&mut self, heap: &Heap, at_most: usize) {
         self.accept(heap, Kind::Small);
         if heap.is_to_sweep.load(Ordering::Relaxed) && heap.is_to_sweep.swap(false, Ordering::AcqRel) {
@@ -200,7 +202,7 @@ impl Pools {
                 self.returned = heap.returned.take();
             }
             let Some(block) = self.returned.next() else { return };
-            // SAFETY: a block of a pool, which somebody has noted and freed.
+            // SAFETY: a block of a pool, which another thread has freed, with its layout written into it.
             unsafe { self.put(heap, block, PendingFree::read(block)) };
         }
     }
@@ -212,7 +214,8 @@ impl Pools {
             let account = &mut self.of[kind as usize];
             account.asked = false;
             let Some(slot) = self.slots.iter().position(Option::is_none) else {
-                // Somebody has more memory than sixty-four pools: whoever waits for this one has to know.
+                // The table of sixty-four pools is full: the thread that waits for this pool must get the
+                // failure.
                 heap.queue.retire(pool, kind);
                 heap.queue.fail(kind);
                 continue;

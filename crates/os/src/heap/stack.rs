@@ -1,15 +1,16 @@
-//! Pieces of memory that wait for somebody else to take them, each linked by its own first bytes: nothing is allocated, nobody
-//! waits for a lock.
+//! Pieces of memory that wait until another thread takes them, each linked by its own first bytes: it
+//! allocates nothing and takes no lock.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What is in the first bytes of a piece that waits.
+/// The first bytes of a waiting piece.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Link(*mut Link);
 
-/// Anybody puts pieces on it one by one, and takes all of them at once: so no piece can be put back while somebody looks at it.
+/// Any thread puts pieces on it one by one, and takes all of them at once: so no piece can be put back while
+/// another thread reads it (no ABA problem).
 #[derive(Debug)]
 pub(super) struct Stack(AtomicPtr<Link>);
 
@@ -21,7 +22,8 @@ impl Stack {
     /// Adds a piece.
     ///
     /// # Safety
-    /// `piece` is at least as large and as aligned as a [`Link`] and nobody else's; whoever takes it from here owns it.
+    /// `piece` is at least as large and as aligned as a [`Link`] and has no other owner; the thread that
+    /// takes it from here owns it.
     pub unsafe fn push(&self, piece: NonNull<u8>) {
         let link: *mut Link = piece.as_ptr().cast();
         let mut next = self.0.load(Ordering::Relaxed);
@@ -37,7 +39,7 @@ impl Stack {
 
     /// Takes all pieces, the last one first.
     pub fn take(&self) -> Taken {
-        // Looked at before it is written: most of the time there is nothing.
+        // It is read before it is written: most of the time it is empty.
         if self.0.load(Ordering::Relaxed).is_null() {
             return Taken::NONE;
         }

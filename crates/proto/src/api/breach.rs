@@ -36,7 +36,7 @@ impl StageName {
     }
 }
 
-/// What a breach probably comes from.
+/// The probable cause of a breach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -47,19 +47,19 @@ pub enum Cause {
         /// Rate that admission counts on.
         configured: BitRate,
     },
-    /// Packets of others leave on the link's device.
+    /// Packets of other programs or hosts leave on the link's device.
     ForeignTraffic {
         /// Rate of these packets.
         rate: BitRate,
     },
-    /// What was sent came through, and each packet took longer than the link may take.
+    /// All packets came through, but each took longer than the link may take.
     LongerTravel,
-    /// The processor served what waited for it later than it may.
+    /// The processor served its queue later than it may.
     SlowProcessor,
 }
 
 impl Cause {
-    /// A word for programs, the same for all breaches of a kind.
+    /// The name of the cause in machine-readable output, the same for all breaches of a kind.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::SlowLink { .. } => "slow-link",
@@ -69,7 +69,7 @@ impl Cause {
         }
     }
 
-    /// How much the cause says to somebody who knows another one already: a cause with a rate says more than
+    /// How much information the cause adds to one that is known already: a cause with a rate adds more than
     /// one without.
     pub(crate) const fn kind(&self) -> u8 {
         match self {
@@ -79,7 +79,7 @@ impl Cause {
         }
     }
 
-    /// Whether the rate in it is another one, by more than a quarter of either.
+    /// Whether the rate in it differs from the known one by more than a quarter of either.
     pub(crate) fn differs(&self, known: &Self) -> bool {
         let rates = match (self, known) {
             (Self::SlowLink { drains, .. }, Self::SlowLink { drains: known, .. }) => (drains.0, known.0),
@@ -118,7 +118,7 @@ pub struct Breach {
     pub cause: Cause,
 }
 
-/// A breach for people and programs.
+/// A breach as reported to users and programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokenStage {
     /// Name of the host that the stage belongs to.
@@ -129,13 +129,13 @@ pub struct BrokenStage {
     pub late: Lateness,
     /// The likely cause.
     pub cause: Cause,
-    /// Channels of the host that says so which pass the stage; `None` if it was not asked.
+    /// Number of the reporting host's channels that pass the stage; `None` if it was not requested.
     #[serde(default)]
     pub channels: Option<u32>,
 }
 
 impl BrokenStage {
-    /// The stage alone.
+    /// The name of the stage.
     pub fn name(&self) -> String {
         stage_name(&self.host, self.towards.as_deref())
     }
@@ -154,13 +154,13 @@ impl fmt::Display for Breach {
         match times {
             // It was measured, and nothing was sent since.
             0 => Ok(()),
-            // What it has done since is counted elsewhere.
+            // Later lateness is counted elsewhere.
             _ => write!(f, "; at first up to {by_max} late, {times} times in a second"),
         }
     }
 }
 
-/// A stage that was late in the last minute and is not broken for it.
+/// A stage that was late in the last minute but does not count as broken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateStage {
     /// Name of the host that the stage belongs to.
@@ -169,17 +169,17 @@ pub struct LateStage {
     pub towards: Option<String>,
     /// Lateness in the last minute.
     pub late: Lateness,
-    /// What showed the lateness.
+    /// The evidence of the lateness.
     pub seen_in: SeenIn,
 }
 
-/// What shows that a stage is late.
+/// Evidence that a stage is late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SeenIn {
     /// This host's own clock.
     OwnClock,
-    /// HELLOs of the neighbour, which nobody can forge.
+    /// HELLOs of the neighbour, which cannot be forged.
     Signalling,
     /// Packets of channels.
     Data,
@@ -202,7 +202,7 @@ fn stage_name(host: &str, towards: Option<&str>) -> String {
     towards.map_or_else(|| format!("processor of {host}"), |towards| format!("link {host}-{towards}"))
 }
 
-/// A rate as people say it.
+/// A rate in the units that users expect.
 struct Rounded(BitRate);
 
 impl fmt::Display for Rounded {
@@ -216,12 +216,12 @@ impl fmt::Display for Rounded {
     }
 }
 
-/// What a neighbour reports to a host whose packets came late: what it needs to find the cause.
+/// A neighbour's report to a host whose packets came late, with what that host needs to find the cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateArrivals {
-    /// Packets of signalling, which nobody can forge, that surely came later than they may, in the last second.
+    /// Signalling packets, which cannot be forged, that certainly came later than allowed in the last second.
     pub late: Lateness,
-    /// What came over the link since the last check, all together.
+    /// Rate of all traffic received over the link since the last check.
     pub received: BitRate,
     /// Length of the span that these counts cover.
     pub span: Nanos,
@@ -233,7 +233,8 @@ mod tests {
 
     use super::*;
 
-    /// A quarter more or less is the same cause still; a bit per second beyond that is another, and so is none of one kind.
+    /// A quarter more or less is still the same cause; one bit per second beyond that is another cause, and
+    /// so is a cause of another kind.
     #[test]
     fn a_cause_is_another_one_beyond_a_quarter() {
         let foreign = |bps: u64| Cause::ForeignTraffic { rate: BitRate(bps) };

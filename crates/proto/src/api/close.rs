@@ -1,4 +1,4 @@
-//! How a channel ends, and what its sink has of it.
+//! Reasons for the end of a channel, and the sink's final report.
 
 use punctual_analysis::Nanos;
 use serde::{Deserialize, Serialize};
@@ -13,28 +13,28 @@ pub enum CloseReason {
     Local,
     /// Closed by the application at the other end.
     Peer,
-    /// A link or node on the way is down.
+    /// A link or node on the route is down.
     PathLost,
     /// The other host restarted.
     PeerRestarted,
-    /// The driver of a link on the way would not let its packets in.
+    /// The driver of a link on the route did not accept the channel's packets.
     FilterRefused,
-    /// The kernel of a host on the way does not give the processor the time that admission has given away.
+    /// The kernel of a host on the route does not give the processor the time that admission has reserved.
     RuntimeRefused,
-    /// The application at this end is gone without having closed it.
+    /// The application at this end has terminated without closing the channel.
     Vanished,
-    /// The application at the other end is gone without having closed it.
+    /// The application at the other end has terminated without closing the channel.
     PeerVanished,
     /// This host is shutting down.
     Stopped,
-    /// The other host is shutting down, or one on the way.
+    /// The other host is shutting down, or one on the route.
     PeerStopped,
     /// The reservation was not refreshed in time by the source.
     LeaseOver,
 }
 
 impl CloseReason {
-    /// What the other end is told of an end for this reason here.
+    /// The reason that is sent to the other end when the channel ends here for this reason.
     pub const fn told(self) -> Self {
         match self {
             Self::Local => Self::Peer,
@@ -44,7 +44,7 @@ impl CloseReason {
         }
     }
 
-    /// The reason in words, for people.
+    /// The reason as text for users.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Local => "closed at this end",
@@ -68,27 +68,28 @@ impl CloseReason {
     }
 }
 
-/// What a channel's sink has of it: its last word to the source.
+/// The sink's final report to the source: its counts of the channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// Messages that its application was given.
+    /// Messages that the sink has delivered to its application.
     pub delivered: u64,
     /// Delivered messages that were certainly later than their deadline, by the clocks of the hosts on the
-    /// way.
+    /// route.
     pub late: u64,
-    /// Delivered messages whose deadline lay within the clocks' error of the delivery, so that nobody can
-    /// tell whether they were late.
+    /// Delivered messages whose deadline was within the clocks' error of the delivery, so that it is unknown
+    /// whether they were late.
     pub perhaps_late: u64,
-    /// Delivered messages whose lateness is unknown, because the clocks of the hosts were not known yet.
+    /// Delivered messages whose lateness is unknown, because the clock offsets of the hosts were not known
+    /// yet.
     pub unmeasured: u64,
-    /// Messages that are missing before the last one that came.
+    /// Messages that are missing before the last one that arrived.
     pub lost: u64,
-    /// Where most of those were lost that the source has sent, as far as the hosts on the way have said.
+    /// Where most of the lost messages were lost, as far as the hosts on the route have reported.
     pub lost_at: Option<LostAt>,
-    /// Messages of which the first packet was taken in at the sink.
+    /// Messages whose first packet arrived at the sink.
     pub received: u64,
-    /// What came to the sink's host, and what that threw away.
+    /// Packets that arrived at the sink's host, and packets that it dropped.
     pub passed: Passed,
-    /// The longest from a logical arrival to the delivery, by the clocks as they are known.
+    /// The longest time from a logical arrival to the delivery, by the known clock offsets.
     pub latency_max: Nanos,
 }

@@ -1,4 +1,4 @@
-//! Hosts by their names, as a configuration's directory has them.
+//! Lookup of hosts by name in a configuration's directory.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ impl NodeConfig {
     /// Another host of the directory.
     ///
     /// # Errors
-    /// If nobody knows the host, or if it is this one.
+    /// If the directory does not have the host, or if it is this one.
     pub fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
         match self.directory.iter().find(|(name, _)| name == host) {
             Some((_, node)) if *node == self.id => Err(RequestError::Itself(host.clone())),
@@ -26,13 +26,13 @@ impl NodeConfig {
         }
     }
 
-    /// Names of nodes as the directory has them, each once.
+    /// Names of nodes from the directory, each once.
     pub fn names_of(&self, nodes: &[NodeId]) -> Vec<HostName> {
         let known = self.directory.iter().filter(|(_, node)| nodes.contains(node));
         known.map(|(name, node)| HostName { node: *node, name: name.clone() }).collect()
     }
 
-    /// What people call a host.
+    /// The display name of a host.
     pub fn host_name(&self, node: NodeId) -> String {
         name_of(&self.names_of(&[node]), node)
     }

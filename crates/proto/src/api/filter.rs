@@ -1,4 +1,5 @@
-//! What a node tells its drivers about channels, so that they can classify and police before a buffer is spent.
+//! Packet filters that a node sends to its drivers, so that they can classify and police before they use a
+//! buffer.
 
 use punctual_analysis::Nanos;
 
@@ -7,8 +8,9 @@ use crate::seal::SealKey;
 
 /// A channel that comes in on a link.
 ///
-/// An honest path never meets its limits: they bound what a driver spends on one that is not, and nothing else.
-/// Only packets that are not demoted count; demoted ones are best effort (and their slack says nothing).
+/// Packets of an honest path never exceed its limits: the limits only bound what a driver spends on a path
+/// that is not honest. Only packets that are not demoted count; demoted ones are best effort (and have no
+/// meaningful slack).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathFilter {
     /// Path id of the channel.
@@ -24,22 +26,22 @@ pub struct PathFilter {
     pub burst_packets: u32,
     /// Token bucket: time for each further packet, at least 1 ns.
     pub interval: Nanos,
-    /// Buffers reserved for it here: most of its packets between the wire and their release, at least 1.
+    /// Buffers reserved for it here: the most of its packets between the wire and their release, at least 1.
     pub buffers: u32,
-    /// Packets of a soft channel with less slack than this, in ns, cannot arrive in time any more, however fast the
-    /// rest of the way. `None`: late ones are delivered.
+    /// Packets of a soft channel with less slack than this, in ns, cannot arrive in time any more, however
+    /// fast the rest of the route is. `None`: late packets are delivered.
     pub slack_ns_min: Option<i64>,
 }
 
 /// A change that a link's driver must make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterChange {
-    /// Let it in; replaces what was configured for the same path. To be done before the next packet is transmitted: the
-    /// one that tells the source to begin may be that.
+    /// Accept the channel's packets; replaces what was configured for the same path. Apply it before the next
+    /// packet is transmitted, because that packet may permit the source to begin.
     Set(PathFilter),
-    /// The channel is not known any more.
+    /// Remove the filter of this path.
     Clear(PathId),
     /// Signalling whose seal is made with this key, each number once, comes from the neighbour. All other
-    /// signalling may come from anybody.
+    /// signalling may come from any sender.
     Neighbour(SealKey),
 }

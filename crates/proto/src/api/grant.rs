@@ -1,4 +1,4 @@
-//! What a channel is granted, stage by stage.
+//! The grant of a channel, stage by stage.
 
 use alloc::format;
 use alloc::string::String;
@@ -37,14 +37,14 @@ impl fmt::Display for StageKind {
     }
 }
 
-/// What one stage on the way grants to a channel that is admitted or probed.
+/// The grant of one stage of the route to a channel that is admitted or probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageGrant {
     /// Host that the stage belongs to.
     pub node: NodeId,
     /// The kind of resource on that host.
     pub kind: StageKind,
-    /// The smallest bound that it offered.
+    /// The smallest bound that the stage offered.
     pub offered: Nanos,
     /// d(k): the bound it holds now, with its share of the leftover.
     pub bound: Nanos,
@@ -52,30 +52,30 @@ pub struct StageGrant {
     pub propagation_max: Nanos,
     /// C: cost of one largest message here.
     pub cost: Nanos,
-    /// What `offered` is made of.
+    /// The terms that add up to `offered`.
     pub made_of: Explanation,
     /// Part of `made_of.interference` that cold caches take at the beginning of a busy period.
     pub cold_start: Nanos,
-    /// What `cost` is made of.
+    /// The terms that add up to `cost`.
     pub cost_parts: CostParts,
-    /// Where the costs of a processor come from.
+    /// Origin of a processor's costs.
     pub costs_from: CostSource,
     /// Utilisation of the stage with this channel.
     pub utilisation: Ppm,
     /// Bytes of buffers reserved behind this stage.
     pub buffer_bytes: u64,
-    /// Why the bound is no guarantee, if it is none.
+    /// Why the bound is no guarantee; `None` if it is one.
     #[serde(default)]
     pub degraded: Option<Degraded>,
 }
 
-/// A yes: what is promised.
+/// An accepted channel: what is promised.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// Every message is delivered by its logical arrival plus this.
     pub deadline: Nanos,
-    /// How far ahead of its logical arrival a message may come without breaking the contract. It covers how
-    /// late a sender's timer may be.
+    /// How far ahead of its logical arrival a message may come without breaking the contract. It covers the
+    /// lateness of the sender's timer.
     #[serde(default)]
     pub jitter_allowance: Nanos,
     /// The smallest end-to-end bound that the route could have given.
@@ -84,7 +84,7 @@ pub struct Grant {
     pub stages: Vec<StageGrant>,
     /// The nodes, source and destination included.
     pub route: Vec<NodeId>,
-    /// Their names, as the source knows them.
+    /// The names of `route`, from the source's directory.
     #[serde(default)]
     pub hosts: Vec<HostName>,
     /// Messages that the source's ring must hold: B + ceil((a + d) / I'), a the jitter allowance, d the bounds of the source's
@@ -93,13 +93,13 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Hosts on the way, by name, whose bounds are no guarantees; with one of them nothing is guaranteed.
+    /// Hosts of the route, by name, whose bounds are no guarantees; with one of them nothing is guaranteed.
     pub fn degraded_by(&self) -> Vec<String> {
         let hosts = degraded(&self.stages);
         hosts_of(&hosts).into_iter().map(|node| name_of(&self.hosts, node)).collect()
     }
 
-    /// A place on the way, by name: `link a-r`, or `host r`.
+    /// The name of a stage of the route: `link a-r`, or `host r`.
     pub fn place(&self, stage: &StageName) -> String {
         let host = name_of(&self.hosts, stage.node);
         match stage.towards {
@@ -108,7 +108,7 @@ impl Grant {
         }
     }
 
-    /// The hosts on the way whose bounds are no guarantees, each with its reason: one line for each.
+    /// The hosts of the route whose bounds are no guarantees, each with its reason: one line for each.
     pub fn degraded_why(&self) -> Vec<String> {
         let line =
             |DegradedHost { node, why }: &DegradedHost| format!("{}: {why}", name_of(&self.hosts, *node));
@@ -125,7 +125,8 @@ pub struct DegradedHost {
     pub why: Degraded,
 }
 
-/// What of `stages` is no guarantee: each host with each reason once, in the order of the route.
+/// Each host among `stages` with each reason why its bounds are no guarantees, once, in the order of the
+/// route.
 pub fn degraded(stages: &[StageGrant]) -> Vec<DegradedHost> {
     let mut hosts = Vec::new();
     for StageGrant { node, degraded, .. } in stages {
@@ -150,7 +151,7 @@ pub fn hosts_of(degraded: &[DegradedHost]) -> Vec<NodeId> {
 mod tests {
     use super::*;
 
-    /// A host that cannot keep what it promises for two reasons is one host.
+    /// A host with two reasons is listed by name once.
     #[test]
     fn a_host_with_two_reasons_is_named_once() {
         let host = |node, why| DegradedHost { node: NodeId(node), why };

@@ -1,4 +1,4 @@
-//! Where messages of a channel were lost, and what each host has counted of that.
+//! Where messages of a channel were lost, and the counts of each host.
 
 use core::fmt;
 
@@ -9,17 +9,17 @@ use super::StageName;
 /// A place at which messages were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostAt {
-    /// A host that threw them away, or a link: they left the host before it, and nobody counted them at the host behind (the
-    /// wire, or that host's driver).
+    /// A host that dropped them, or a link: they left the host before it, and the host behind did not count
+    /// them (they were lost on the wire, or in that host's driver).
     pub stage: StageName,
-    /// How many: packets that left the host before and did not come, or came and did not leave, at most as many as messages are
-    /// missing.
+    /// Number of messages: packets that left the host before and did not arrive, or arrived and did not
+    /// leave, at most the number of missing messages.
     pub messages: u64,
-    /// Why a host threw away most of what it did; `None` of a link.
+    /// Why a host dropped most of its part; `None` for a link.
     pub why: Option<LostWhy>,
 }
 
-/// Why a host throws packets of a channel away.
+/// Why a host drops packets of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LostWhy {
@@ -47,19 +47,19 @@ impl fmt::Display for LostWhy {
     }
 }
 
-/// Packets of a channel that have left its source, or come to a host: how many, and a digest of which. It does not depend on
-/// their order; a packet that came twice makes it another one.
+/// Packets of a channel that have left its source, or come to a host: how many, and a digest of which. It
+/// does not depend on their order; a duplicate packet changes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Number of packets.
     pub packets: u64,
-    /// The sum of what [`Tally::mark`] says of each.
+    /// The sum of [`Tally::mark`] over the packets.
     pub digest: u64,
 }
 
 impl Tally {
-    /// What one packet adds to the digest: sums of different packets are equal by chance only, one in 2^64 (a multiset hash;
-    /// the mixing is that of SplitMix64).
+    /// The contribution of one packet to the digest: sums of different packets are equal only by chance, with
+    /// probability 2^-64 (a multiset hash; the mixing is that of SplitMix64).
     pub(crate) const fn mark(message: u64, fragment: u16) -> u64 {
         let mut mixed = message.rotate_left(16) ^ fragment as u64;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -68,20 +68,20 @@ impl Tally {
     }
 }
 
-/// What of a channel has passed a host.
+/// Counts of what has passed a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passed {
-    /// Packets that came in, whatever became of them.
+    /// Packets that arrived, whatever happened to them.
     pub packets_in: u64,
     /// Packets that were handed to the link.
     pub packets_out: u64,
-    /// Messages whose last packet went out.
+    /// Messages whose last packet was sent.
     pub messages_out: u64,
-    /// Packets that were thrown away, by reason.
+    /// Packets that were dropped, by reason.
     pub thrown: DroppedPackets,
 }
 
-/// Packets of a channel that a host has thrown away, by reason ([`LostWhy`]).
+/// Packets of a channel that a host has dropped, by reason ([`LostWhy`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedPackets {
     /// [`LostWhy::NoBuffer`].
@@ -92,7 +92,7 @@ pub struct DroppedPackets {
     pub demoted: u64,
     /// [`LostWhy::Expired`].
     pub expired: u64,
-    /// [`LostWhy::ReceiverFull`]; of messages, one each.
+    /// [`LostWhy::ReceiverFull`]; counts messages, not packets.
     pub receiver_full: u64,
 }
 
@@ -106,11 +106,11 @@ impl DroppedPackets {
             (LostWhy::ReceiverFull, self.receiver_full),
         ]
     }
-    /// Number of all packets that were thrown away.
+    /// Number of all dropped packets.
     pub(crate) fn all(&self) -> u64 {
         self.by_reason().iter().fold(0, |sum: u64, (_, packets)| sum.saturating_add(*packets))
     }
-    /// The reason of most.
+    /// The most frequent reason.
     pub(crate) fn mostly(&self) -> Option<LostWhy> {
         let most = self.by_reason().into_iter().max_by_key(|(_, packets)| *packets);
         most.filter(|(_, packets)| *packets > 0).map(|(why, _)| why)

@@ -1,4 +1,4 @@
-//! The words between a [`Node`](super) and what drives it: requests, events, refusals, status.
+//! The interface types between a [`Node`](super) and its driver: requests, events, refusals, status.
 
 mod account;
 mod breach;
@@ -14,6 +14,7 @@ mod refusal;
 mod request;
 mod rtu;
 mod status;
+mod upcall;
 mod work;
 
 pub use crate::config::WorkKind;
@@ -30,13 +31,14 @@ pub use record::{BusyRecord, PathRecord, WakeRecord};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use request::{Incoming, OpenRequest, RequestError};
 pub use rtu::{
-    Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuStatus, RtuTerms,
-    UpcallDone,
+    Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuNumber, RtuProgress,
+    RtuRefusal, RtuSending, RtuSent, RtuStatus, RtuTerms, UpcallDone,
 };
 pub use status::{
     ChannelCounters, ChannelPage, ChannelStatus, DegradedPlace, DropCounters, ForeignVersion, KernelShare,
     LinkStatus, NodeStatus,
 };
+pub use upcall::{UPCALL_BYTES, UPCALL_REPORT_BYTES, UpcallReport, UpcallRequest};
 pub use work::{PacketOut, Port, Transmit, Work};
 
 use serde::{Deserialize, Serialize};

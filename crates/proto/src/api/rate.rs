@@ -1,4 +1,4 @@
-//! What a link drains, as it was measured with the neighbour's help, and why it was not (ADR 0030).
+//! The drain rate of a link, as measured with the neighbour's help, and why a measurement failed (ADR 0030).
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ pub struct MeasuredRate {
     /// Bits of the wire a second, by this host's count of overhead.
     #[serde(rename = "rate_bps")]
     pub rate: BitRate,
-    /// The most that this may be wrong by.
+    /// Largest error of `rate`.
     #[serde(rename = "error_ppm")]
     pub error: Ppm,
     /// This host could not fill the link: the link drains at least this rate.
@@ -43,19 +43,19 @@ pub enum RateRefusal {
     InUse {
         /// Number of the channels.
         channels: u32,
-        /// True if the neighbour knows the channels and this host does not.
+        /// True if the neighbour has state of the channels and this host does not.
         there: bool,
     },
-    /// This host or the neighbour measures already.
+    /// This host or the neighbour is measuring already.
     #[error("this host or the neighbour is measuring a link now: try again in a second")]
     Busy,
-    /// The neighbour is not there.
+    /// The neighbour is down.
     #[error("the neighbour does not answer: start punctuald there, and see whether its link leads here")]
     NoNeighbour,
-    /// The neighbour was there and did not say what it received.
+    /// The neighbour was up and did not report what it received.
     #[error("the neighbour did not tell what it received: see whether the link loses packets")]
     NoAnswer,
-    /// Too few packets came through to say anything.
+    /// Too few packets came through for a result.
     #[error("too few packets came through to tell a rate: see whether the link loses packets")]
     TooFew,
     /// The packets did not come through evenly.
@@ -65,7 +65,7 @@ pub enum RateRefusal {
         f64::from(error.0) / 10_000.0
     )]
     Uneven {
-        /// By how much the rate may be wrong.
+        /// Largest error of the rate.
         #[serde(rename = "error_ppm")]
         error: Ppm,
     },
@@ -87,10 +87,10 @@ fn in_use(channels: u32, there: bool) -> alloc::string::String {
     )
 }
 
-/// Where a link's rate comes from, and what is known of it.
+/// Origin of a link's rate, and its measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateStatus {
-    /// What admission, pace and slack use: configured, or measured.
+    /// The rate that admission, pace and slack use: configured, or measured.
     #[serde(rename = "rate_bps")]
     pub rate: BitRate,
     /// Error of `rate`. Admission, pace and slack use the rate less this error.
@@ -100,14 +100,14 @@ pub struct RateStatus {
     pub auto: bool,
     /// The last measurement.
     pub measured: Option<MeasuredRate>,
-    /// What it was seen to drain while it was used, lately.
+    /// The drain rate that was recently observed in use.
     pub observed: Option<MeasuredRate>,
-    /// Why the last attempt came to nothing.
+    /// Why the last attempt failed.
     pub refused: Option<RateRefusal>,
 }
 
 impl RateStatus {
-    /// Whether admission can count on the rate: somebody wrote it down, or it was measured.
+    /// Whether admission can rely on the rate: it is configured, or was measured.
     pub const fn is_known(&self) -> bool {
         !self.auto || self.measured.is_some()
     }

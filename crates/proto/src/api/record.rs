@@ -1,11 +1,11 @@
-//! What protocol work was seen to take beside what admission assumes, as `status` shows it.
+//! Measured durations of protocol work beside what admission assumes, as `status` shows them.
 
 use punctual_analysis::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::WorkKind;
 
-/// What `status` shows about one path of protocol work.
+/// The record that `status` shows of one path of protocol work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathRecord {
     /// Which path through the protocol code.
@@ -14,7 +14,7 @@ pub struct PathRecord {
     pub units: u64,
     /// Units before which the processor was idle, so that its caches were cold.
     pub first: u64,
-    /// Units that took longer than admission assumes, in a busy period that had nothing left for it.
+    /// Units that took longer than admission assumes, in a busy period that had no time left for it.
     pub overruns: u64,
     /// Time that half of the latest units took at most, in percent of what admission assumes, in steps of
     /// 6 %. The first units of busy periods are left out. 0: there were no others.
@@ -25,12 +25,12 @@ pub struct PathRecord {
     pub max: Nanos,
     /// Time that admission assumes for that longest unit.
     pub max_assumed: Nanos,
-    /// Overruns are no accident any more, or half of the units that followed others of the path take more than is
-    /// charged: guarantees are at risk.
+    /// True if overruns are too many for accidents, or if half of the units that followed others of the path
+    /// take more than is charged: guarantees are at risk.
     pub at_risk: bool,
 }
 
-/// Busy periods beside what admission assumes of them.
+/// Busy periods, beside what admission assumes for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BusyRecord {
     /// Busy periods that have ended: the processor was idle before and after each.
@@ -42,11 +42,11 @@ pub struct BusyRecord {
     pub p99_percent: u32,
     /// Longest time that a busy period took beyond its units' costs.
     pub excess_max: Nanos,
-    /// What admission allows for: cold caches, and the burst of interference.
+    /// The time that admission allows for: cold caches, and the burst of interference.
     pub allowed: Nanos,
 }
 
-/// Wake-ups beside the release latency that admission assumes.
+/// Wake-ups, beside the release latency that admission assumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WakeRecord {
     /// Wake-ups by time.
@@ -64,7 +64,7 @@ pub struct WakeRecord {
     /// Release latency that admission assumes.
     #[serde(default)]
     pub release_latency: Nanos,
-    /// More than one in twenty of the latest came late: guarantees are at risk.
+    /// More than one in twenty of the latest wake-ups came late: guarantees are at risk.
     #[serde(default)]
     pub at_risk: bool,
 }

@@ -1,4 +1,4 @@
-//! A no: where on the way, why, and what instead; hosts by name.
+//! Refusals: the place on the route, the reason, and an offer; hosts by name.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -11,10 +11,10 @@ use super::{Breach, RateRefusal, StageGrant, StageKind};
 use crate::ids::{Name, NodeId};
 use crate::text::Foreign;
 
-/// Why a channel was refused, in one place on the way.
+/// Why a channel was refused at one place of the route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum RefuseCause {
-    /// A stage's admission said no.
+    /// A stage's admission refused.
     #[error("{kind}: {refusal}")]
     Stage {
         /// The kind of resource that refuses.
@@ -25,7 +25,8 @@ pub enum RefuseCause {
     /// Buffer memory of the node is used up.
     #[error("buffers: {0}")]
     Buffers(RefusalReason),
-    /// A stage breaks its promise, and the operator wants nothing admitted across it meanwhile.
+    /// A stage breaks its promise, and the operator has configured that nothing is admitted across it
+    /// meanwhile.
     #[error("{}", broken_text(*kind, breach))]
     Broken {
         /// The kind of resource that is broken.
@@ -33,13 +34,13 @@ pub enum RefuseCause {
         /// How the stage breaks its promise.
         breach: Breach,
     },
-    /// Nobody listens on the port.
+    /// No application listens on the port.
     #[error("nobody listens on \"{0}\"")]
     NoListener(Name),
-    /// The receiving application said no.
+    /// The receiving application refused.
     #[error("the receiver refused: {0}")]
     Receiver(Foreign),
-    /// The receiving application did not answer.
+    /// The receiving application did not reply.
     #[error("the receiver did not answer in time")]
     ReceiverSilent,
     /// The next hop is down or not a neighbour.
@@ -48,9 +49,9 @@ pub enum RefuseCause {
     /// The sum of the smallest bounds is beyond the deadline.
     #[error("the route needs {} up to here, of a deadline of {wanted}", possible.at_least())]
     Deadline {
-        /// Smallest possible.
+        /// The smallest possible bound.
         possible: Nanos,
-        /// Asked for.
+        /// The requested deadline.
         wanted: Nanos,
     },
     /// Channel numbers or table space are used up.
@@ -62,7 +63,7 @@ pub enum RefuseCause {
     /// Signalling timed out.
     #[error("no answer from the network")]
     Timeout,
-    /// The next hop speaks another version of RTCOP: nothing can be agreed with it.
+    /// The next hop uses another version of RTCOP: no channel can be agreed with it.
     #[error("node {node} speaks version {theirs} of RTCOP, not {ours}: run the same release on both hosts")]
     Version {
         /// The next hop.
@@ -72,21 +73,21 @@ pub enum RefuseCause {
         /// Version of RTCOP that the refusing node speaks.
         ours: u8,
     },
-    /// What the link drains is to be measured, and was not yet.
+    /// The drain rate of the link must be measured first.
     #[error("link: what it drains is not known yet (rate = \"auto\"): {0}")]
     RateUnknown(RateRefusal),
-    /// What goes to the next hop waits for its turn on the link, and this one has waited too long, or too many of its user's
-    /// wait already.
+    /// Messages to the next hop wait for their turn on the link. This one has waited for too long, or too
+    /// many messages of its user wait already.
     #[error("{}", busy_text(&of_host(&[], *.0)))]
     Busy(NodeId),
-    /// Channels or requests of this user of that host that wait for an answer here have their share of the places.
+    /// The waiting channels and requests of this user of that host have used up their share of the places.
     #[error(
         "too many channels or requests of this user wait for an answer here: wait for some of them, then ask again"
     )]
     Crowded,
 }
 
-/// A no: which hop, why, and what it could offer instead.
+/// A refusal: the hop, the reason, and its offer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("{}: {}", of_host(&self.hosts, *.node), self.cause_named())]
 pub struct ChannelRefusal {
@@ -94,19 +95,19 @@ pub struct ChannelRefusal {
     pub node: NodeId,
     /// Why the channel was refused.
     pub cause: RefuseCause,
-    /// The nearest contract that the same route was found to accept a moment ago, if any. On its way to the source: what
-    /// the refusing hop takes for that.
+    /// The nearest contract that the same route would have accepted a moment ago, if any. On its way to the
+    /// source: the refusing hop's estimate of that.
     pub offer: Option<Contract>,
-    /// The stages that said yes to the offer, where the application is told.
+    /// The stages that have accepted the offer, in a report to the application.
     #[serde(default)]
     pub stages: Vec<StageGrant>,
-    /// Names of the hosts spoken of, where the application is told.
+    /// Names of the hosts that are mentioned, in a report to the application.
     #[serde(default)]
     pub hosts: Vec<HostName>,
 }
 
 impl ChannelRefusal {
-    /// The cause, with hosts by name if that is known.
+    /// The cause, with hosts by name if the names are known.
     fn cause_named(&self) -> String {
         match &self.cause {
             RefuseCause::Unreachable(node) => {
@@ -131,7 +132,7 @@ pub struct HostName {
     pub name: Name,
 }
 
-/// A node by its host's name, if that is among `hosts`.
+/// The name of a node's host if it is among `hosts`.
 pub fn name_of(hosts: &[HostName], node: NodeId) -> String {
     let known = hosts.iter().find(|host| host.node == node);
     known.map_or_else(|| alloc::format!("node {node}"), |host| host.name.to_string())

@@ -1,4 +1,4 @@
-//! What applications ask for, and why it cannot be tried.
+//! Requests of applications, and why a request cannot be tried.
 
 use punctual_analysis::{Contract, ContractError};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub enum RequestError {
     /// The host is not in the directory.
     #[error("host \"{0}\" is not in the directory: add it to [[host]] in the configuration")]
     UnknownHost(Name),
-    /// Not in the directory, but another host is.
+    /// The host is not in the directory, but another one with a similar name is.
     #[error(
         "host \"{asked}\" is not in the directory: did you mean \"{like}\"? Else add it to [[host]] in the configuration"
     )]
@@ -32,13 +32,13 @@ pub enum RequestError {
     /// There is no route to the host.
     #[error("no route to \"{0}\": add a [[route]] or a link to it")]
     NoRoute(Name),
-    /// A second listener.
+    /// The name has a listener already.
     #[error("somebody listens on \"{0}\" already: choose another name or close it")]
     NameTaken(Name),
     /// No such channel or listener, or not in a state for this.
     #[error("no such channel or listener")]
     Unknown,
-    /// Messages that are too long for the link: they would be cut into too many packets.
+    /// The messages are too long for the link: they would need too many packets.
     #[error("messages of {bytes} B are too long: at most {bytes_max} B can be sent over the link at once")]
     TooLong {
         /// Length of a longest message in bytes.
@@ -49,27 +49,27 @@ pub enum RequestError {
     /// Table space is used up.
     #[error("no room for another channel: close one")]
     Exhausted,
-    /// This user's requests have their share of the table.
+    /// This user's requests have used up their share of the table.
     #[error("too many requests of this user wait for their answers: wait for some of them, then ask again")]
     Crowded,
 }
 
-/// Opening a channel from here.
+/// A request to open a channel from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenRequest {
     /// The listener.
     pub to: Address,
-    /// Traffic and wish.
+    /// Traffic and requirements.
     pub contract: Contract,
     /// User on whose behalf the channel is opened.
     pub user: UserId,
-    /// Only ask what would be offered; holds nothing, asks no application.
+    /// A probe: only asks what would be offered, holds nothing, asks no application.
     pub probe: bool,
-    /// Answers a receiver's request (see [`Event::Requested`]); the token came with it.
+    /// Set if this replies to a receiver's request (see [`Event::Requested`]): that request's token.
     pub token: Option<u64>,
 }
 
-/// What the receiver's agent sees before it consents (CLIPS 4.1).
+/// The request that the receiver's agent must consent to (CLIPS 4.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incoming {
     /// The channel's handle here.
@@ -80,10 +80,10 @@ pub struct Incoming {
     pub from: Name,
     /// User at the source host on whose behalf the channel is opened.
     pub user: UserId,
-    /// Contract that the channel asks for.
+    /// Contract of the channel.
     pub contract: Contract,
     /// Messages that the receiver's ring must hold to keep the promise.
     pub inbox_messages: u32,
-    /// The token of our own request, where this answers one.
+    /// The token of our own request, if this replies to one.
     pub token: Option<u64>,
 }

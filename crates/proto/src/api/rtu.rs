@@ -1,22 +1,27 @@
-//! Programs' handlers: what they ask for, what they are granted, what they have done (RTU 3; ADR 0051).
+//! Programs' handlers: their terms, grants and counters (RTU 3; ADR 0051).
 //!
-//! A handler that belongs to no channel is a real-time upcall: the node says when it runs and for how many data units
-//! (PDUs), and whatever drives the node calls it.
+//! A handler that belongs to no channel is a real-time upcall: the node decides when it runs and for how many
+//! data units (PDUs), and the node's driver calls it.
+
+use core::fmt;
 
 use punctual_analysis::{Nanos, Ppm, Refusal, RunPolicy};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::Breach;
-use crate::limits::{RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX};
+use super::{Breach, RateRefusal};
+use crate::ids::{Address, LinkId};
+use crate::limits::{RTU_HANDLERS_MAX, RTU_PACKETS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX};
 
 /// Names a program's handler; never reused within a node's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RtuId(pub u64);
 
 /// Class of a program's handler: when it may run, and how much then (RTU 3.1, 4.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "kebab-case")]
 pub enum RtuClass {
-    /// Runs as soon as it has work. What exceeds the budget runs as best effort.
+    /// Runs as soon as it has work. PDUs beyond the budget run as best effort.
     LowDelay {
         /// Length of the window of the budget.
         interval: Nanos,
@@ -33,12 +38,12 @@ pub enum RtuClass {
         /// B_p: most PDUs in a period.
         units: u32,
     },
-    /// Runs in time that nobody else wants.
+    /// Runs in time that no other work needs.
     BestEffort,
 }
 
 /// Processor time that a body declares.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuCost {
     /// Time that each call takes, however many PDUs it has.
     pub run: Nanos,
@@ -54,7 +59,7 @@ impl RtuCost {
 }
 
 /// What a program's handler asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuTerms {
     /// Class of the handler.
     pub class: RtuClass,
@@ -77,36 +82,101 @@ impl RtuTerms {
     }
 }
 
-/// A yes to a program's handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RtuGrant {
-    /// Longest time from a PDU's release (with its budget) to its end, the body's declared time included. `None` for best
-    /// effort, to which nothing is promised.
+/// What a program's handler sends: messages of one packet each to a port of best effort. On this host's link they have slots
+/// of their own, and are served like a channel's within the handler's budget; on later hosts they are best effort.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RtuSending {
+    /// Port that receives them.
+    pub to: Address,
+    /// Packets that each PDU makes at most; the PDUs of a budget make at most [`RTU_PACKETS_MAX`].
+    pub packets: u32,
+    /// Largest payload of a packet, in bytes. Longer messages are dropped.
+    pub payload_bytes: u32,
+}
+
+/// What of a handler's sending is known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RtuSent {
+    /// The link that it sends on.
+    pub link: LinkId,
+    /// Longest time from a PDU's release to the departure of what it sends, within the budget. `None`: nothing is promised.
     pub bound: Option<Nanos>,
+    /// Packets that were queued within the budget.
+    pub packets: u64,
+    /// Packets that were queued as best effort.
+    pub packets_beyond: u64,
+    /// Messages that were longer than declared.
+    pub too_long: u64,
+    /// Slots of the link: packets that may wait or be under way at once.
+    pub slots: u32,
+    /// Most of them that were in use at once.
+    pub slots_used_max: u32,
+}
+
+/// A yes to a program's handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RtuGrant {
+    /// Longest time from a PDU's release (with its budget) to its end, the body's declared time included.
+    /// `None` for best effort, which has no guarantee.
+    pub bound: Option<Nanos>,
+    /// Longest time from that release to the departure of the last bit that the PDU sends. `None` where nothing is promised,
+    /// and for a handler that sends nothing.
+    pub sent: Option<Nanos>,
     /// What is given away of the processor now.
     pub cpu_utilisation: Ppm,
 }
 
+/// A number of a handler's terms, by the name of its field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "they are the names of fields")]
+pub enum RtuNumber {
+    Quantum,
+    Units,
+    Period,
+    Deadline,
+    Cost,
+    Priority,
+    Packets,
+    PayloadBytes,
+}
+
+impl fmt::Display for RtuNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Quantum => "quantum",
+            Self::Units => "units",
+            Self::Period => "period",
+            Self::Deadline => "deadline",
+            Self::Cost => "cost",
+            Self::Priority => "priority",
+            Self::Packets => "packets",
+            Self::PayloadBytes => "payload_bytes",
+        })
+    }
+}
+
 /// A no to a program's handler, with what could be offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[serde(rename_all = "kebab-case")]
 pub enum RtuRefusal {
     /// A number is out of its range.
     #[error("{what}: give {least} to {most}")]
     Range {
-        /// The number, by the name of its field.
-        what: &'static str,
+        /// The number.
+        what: RtuNumber,
         /// Least value; times in nanoseconds.
         least: u64,
         /// Largest value.
         most: u64,
     },
-    /// The processor's order knows neither classes nor budgets.
+    /// The processor's run order has neither classes nor budgets.
     #[error("the processor serves in the order \"{}\", which has no classes: set another run policy", .0.name())]
     NoClasses(RunPolicy),
-    /// The processor's order cannot honour a priority.
+    /// The processor's run order cannot honour a priority.
     #[error("a priority needs the run policy \"rmdp\", the processor has \"{}\": leave the priority out", .0.name())]
     NoPriorities(RunPolicy),
-    /// One call takes longer than best effort may block everybody else.
+    /// One call takes longer than best effort may block all other work.
     #[error("a call of {call} is longer than a unit of best effort may be ({call_max}): {}", quantum_text(*quantum_possible))]
     Call {
         /// Time of one call, the node's part included.
@@ -116,13 +186,22 @@ pub enum RtuRefusal {
         /// PDUs of a call that would fit; 0 if none does.
         quantum_possible: u32,
     },
-    /// Admission of the processor says no.
+    /// Admission of the processor refused.
     #[error("the processor: {0}")]
     Processor(Refusal),
-    /// The processor breaks its promise, and the operator wants nothing admitted meanwhile.
-    #[error("the processor breaks its promise now")]
+    /// Admission of the link out refuses.
+    #[error("the link: {0}")]
+    Link(Refusal),
+    /// No route leads to where the handler sends.
+    #[error("the host that it sends to is not known here, or no route leads to it: see the configuration")]
+    NoRoute,
+    /// What the link drains is not known, or is being measured.
+    #[error("the rate of the link is not known: {0}")]
+    Rate(RateRefusal),
+    /// A stage breaks its promise, and the operator wants nothing admitted meanwhile.
+    #[error("the processor or the link breaks its promise now")]
     Broken(Breach),
-    /// There are as many handlers as there may be.
+    /// The limit of handlers is reached.
     #[error("{RTU_HANDLERS_MAX} handlers are registered already: remove one")]
     Exhausted,
 }
@@ -136,29 +215,44 @@ fn quantum_text(quantum: u32) -> alloc::string::String {
 
 impl RtuRefusal {
     /// The refusal of a number of PDUs.
-    pub(crate) const fn units(what: &'static str) -> Self {
+    pub(crate) const fn units(what: RtuNumber) -> Self {
         Self::Range { what, least: 1, most: RTU_UNITS_MAX as u64 }
+    }
+
+    /// The refusal of a number of packets.
+    pub(crate) const fn packets() -> Self {
+        Self::Range { what: RtuNumber::Packets, least: 1, most: RTU_PACKETS_MAX as u64 }
     }
 
     /// The refusal of a priority.
     pub(crate) const fn priority() -> Self {
-        Self::Range { what: "priority", least: 0, most: RTU_PRIORITIES as u64 - 1 }
+        Self::Range { what: RtuNumber::Priority, least: 0, most: RTU_PRIORITIES as u64 - 1 }
     }
 }
 
-/// What a body did in one call.
+/// What a body reports of one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RtuProgress {
+    /// Data units (PDUs) that it processed: at most as many as it was given, or it has ignored the request to yield.
+    pub units: u32,
+    /// Whether there is more to do at once.
+    pub more: bool,
+}
+
+/// The result of one call of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpcallDone {
     /// PDUs that it processed.
     pub units: u32,
-    /// Whether there is more to do at once.
+    /// Whether more work is ready.
     pub more: bool,
     /// Time that the body alone took.
     pub took: Nanos,
 }
 
 /// Why a handler was demoted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Misconduct {
     /// Its calls took longer than it has declared.
     Overrun,
@@ -166,10 +260,10 @@ pub enum Misconduct {
     IgnoredYield,
 }
 
-/// News of a program's handler.
+/// An event of a program's handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtuEvent {
-    /// It may be made ready from now on.
+    /// It is registered and may be made ready.
     Granted(RtuId, RtuGrant),
     /// It is not registered.
     Refused(RtuId, RtuRefusal),
@@ -178,37 +272,39 @@ pub enum RtuEvent {
 }
 
 /// What a program's handler has done and how it was served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuCounters {
     /// Calls of its body.
     pub calls: u64,
-    /// PDUs within its budget.
+    /// PDUs within its budget; of a program in another process those that it was given.
     pub units: u64,
-    /// PDUs beyond it, or of best effort.
+    /// PDUs beyond the budget, or of best effort.
     pub units_beyond: u64,
-    /// Calls that took longer than declared, all that may disturb them allowed for.
+    /// Calls that took longer than declared, beyond what disturbances explain.
     pub overruns: u64,
     /// Calls that processed more PDUs than they were given.
     pub yields_ignored: u64,
     /// PDUs within the budget that were done later than promised.
     pub late: u64,
-    /// The most by which they were late.
+    /// Largest lateness of these.
     pub late_max: Nanos,
     /// Longest call of the body.
     pub took_max: Nanos,
 }
 
 /// Status of one program's handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuStatus {
     /// The handler.
     pub id: RtuId,
-    /// What it asked for.
+    /// Its terms.
     pub terms: RtuTerms,
-    /// What it is promised; `None` while it waits for its answer, for best effort, and once it is demoted.
+    /// Its bound; `None` while it waits for the reply of admission, for best effort, and once it is demoted.
     pub bound: Option<Nanos>,
     /// Why it was demoted, if it was.
     pub demoted: Option<Misconduct>,
-    /// What it has done.
+    /// Its counters.
     pub counters: RtuCounters,
+    /// What it has sent; `None` for one that sends nothing.
+    pub sent: Option<RtuSent>,
 }

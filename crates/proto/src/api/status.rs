@@ -1,4 +1,4 @@
-//! What a node shows of itself: its channels, links and counters.
+//! The status of a node: its channels, links and counters.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -23,51 +23,53 @@ pub struct ChannelCounters {
     pub messages_out: u64,
     /// Payload bytes of those.
     pub bytes_out: u64,
-    /// Messages that broke the contract, beyond its jitter allowance, and were delayed for that at the source.
+    /// Messages that broke the contract, beyond its jitter allowance, and that the source delayed because of
+    /// that.
     pub delayed: u64,
     /// Messages dropped by policing at the source.
     pub dropped: u64,
     /// Packets or messages demoted to best effort.
     pub demoted: u64,
-    /// Messages that were surely delivered later than their deadline, by the clocks of the hosts on the way.
+    /// Messages that were certainly delivered later than their deadline, by the clocks of the hosts on the
+    /// route.
     pub misses: u64,
-    /// Messages whose deadline lay within the clocks' error of their delivery.
+    /// Messages whose deadline was within the clocks' error of their delivery.
     #[serde(default)]
     pub perhaps_late: u64,
-    /// Messages of which nobody knows that: the clocks of the hosts were not known yet.
+    /// Messages whose lateness is unknown, because the clock offsets of the hosts were not known yet.
     #[serde(default)]
     pub unmeasured: u64,
-    /// Packets that came in later than the link before may bring them.
+    /// Packets that came in later than the previous link's bound.
     #[serde(default)]
     pub late_arrivals: u64,
-    /// Messages that are missing at the sink before the last one that came.
+    /// Messages that are missing at the sink before the last one that arrived.
     #[serde(default)]
     pub lost: u64,
     /// Messages never completed (a fragment was lost) .
     pub incomplete: u64,
-    /// Messages lost since the receiver's ring was full.
+    /// Messages lost because the receiver's ring was full.
     pub overruns: u64,
-    /// Packets dropped for want of slots or buffers.
+    /// Packets dropped for lack of slots or buffers.
     pub overflows: u64,
-    /// Packets that were demoted and then dropped, since best effort had no room for them.
+    /// Packets that were demoted and then dropped, because best effort had no room for them.
     #[serde(default)]
     pub demoted_dropped: u64,
-    /// Packets that came in, whatever became of them.
+    /// Packets that arrived, whatever happened to them.
     #[serde(default)]
     pub packets_in: u64,
     /// Packets that were handed to the link.
     #[serde(default)]
     pub packets_out: u64,
-    /// Packets of a soft channel dropped since they came too late for the deadline.
+    /// Packets of a soft channel that were dropped because they came too late for the deadline.
     pub expired: u64,
-    /// Largest latency at the sink from the logical arrival, by the clocks as they are known.
+    /// Largest latency at the sink from the logical arrival, by the known clock offsets.
     pub latency_max: Nanos,
     /// Most slots or messages of the reservation in use at once.
     pub occupancy_max: u32,
 }
 
 impl ChannelCounters {
-    /// Adds another channel's, or another end's; of what is a largest, the larger one.
+    /// Adds the counters of another channel or end; of maxima, the larger one is kept.
     pub(crate) fn add(&mut self, other: &Self) {
         let sums = [
             (&mut self.messages_in, other.messages_in),
@@ -113,19 +115,19 @@ pub struct ChannelStatus {
     /// Jitter allowance of the channel: how far ahead of its logical arrival a message may come.
     #[serde(default)]
     pub jitter_allowance: Nanos,
-    /// How firm the promise is.
+    /// Strength of the guarantee.
     pub guarantee: Guarantee,
-    /// Hosts on the way, by name, whose bounds are no guarantees: with one of them nothing is guaranteed.
+    /// Hosts of the route, by name, whose bounds are no guarantees: with one of them nothing is guaranteed.
     #[serde(default)]
     pub degraded_by: Vec<String>,
     /// Reasons why nothing is guaranteed: one line for each host and reason.
     #[serde(default)]
     pub degraded_why: Vec<String>,
-    /// All reasons of `degraded_why` and `broken` in one list, each with a word for its cause: why nothing is
-    /// guaranteed now. Empty: the guarantee holds.
+    /// All reasons of `degraded_why` and `broken` in one list, each with the name of its cause: why nothing
+    /// is guaranteed now. Empty: the guarantee holds.
     #[serde(default)]
     pub degraded: Vec<DegradedPlace>,
-    /// Local stages as they are held now; what a bound was made of, and the smallest that was offered, the grant says.
+    /// Local stages as they are held now. The terms of a bound and the smallest offer are in the grant.
     pub stages: Vec<StageGrant>,
     /// State of signalling (`open`, `creating`, ...).
     pub state: String,
@@ -136,7 +138,8 @@ pub struct ChannelStatus {
     /// Latencies at the sink; `None` elsewhere.
     #[serde(default)]
     pub observed: Option<Observed>,
-    /// Stages on the way that break their promise now, as far as this host knows: nothing is guaranteed meanwhile.
+    /// Stages of the route that break their promise now, as far as this host knows: nothing is guaranteed
+    /// meanwhile.
     #[serde(default)]
     pub broken: Vec<BrokenStage>,
 }
@@ -146,25 +149,26 @@ pub struct ChannelStatus {
 pub struct ChannelPage {
     /// Channels that still exist.
     pub channels: Vec<ChannelStatus>,
-    /// The last handle that was looked at: the next page begins behind it.
+    /// The last handle that was visited: the next page begins behind it.
     pub seen: Option<ChannelId>,
     /// Whether there are handles behind it.
     pub more: bool,
 }
 
-/// A place on a channel's way, and why it guarantees nothing now.
+/// A place on a channel's route, and why it guarantees nothing now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DegradedPlace {
-    /// `host r` if that is degraded as it is set up, `link a-r` or `processor of r` where it breaks its promise.
+    /// `host r` if it is degraded by its configuration, `link a-r` or `processor of r` if it breaks its
+    /// promise.
     pub place: String,
-    /// A word for the cause: those of [`Degraded`] and [`Cause`](super::Cause).
+    /// Name of the cause: one of those of [`Degraded`] and [`Cause`](super::Cause).
     pub cause_kind: String,
-    /// The cause for people.
+    /// The cause as text for users.
     pub cause_text: String,
 }
 
 impl DegradedPlace {
-    /// A host that is degraded as it is set up.
+    /// A host that is degraded by its configuration.
     pub fn host(host: &str, why: Degraded) -> Self {
         Self { place: format!("host {host}"), cause_kind: why.name().into(), cause_text: why.to_string() }
     }
@@ -187,45 +191,46 @@ pub struct LinkStatus {
     /// Name of the neighbour.
     #[serde(default)]
     pub neighbour_name: String,
-    /// Whether HELLOs come.
+    /// Whether HELLOs arrive.
     pub alive: bool,
-    /// Set where the neighbour is there and speaks another version, so that nothing can be agreed with it.
+    /// Set if the neighbour is up and uses another version, so that no channel can be agreed with it.
     #[serde(default)]
     pub foreign: Option<ForeignVersion>,
-    /// Packets of other versions that came in over it: data, and signalling of members of the domain.
+    /// Received packets of other versions: data, and signalling of members of the domain.
     #[serde(default)]
     pub packets_foreign: u64,
-    /// The neighbour's clock less ours, and the error bound of that; `None` before the first round trip.
+    /// The neighbour's clock minus ours, and the error bound of that; `None` before the first round trip.
     pub clock_offset_ns: Option<(i64, u64)>,
     /// How often one of the two clocks was stepped, or drifted beyond its tolerance, in this life of the neighbour.
     #[serde(default)]
     pub clock_breaks: u32,
-    /// What came in over the link since the start, in bytes of the wire.
+    /// Bytes received over the link since the start, in bytes of the wire.
     #[serde(default)]
     pub wire_bytes_in: u64,
-    /// HELLOs of the neighbour that surely came later than they may, since the start: nobody can forge them.
+    /// HELLOs of the neighbour that certainly came later than allowed, since the start. They cannot be
+    /// forged.
     #[serde(default)]
     pub late_signals: Lateness,
-    /// Packets of channels that did.
+    /// Packets of channels that came later than allowed.
     #[serde(default)]
     pub late_packets: Lateness,
     /// Smallest round trip measured.
     pub round_trip_min: Option<Nanos>,
-    /// The last one: the smallest does not show that a queue grows.
+    /// The last round trip measured: the smallest does not show that a queue grows.
     #[serde(default)]
     pub round_trip_recent: Option<Nanos>,
-    /// Signalling that came in over it and does not authenticate, or is not from that neighbour to this node.
+    /// Received signalling packets that do not authenticate, or are not from that neighbour to this node.
     #[serde(default)]
     pub unauthenticated: u64,
-    /// Rate of the link, and how it is known.
+    /// Rate of the link, and its origin.
     #[serde(default)]
     pub rate: RateStatus,
-    /// Given away to channels.
+    /// Utilisation that is reserved for channels.
     pub utilisation: Ppm,
-    /// What is known of other traffic on its device.
+    /// What is known of other traffic on the link's device.
     #[serde(default)]
     pub kernel_traffic: KernelTraffic,
-    /// What kernel traffic has of the link, where that follows admission.
+    /// The kernel's part of the link, if it follows admission.
     #[serde(default)]
     pub kernel_share: Option<KernelShare>,
     /// Guaranteed packets sent.
@@ -240,20 +245,20 @@ pub struct LinkStatus {
     pub best_effort_dropped: u64,
 }
 
-/// What kernel traffic may have of a link, in bits of the wire a second.
+/// The rate that kernel traffic may have of a link, in bits of the wire a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelShare {
     /// Rate that the kernel has at present.
     pub now_bps: BitRate,
-    /// Whatever is admitted: what admission counts with.
+    /// The smallest rate, whatever is admitted: admission assumes this one.
     pub least_bps: BitRate,
-    /// However little is admitted.
+    /// The largest rate, however little is admitted.
     pub most_bps: BitRate,
-    /// Channels whose grants wait until it has less.
+    /// Channels whose grants wait until the kernel has less.
     pub waiting: u32,
 }
 
-/// Two versions of RTCOP that do not understand each other.
+/// Two incompatible versions of RTCOP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignVersion {
     /// The neighbour's.
@@ -262,7 +267,7 @@ pub struct ForeignVersion {
     pub ours: u8,
 }
 
-/// Packets that were thrown away at the edge, by reason.
+/// Packets that were dropped on reception, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropCounters {
     /// Shorter than a header, or inconsistent lengths.
@@ -277,21 +282,21 @@ pub struct DropCounters {
     pub wrong_link: u64,
     /// Signalling that does not authenticate.
     pub unauthenticated: u64,
-    /// Signalling that was seen before.
+    /// Signalling that was received before.
     pub replayed: u64,
     /// Packets for which no reserved buffer was free.
     pub no_buffer: u64,
     /// Packets for which no reserved slot of a link's queue was free.
     #[serde(default)]
     pub no_slot: u64,
-    /// Best effort to a port that nobody has bound, or to an unknown host.
+    /// Best effort to a port that is not bound, or to an unknown host.
     pub no_receiver: u64,
-    /// Best effort larger than the link onward takes as such, or than its receiver said, and messages that are larger than their
-    /// own flow said.
+    /// Best effort larger than the next link's best-effort packets, or than its receiver has declared, and
+    /// messages larger than their own flow has declared.
     pub too_large: u64,
     /// Best effort beyond its flow's share of the processor.
     pub over_cap: u64,
-    /// Messages of best effort whose receiver had not taken the ones before: its ring was full.
+    /// Best-effort messages whose receiver had not taken the previous ones: its ring was full.
     pub receiver_full: u64,
 }
 
@@ -306,37 +311,38 @@ pub struct NodeStatus {
     pub channels: u32,
     /// Channels among `channels` whose guarantee is soft.
     pub channels_soft: u32,
-    /// Share of the CPU that admission has given away.
+    /// Share of the CPU that admission has reserved.
     pub cpu_utilisation: Ppm,
     /// Bytes of buffers reserved.
     pub buffer_bytes: u64,
     /// Links.
     pub links: Vec<LinkStatus>,
-    /// Dropped at the edge.
+    /// Packets dropped on reception.
     pub drops: DropCounters,
     /// Handlers that overran their declared time.
     pub overruns: u64,
-    /// What work was seen to cost, by path, beside what admission assumes.
+    /// Measured costs of work, by path, beside what admission assumes.
     pub work: Vec<PathRecord>,
-    /// Busy periods beside what admission assumes of them.
+    /// Busy periods, beside what admission assumes for them.
     pub busy: BusyRecord,
-    /// Wake-ups by time beside the release latency that admission assumes.
+    /// Wake-ups by time, beside the release latency that admission assumes.
     pub wakes: WakeRecord,
     /// Packets that this processor served later than its bound for them, since the start.
     #[serde(default)]
     pub late_service: Lateness,
-    /// Stages that break their promise now: this host's, and those on the ways of its channels.
+    /// Stages that break their promise now: this host's, and those on the routes of its channels.
     #[serde(default)]
     pub broken: Vec<BrokenStage>,
-    /// Stages that this host has seen late in the last minute, and that are not broken for it.
+    /// Stages that this host has observed to be late in the last minute, and that do not count as broken.
     #[serde(default)]
     pub late: Vec<LateStage>,
-    /// What all channels have counted here since the start, those that have ended too.
+    /// Totals of all channels here since the start, including those that have ended.
     #[serde(default)]
     pub channels_total: ChannelCounters,
     /// Signalling messages retransmitted.
     pub retransmissions: u64,
-    /// What neighbours asked and this host did not answer: too many answers wait for them already.
+    /// Requests of neighbours that this host did not reply to, because too many replies wait for them
+    /// already.
     #[serde(default)]
     pub unanswered: u64,
     /// This host's time.

@@ -1,4 +1,4 @@
-//! What a node has its driver do: work on the processor, and packets for a link.
+//! Tasks of a node for its driver: work on the processor, and packets for a link.
 
 use punctual_analysis::Nanos;
 
@@ -17,12 +17,12 @@ pub struct Work {
     pub bytes: u32,
     /// Whether it begins or ends a message (the extra per message).
     pub message_edge: bool,
-    /// Declared time of the application's handler that runs within it.
+    /// Declared time of the application's handler that runs within the unit.
     pub application: Nanos,
 }
 
 impl Work {
-    /// The cost that admission assumes for it; unbounded where it counts as interference.
+    /// The cost that admission assumes for the unit; unbounded if it counts as interference.
     pub fn declared_cost(&self, costs: &CpuCosts) -> Nanos {
         match self.kind {
             WorkKind::Signalling => Nanos::MAX,
@@ -36,13 +36,13 @@ impl Work {
 pub struct Transmit<F> {
     /// Which of the two ports the packet goes to.
     pub port: Port,
-    /// Bytes that it takes on the wire: what `handle_sent` must give back.
+    /// Bytes that it takes on the wire; pass them to `handle_sent`.
     pub wire_bytes: u32,
     /// Where the packet's bytes are.
     pub packet: PacketOut<F>,
 }
 
-/// The bytes of a packet that goes out, from our header on.
+/// The bytes of an outgoing packet, from our header on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketOut<F> {
     /// The node wrote this many bytes to the buffer that the caller gave.
@@ -52,7 +52,7 @@ pub enum PacketOut<F> {
 }
 
 impl<F: AsRef<[u8]>> PacketOut<F> {
-    /// Brings the packet to `out`, the buffer that was given, and says how long it is: for drivers that send
+    /// Copies the packet to `out`, the buffer that was given, and returns its length: for drivers that send
     /// only from their own buffers.
     pub fn copy_to(&self, out: &mut [u8]) -> usize {
         match self {

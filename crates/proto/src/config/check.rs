@@ -1,5 +1,5 @@
-//! Checks of a node's configuration: what contradicts itself is an error with its fix, before anything runs. Whoever reads
-//! the parts from a file checks each where it stands, and tells the line.
+//! Checks of a node's configuration: a contradiction is an error with its fix, before the node starts. A
+//! program that reads the parts from a file checks each part where it is read, and reports the line.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -19,12 +19,12 @@ use crate::limits::{
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{what}")]
 pub struct NodeConfigError {
-    /// What is wrong and what would be right.
+    /// What is wrong, and what would be valid.
     pub what: String,
 }
 
 impl NodeConfigError {
-    /// The same error with `part` in front, the part of the configuration that is wrong.
+    /// The same error, with the wrong part of the configuration, `part`, in front.
     fn of(self, part: &str) -> Self {
         Self { what: format!("{part}{}", self.what) }
     }

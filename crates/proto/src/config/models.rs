@@ -1,4 +1,4 @@
-//! What admission sees of a configuration: the processor, a link, the cost of each path.
+//! Models of a configuration for admission: the processor, a link, the cost of each path.
 
 use punctual_analysis::{Cpu, Interference, Link, Nanos, PathCosts, Ppm};
 
@@ -6,7 +6,7 @@ use super::{CpuConfig, CpuCosts, LinkConfig};
 use crate::ids::Role;
 use crate::limits::HEADER_BYTES;
 
-/// What one path through the processor costs.
+/// The cost of one path through the processor.
 pub const fn path_costs(costs: &CpuCosts, role: Role) -> PathCosts {
     match role {
         Role::Source => PathCosts {
@@ -15,14 +15,14 @@ pub const fn path_costs(costs: &CpuCosts, role: Role) -> PathCosts {
             packet_later: costs.send_packet_later,
             kib: costs.copy_kib,
         },
-        // The packets may come one by one behind the source.
+        // The packets may arrive one by one behind the source.
         Role::Forwarder => PathCosts::one_by_one(Nanos::ZERO, costs.forward_packet, costs.copy_kib),
         Role::Sink => PathCosts::one_by_one(costs.deliver_message, costs.receive_packet, costs.copy_kib),
     }
 }
 
-/// The processor as admission sees it, where no packet has more than `fragment_bytes` of payload. What exceeds a
-/// budget runs as best effort, a quantum at once, at either end of a channel.
+/// The model of the processor for admission, where no packet has more than `fragment_bytes` of payload. Work
+/// beyond a budget runs as best effort, one quantum at a time, at either end of a channel.
 pub fn cpu_model(cpu: &CpuConfig, fragment_bytes: u32) -> Cpu {
     let costs = &cpu.costs;
     let longest = costs.send_packet.max(costs.forward_packet).max(costs.receive_packet);
@@ -37,7 +37,7 @@ pub fn cpu_model(cpu: &CpuConfig, fragment_bytes: u32) -> Cpu {
     }
 }
 
-/// A link as admission sees it.
+/// The model of a link for admission.
 pub fn link_model(link: &LinkConfig) -> Link {
     Link {
         rate: link.paced_rate(),

@@ -1,8 +1,8 @@
-//! A static schedule, as `punctual plan` writes it and a host loads it: each flow's place in the order of `rmdp`,
-//! and what a period of it may take (RTU 3).
+//! A static schedule, as `punctual plan` writes it and a host loads it: each flow's place in the order of
+//! `rmdp`, and its reservation in a period (RTU 3).
 //!
-//! A host holds the whole plan from its start on. A channel that names a flow takes the flow's reservation over;
-//! its packets find their rate group through the channel's handler, without a search.
+//! A host holds the whole plan from its start on. A channel that names a flow takes over the flow's
+//! reservation; its packets find their rate group through the channel's handler, without a search.
 
 use alloc::vec::Vec;
 
@@ -26,7 +26,7 @@ pub struct PlanFile {
     pub host: Vec<HostPlan>,
 }
 
-/// The flows that one host works for.
+/// The flows that one host serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostPlan {
@@ -58,12 +58,13 @@ pub struct PlannedFlow {
     pub place: u8,
 }
 
-/// A processor as admission sees it, with packets of at most `fragment_bytes`, for those that make plans.
+/// The model of a processor for admission, with packets of at most `fragment_bytes`, for programs that make
+/// plans.
 pub fn processor(cpu: &CpuConfig, fragment_bytes: u32) -> Cpu {
     models::cpu_model(cpu, fragment_bytes)
 }
 
-/// What the work of one end of a channel costs there.
+/// The processor's costs of the work at one end of a channel.
 pub fn costs_of(cpu: &CpuConfig, role: Role) -> PathCosts {
     models::path_costs(&cpu.costs, role)
 }
@@ -74,7 +75,7 @@ impl PlannedFlow {
         self.deadline_ns.min(policed(self.period_ns))
     }
 
-    /// What the flow asks of the processor.
+    /// The demand of the flow for the processor.
     pub fn demand(&self, release_latency: Nanos) -> Demand {
         Demand {
             cost: self.cost_ns,
@@ -87,7 +88,7 @@ impl PlannedFlow {
         }
     }
 
-    /// The contract of a channel that is this flow, as it is served here.
+    /// The contract of a channel that uses this flow, as it is served here.
     pub fn serving(&self, contract: &Contract) -> Contract {
         let activation = Activation::Periodic { period: self.period_ns, packets: self.packets };
         Contract { activation, ..*contract }

@@ -1,4 +1,4 @@
-//! How a message is cut: every fragment but the last has the same size, the last carries the rest.
+//! How a message is fragmented: every fragment but the last has the same size, the last carries the rest.
 
 use crate::limits::{FRAGMENTS_MAX, HEADER_BYTES};
 
@@ -8,7 +8,7 @@ pub const fn packet_wire_bytes(payload_bytes: u32, overhead_bytes: u32) -> u32 {
     payload_bytes.saturating_add(HEADER_BYTES as u32).saturating_add(overhead_bytes)
 }
 
-/// Where a fragment lies in its message, in bytes.
+/// Position of a fragment in its message, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Offset of its first byte in the message.
@@ -17,7 +17,7 @@ pub struct Extent {
     pub len: u32,
 }
 
-/// How one message is cut into fragments.
+/// The fragmentation of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragmentation {
     message_bytes: u32,
@@ -47,7 +47,7 @@ impl Fragmentation {
         self.fragments
     }
 
-    /// Where fragment `index` lies; `None` beyond the last.
+    /// Position of fragment `index`; `None` beyond the last.
     pub const fn extent(self, index: u16) -> Option<Extent> {
         if index >= self.fragments {
             return None;

@@ -1,4 +1,4 @@
-//! Messages cut into packets at the source ([`Fragmentation`]) and put together at the sink ([`Reassembly`]).
+//! Fragmentation of messages at the source ([`Fragmentation`]) and reassembly at the sink ([`Reassembly`]).
 //!
 //! Neither holds payload: the source copies a fragment into a frame only when the link scheduler picks it,
 //! the sink copies it straight to index times fragment size of a slot of the receiver's ring.

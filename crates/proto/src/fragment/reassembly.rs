@@ -1,11 +1,12 @@
-//! Messages of one channel being put together at its sink.
+//! Reassembly of the messages of one channel at its sink.
 //!
 //! Bounded and preallocated at establishment: at most `messages_max` messages are in progress, each with a
 //! slot of the receiver's ring and a row of bits for the fragments that are there. A lost fragment costs its
-//! message and nothing else: the message stays in progress until another one needs its place, then it is given
-//! up. Messages are handed out in the order of their completion, each at most once: numbers that are over
-//! (handed out or given up) are remembered in a window, and what is older than the window is refused. Numbers
-//! are a neighbour's word: invented ones harm the channel only until a few of its own messages have come.
+//! message and nothing else: the message stays in progress until another one needs its place, then it is
+//! given up. Messages are delivered in the order of their completion, each at most once: numbers of finished
+//! messages (delivered or given up) are stored in a window, and numbers older than the window are refused. A
+//! neighbour may forge numbers: forged ones affect the channel only until a few of its own messages have
+//! arrived.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -22,10 +23,10 @@ use crate::memory::MessageWrite;
 use crate::wire::Header;
 
 /// Messages in a row behind the window, with none inside the window between them, that restart the window.
-/// The numbers ahead of them were invented by a neighbour, and must not silence the channel for ever.
+/// The numbers ahead of them were forged by a neighbour, and must not block the channel forever.
 const RESTART_MESSAGES: u32 = 4;
 
-/// What became of a fragment.
+/// The result for one fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome<S> {
     /// The fragment is stored in its message, which is not complete yet.
@@ -34,13 +35,12 @@ pub enum Outcome<S> {
     Complete {
         /// The slot with the whole message.
         slot: S,
-        /// Whether any of its fragments was demoted on the way.
+        /// Whether any of its fragments was demoted on the route.
         demoted: bool,
     },
     /// The fragment is a duplicate: its message is in progress and has it already.
     Duplicate,
-    /// The fragment is too late: its message was handed out or given up, or is older than anything that is
-    /// remembered.
+    /// The fragment is too late: its message was delivered or given up, or is older than the window.
     Stale,
     /// The receiver's ring had no slot: the whole message is lost.
     NoSlot,
@@ -57,7 +57,7 @@ pub enum Rejection {
     /// The message was cut with another fragment size than the channel's.
     #[error("cut with another fragment size than the channel's")]
     FragmentSize,
-    /// Another fragment of the same message named another length.
+    /// Another fragment of the same message had another length in its header.
     #[error("message length changed between fragments")]
     LengthChanged,
 }
@@ -68,7 +68,7 @@ pub struct Reassembly<S> {
     fragment_bytes: u32,
     message_bytes_max: u32,
     /// Messages in progress. `None` if every message of the channel fits into one packet: it is complete when
-    /// it comes.
+    /// it arrives.
     partial: Option<Box<Partial<S>>>,
     over: Window,
     /// Numbers of messages that were demoted as a whole. They have a window of their own: a source that
@@ -78,7 +78,7 @@ pub struct Reassembly<S> {
     /// The latest run of consecutive messages behind the window: one more than its last number, and how many.
     run_end: u64,
     run_messages: u32,
-    /// Messages given up. The largest number stands for itself or more.
+    /// Messages given up. Saturates at the largest number.
     incomplete: u32,
 }
 
@@ -88,7 +88,7 @@ struct Partial<S> {
     /// Messages in the order of their first fragments. The list never grows beyond its capacity.
     messages: Vec<Progress<S>>,
     messages_max: usize,
-    /// `words` for each message in progress: the bits of the fragments that are there.
+    /// `words` for each message in progress: one bit per received fragment.
     seen: Box<[u64]>,
     words: usize,
     rows_free: Vec<usize>,
@@ -109,8 +109,8 @@ struct Progress<S> {
     wholly_demoted: bool,
 }
 
-/// Numbers behind the newest one that are remembered one by one. Of a source that demotes no fewer than usual: its demoted
-/// messages take numbers too, beside the contract's rate.
+/// Number of messages behind the newest one whose state is stored one by one. For a source that demotes it is
+/// at least the usual number, because its demoted messages take numbers too, beside the contract's rate.
 fn numbers_remembered(contract: &Contract) -> u32 {
     let come_in = |span: Nanos| {
         let messages = span.div_ceil(contract.policed_interval().max(Nanos(1)));
@@ -148,9 +148,9 @@ impl<S: MessageWrite> Reassembly<S> {
         Self::remembering(NUMBERS_REMEMBERED, messages_max, fragment_bytes, message_bytes_max)
     }
 
-    /// Creates the reassembly of a channel with `contract`. It remembers as many message numbers as come in
-    /// ten seconds, within limits, and all that can be under way together. It refuses older numbers as if it
-    /// had seen them.
+    /// Creates the reassembly of a channel with `contract`. It stores as many message numbers as arrive in
+    /// ten seconds, within limits, and at least all that can be under way together. It refuses older numbers
+    /// as if they were received.
     pub fn of(contract: &Contract, messages_max: u32, fragment_bytes: u32) -> Self {
         let span = numbers_remembered(contract);
         Self::remembering(span, messages_max, fragment_bytes, contract.message_bytes_max)
@@ -178,13 +178,13 @@ impl<S: MessageWrite> Reassembly<S> {
         self.partial.as_deref().map_or(0, Partial::room_bytes) + windows
     }
 
-    /// Takes a fragment in: copies it to its place in the slot of its message, which `reserve` gives at the
-    /// message's first fragment. `header` and `payload` come from [`Header::parse`]; path, cookie and policing
-    /// are the caller's.
+    /// Takes a fragment: copies it to its place in the slot of its message, which `reserve` returns at the
+    /// message's first fragment. `header` and `payload` come from [`Header::parse`]; the caller checks path
+    /// and cookie, and polices.
     ///
-    /// Where all places or slots are taken a new message pushes out one in progress ([`Self::incomplete`] counts
-    /// it); a demoted one pushes out demoted ones only. Takes time for one copy and one check of each message in
-    /// progress.
+    /// If all places or slots are taken, a new message pushes out one in progress ([`Self::incomplete`]
+    /// counts it); a demoted one pushes out demoted ones only. Takes time for one copy and one check of each
+    /// message in progress.
     pub fn accept(
         &mut self,
         header: &Header,
@@ -209,7 +209,7 @@ impl<S: MessageWrite> Reassembly<S> {
         self.store(index, header, payload)
     }
 
-    /// Whether nothing of the message may be taken in any more.
+    /// Whether no fragment of the message may be taken any more.
     fn is_over(&self, header: &Header) -> bool {
         let number = header.message;
         let demoted = &self.over_demoted;
@@ -227,7 +227,7 @@ impl<S: MessageWrite> Reassembly<S> {
         window.close(number);
     }
 
-    /// Gives up every message in progress with a number below `before`; says how many.
+    /// Gives up every message in progress with a number below `before`; returns their number.
     pub fn expire(&mut self, before: u64) -> u32 {
         let mut given_up = 0;
         while let Some(index) = self.messages().iter().position(|m| m.number < before) {
@@ -237,7 +237,8 @@ impl<S: MessageWrite> Reassembly<S> {
         given_up
     }
 
-    /// Forgets one message in progress, uncounted: the channel is over. `false` if there was none.
+    /// Drops one message in progress without counting it, because the channel has ended. `false` if there was
+    /// none.
     pub fn forget_one(&mut self) -> bool {
         self.partial.as_mut().is_some_and(|partial| partial.messages.pop().is_some())
     }
@@ -247,7 +248,7 @@ impl<S: MessageWrite> Reassembly<S> {
         self.messages().len()
     }
 
-    /// The newest message number that was taken in, plus one. Each message before it has come, is in
+    /// The newest message number that was received, plus one. Each message before it was delivered, is in
     /// progress, or is lost.
     pub fn seen_until(&self) -> u64 {
         let newest =
@@ -255,13 +256,13 @@ impl<S: MessageWrite> Reassembly<S> {
         self.over.end().max(self.over_demoted.end()).max(newest)
     }
 
-    /// Messages given up since the channel was established, a fragment of which never came.
+    /// Number of messages that were given up since the channel was established, because a fragment was lost.
     pub fn incomplete(&self) -> u64 {
         self.incomplete.into()
     }
 
-    /// Restarts the window where the messages behind it are the channel's live ones. Demoted ones, which may
-    /// be late by any time, prove nothing.
+    /// Restarts the window if the messages behind it are the channel's current ones. Demoted ones prove
+    /// nothing, because they may be late by any time.
     fn watch_behind(&mut self, header: &Header) {
         let number = header.message;
         if header.demoted {
@@ -276,7 +277,7 @@ impl<S: MessageWrite> Reassembly<S> {
         } else if self.run_messages == 0 || number + 1 != self.run_end {
             self.run_messages = 1;
         }
-        // The last one again changes nothing.
+        // A repetition of the last number changes nothing.
         self.run_end = number + 1;
         if self.run_messages >= RESTART_MESSAGES {
             self.expire(u64::MAX);
@@ -296,7 +297,7 @@ impl<S: MessageWrite> Reassembly<S> {
         (!fits).then_some(Rejection::FragmentSize)
     }
 
-    /// The fast path: a message of one packet leaves no state behind but its number.
+    /// The fast path: a message of one packet leaves no state except its number.
     fn accept_whole(
         &mut self,
         header: &Header,
@@ -312,7 +313,7 @@ impl<S: MessageWrite> Reassembly<S> {
         Outcome::Complete { slot, demoted: header.demoted }
     }
 
-    /// Begins a message; gives its index, or nothing where no place or slot can be had.
+    /// Begins a message; returns its index, or `None` if no place or slot is available.
     fn begin(&mut self, header: &Header, mut reserve: impl FnMut() -> Option<S>) -> Option<usize> {
         let Partial { messages, messages_max, .. } = self.partial.as_deref()?;
         if messages.len() == *messages_max {
@@ -335,7 +336,7 @@ impl<S: MessageWrite> Reassembly<S> {
         Some(messages.len() - 1)
     }
 
-    /// A slot of the receiver's ring, if need be one that a message in progress gives up.
+    /// A slot of the receiver's ring, if necessary one that a message in progress gives up.
     fn slot_for(&mut self, header: &Header, reserve: &mut impl FnMut() -> Option<S>) -> Option<S> {
         loop {
             if let Some(slot) = reserve() {
@@ -347,9 +348,9 @@ impl<S: MessageWrite> Reassembly<S> {
     }
 
     /// Index of the message in progress that gives way to a new one. Guaranteed packets keep their order, so
-    /// a guaranteed message before the new one has lost a fragment: it goes first. Then demoted messages go,
-    /// then those with invented numbers. A demoted message never pushes out another, because nothing was
-    /// reserved for it.
+    /// a guaranteed message before the new one has lost a fragment: it goes first. Then demoted messages are
+    /// removed, then those with forged numbers. A demoted message never pushes out another, because nothing
+    /// was reserved for it.
     fn victim(&self, header: &Header) -> Option<usize> {
         let messages = self.messages();
         let demoted = messages.iter().position(|m| m.demoted);
@@ -392,7 +393,7 @@ impl<S: MessageWrite> Reassembly<S> {
         self.incomplete = self.incomplete.saturating_add(1);
     }
 
-    /// Takes a message out of the table for good: nothing that still comes of it is taken in.
+    /// Removes a message from the table: later fragments of it are refused.
     fn remove(&mut self, index: usize) -> Option<Progress<S>> {
         let partial = self.partial.as_deref_mut()?;
         let message = partial.messages.remove(index);

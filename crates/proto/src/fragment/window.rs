@@ -1,11 +1,11 @@
-//! A sliding window of bits behind the newest message number: says which messages are over.
+//! A sliding window of bits behind the newest message number: stores which messages are finished.
 
 use alloc::boxed::Box;
 use alloc::vec;
 use core::slice;
 
-/// Remembers for the newest [`Window::span`] numbers whether each is closed (delivered or given up). Every
-/// number older than that counts as closed: forgetting never opens a number again.
+/// Stores for each of the newest [`Window::span`] numbers whether it is closed (delivered or given up). Every
+/// older number counts as closed: a number that leaves the window is never opened again.
 #[derive(Debug)]
 pub(super) struct Window {
     bits: Bits,
@@ -57,30 +57,30 @@ impl Window {
         self.end
     }
 
-    /// Numbers that it remembers one by one.
+    /// Number of message numbers that it stores one by one.
     pub(super) fn span(&self) -> u64 {
         self.bits.words().len() as u64 * 64
     }
 
-    /// Whether nothing of `number` may be taken in any more. The very last number is never open, so that
-    /// there always is a next one.
+    /// Whether no fragment of `number` may be taken any more. The largest number is never open, so that there
+    /// always is a next one.
     pub(super) fn is_closed(&self, number: u64) -> bool {
         self.is_marked(number) || self.is_behind(number) || number == u64::MAX
     }
 
-    /// Whether `number` is remembered as closed.
+    /// Whether `number` is stored as closed.
     pub(super) fn is_marked(&self, number: u64) -> bool {
         let (word, bit) = self.place(number);
         number < self.end && !self.is_behind(number) && self.bits.words()[word] & bit != 0
     }
 
-    /// Whether `number` is older than anything remembered.
+    /// Whether `number` is older than the window.
     pub(super) fn is_behind(&self, number: u64) -> bool {
         self.end.saturating_sub(number) > self.span()
     }
 
-    /// Closes `number`, and forgets what falls out of the window behind it. Takes at most one pass over the
-    /// words of the window.
+    /// Closes `number`, and drops the numbers that leave the window. Takes at most one pass over the words of
+    /// the window.
     pub(super) fn close(&mut self, number: u64) {
         self.advance(number);
         let (word, bit) = self.place(number);
@@ -135,7 +135,8 @@ mod tests {
     use super::*;
     use crate::signalling::SplitMix64;
 
-    /// Against a set of all that was closed: steps of every length, within a word, over words, over the whole window.
+    /// Compared with a set of all closed numbers: steps of every length, within a word, over words, over the
+    /// whole window.
     #[test]
     fn it_remembers_exactly_what_was_closed_of_the_newest_numbers() {
         for (seed, span) in (0..).zip([1, 64, 65, 256, 1_024]) {
@@ -160,7 +161,7 @@ mod tests {
         }
     }
 
-    /// The window remembers at least as many numbers as were asked for. It rounds them up to whole words and
+    /// The window stores at least as many numbers as were requested. It rounds them up to whole words and
     /// their count up to a power of two; the first word costs no memory of its own.
     #[test]
     fn it_remembers_at_least_what_was_asked_for() {

@@ -1,10 +1,10 @@
 //! Queue 2: best-effort and demoted packets, FIFO within a flow, fair among flows.
 //!
 //! Deficit round robin on bytes with a quantum of one largest packet (Shreedhar and Varghese 1995): O(1) a
-//! packet. A flow with a cap that has spent it leaves the round until its bucket has refilled. What a flow may
-//! queue is bounded in bytes, and in packets by what is still free (Choudhury and Hahne 1998), so that a flood
-//! of small packets leaves room for every other flow.
-//! Invariant: a flow is in exactly one of the round, the heap of capped flows, the list of idle flows.
+//! packet. A flow with a cap that has spent it leaves the round until its bucket has refilled. A flow's queue
+//! is bounded in bytes, and in packets by the space that is still free (Choudhury and Hahne 1998), so that a
+//! flood of small packets leaves room for every other flow. Invariant: a flow is in exactly one of the round,
+//! the heap of capped flows, the list of idle flows.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ struct Flow {
     packets_queued: u32,
     bytes: u64,
     deficit_bytes: u64,
-    /// When the bytes sent have been paid for at the cap.
+    /// Time at which the bytes sent are paid for at the cap.
     tat: Instant,
     place: Place,
     previous: u32,
@@ -112,23 +112,24 @@ pub(super) struct Queue<P> {
     leaving: VecDeque<Fifo>,
 }
 
-/// What flows may take of the link.
+/// Caps on the flows' use of the link.
 #[derive(Debug)]
 struct Caps {
     /// Rate of the link, which the caps are shares of.
     rate: BitRate,
     /// Cap of each flow.
     flow: Option<Cap>,
-    /// The bucket of all flows together, when its bytes have been paid for, and until when it holds all back.
+    /// The bucket of all flows together: the time at which its bytes are paid for, and the time until which
+    /// it holds all flows back.
     whole: Option<Cap>,
     whole_tat: Instant,
     throttled: Option<Instant>,
 }
 
-/// The most of everything.
+/// The limits of the queue.
 #[derive(Debug)]
 struct Bounds {
-    /// What a flow may send in one turn of the round: a largest packet.
+    /// Bytes that a flow may send in one turn of the round: a largest packet.
     quantum_bytes: u64,
     flow_bytes: u64,
     flows: usize,
@@ -172,7 +173,7 @@ impl<P> Queue<P> {
         }
     }
 
-    /// What is counted as queued, and all of it.
+    /// The counted number of queued packets, and the packets.
     pub(super) fn queued(&self) -> (usize, impl Iterator<Item = &P>) {
         (self.packets_queued as usize, self.packets.items().map(|queued| &queued.packet))
     }
@@ -182,10 +183,11 @@ impl<P> Queue<P> {
         self.caps.whole = Cap::of(share, self.caps.rate, self.bounds.quantum_bytes);
     }
 
-    /// Sets another rate of the link. Caps are shares of that rate from now on.
+    /// Sets another rate of the link; caps are shares of that rate from now on.
     pub(super) fn set_rate(&mut self, parameters: &LinkParameters) {
         self.caps.rate = parameters.rate;
-        // Flows that their cap holds back now are freed by it: whether there is a cap at all does not change.
+        // Flows that their cap holds back now are freed by the change: it does not add or remove the caps
+        // themselves.
         if self.caps.flow.is_some() {
             let cap = Cap::of(parameters.best_effort_flow_cap, parameters.rate, self.bounds.quantum_bytes);
             self.caps.flow = cap.or(self.caps.flow);
@@ -222,7 +224,8 @@ impl<P> Queue<P> {
         Ok(())
     }
 
-    /// The bytes of the packet whose turn it is; at most `moves_max` refilled flows join the round before.
+    /// The size of the packet whose turn it is, in bytes. At most `moves_max` refilled flows join the round
+    /// before.
     pub(super) fn head_bytes(&mut self, now: Instant, moves_max: u32) -> Option<u32> {
         self.refill(now, moves_max);
         self.caps.throttled = self.caps.throttled.filter(|until| *until > now);
@@ -247,7 +250,7 @@ impl<P> Queue<P> {
         None
     }
 
-    /// Takes the packet that `head_bytes` told of.
+    /// Takes the packet whose size `head_bytes` returned.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(BestEffortKey, Queued<P>)> {
         let index = self.round.head;
         let flow = self.flows.get_mut(index as usize)?;
@@ -275,8 +278,8 @@ impl<P> Queue<P> {
         Some((key, queued))
     }
 
-    /// Gives back all packets of a flow, a few at once and others by [`Self::free_some`], and forgets it when its bucket has
-    /// refilled.
+    /// Returns all packets of a flow, a few at once and others by [`Self::free_some`], and removes the flow
+    /// when its bucket has refilled.
     pub(super) fn remove(&mut self, key: BestEffortKey, drained: impl FnMut(P)) {
         let Some(&index) = self.by_key.get(&key) else { return };
         let flow = &mut self.flows[index as usize];
@@ -315,7 +318,7 @@ impl<P> Queue<P> {
         self.caps.throttled
     }
 
-    /// Whether no flow waits for anything.
+    /// Whether no flow waits to send or to be refilled.
     pub(super) fn is_empty(&self) -> bool {
         !self.has_round() && self.capped.peek().is_none()
     }
@@ -346,13 +349,13 @@ impl<P> Queue<P> {
         (!fits).then_some(OverflowReason::FlowFull)
     }
 
-    /// The least recently used idle flow, if nothing is lost with it.
+    /// The least recently used idle flow, if its bucket has refilled, so that removing it loses no state.
     fn forgettable(&self, now: Instant) -> Option<u32> {
         let flow = self.flows.get(self.idle.head as usize)?;
         (flow.tat <= now).then_some(self.idle.head)
     }
 
-    /// The flow of `key`, made if it is new; `refusal` has said that there is room.
+    /// The flow of `key`; adds it if it is new. `refusal` has checked that there is room.
     fn flow_of(&mut self, key: BestEffortKey) -> u32 {
         if let Some(&index) = self.by_key.get(&key) {
             return index;
@@ -399,7 +402,7 @@ impl<P> Queue<P> {
         }
     }
 
-    /// Puts a flow with packets, in no list, where it belongs.
+    /// Puts a flow with packets that is in no list into the list that it belongs to.
     fn place_busy(&mut self, index: u32, now: Instant) {
         match self.capped_until(index).filter(|until| *until > now) {
             Some(until) => {

@@ -1,9 +1,10 @@
-//! Queues 1 and 3: guaranteed packets, by deadline from e - h on (soft channels' behind all others'), by e - h before.
+//! Queues 1 and 3: guaranteed packets, by deadline from e - h on (soft channels' behind all others'), by e -
+//! h before.
 //!
-//! Effective arrivals and deadlines do not decrease within a channel (the e-chain), so each channel
-//! is a FIFO and only its head is in a heap: work and memory of the heaps follow channels, not packets.
-//! A removed channel leaves its heap entry behind and its index is reused when that has surfaced and nothing
-//! of it is in flight: removal needs no search.
+//! Effective arrivals and deadlines do not decrease within a channel (the e-chain), so each channel is a FIFO
+//! and only its head is in a heap: the work and memory of the heaps depend on the number of channels, not of
+//! packets. A removed channel leaves its heap entry behind and its index is reused when that has surfaced and
+//! nothing of it is in flight: removal needs no search.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -35,18 +36,18 @@ struct Flow {
     packets: Fifo,
     horizon: Nanos,
     slots: u32,
-    /// Queued and, where completions drive the link, in flight.
+    /// Slots of packets that are queued or, if completions drive the link, in flight.
     slots_used: u32,
     slots_used_max: u32,
     place: Place,
     /// Removed: takes no packets, waits for its heap entry and its packets in flight.
     retired: bool,
-    /// True if the channel is soft: it goes behind all hard channels.
+    /// True if the channel is soft: its packets are served after those of all hard channels.
     soft: bool,
 }
 
-/// What sets a soft channel's place in queue 1 behind every deadline that is hard: longer than any bound, any horizon
-/// and any wait together, and far from what 64 bits hold.
+/// Offset that places soft channels in queue 1 behind every deadline of a hard channel: longer than any
+/// bound, horizon and wait together, and far below the range of 64 bits.
 const SOFT_BEHIND: Nanos = Nanos(1 << 60);
 
 impl Flow {
@@ -69,12 +70,12 @@ pub(super) struct Queues<P> {
     current: Heap,
     /// Queue 3: channels by e - h of their heads.
     early: Heap,
-    /// Packets of removed channels, with the channel's place and its slots, which stay its own until then.
+    /// Packets of removed channels, with the channel's index and its slots, which are freed with the packets.
     leaving: VecDeque<(u32, Fifo, u32)>,
 }
 
 impl<P> Queues<P> {
-    /// What room for a packet takes, in bytes.
+    /// Memory that the room for a packet takes, in bytes.
     pub(super) const SLOT_BYTES: usize = Slab::<Queued<P>>::ITEM_BYTES;
 
     pub(super) const fn new() -> Self {
@@ -129,7 +130,7 @@ impl<P> Queues<P> {
         known.retired = true;
         let (slots, packets) = (known.slots, core::mem::replace(&mut known.packets, Fifo::EMPTY));
         self.slots_total -= slots as usize;
-        // Few are gone at once, whoever else left many.
+        // The newest is served first, so a removed channel with many packets does not delay the others.
         self.leaving.push_front((flow.0, packets, slots));
         self.free_some(drained);
     }
@@ -139,7 +140,8 @@ impl<P> Queues<P> {
         !self.leaving.is_empty() || self.packets.has_leftovers()
     }
 
-    /// Gives `drained` some packets of a channel that was removed; frees some of what nobody needs any more.
+    /// Returns some packets of a removed channel through `drained`, and frees some memory that is not needed
+    /// any more.
     pub(super) fn free_some(&mut self, mut drained: impl FnMut(P)) {
         let Some((flow, mut queue, slots)) = self.leaving.pop_front() else {
             return self.packets.free_some();
@@ -208,8 +210,9 @@ impl<P> Queues<P> {
         Ok(())
     }
 
-    /// Moves what has become current from queue 3 to queue 1, at most `moves_max` channels; `false` if more
-    /// are due: nothing may be served before all are moved, or a later deadline could pass an earlier one.
+    /// Moves channels whose head has become current from queue 3 to queue 1, at most `moves_max`. Returns
+    /// `false` if more are due: nothing may be served before all are moved, or a later deadline could be
+    /// served before an earlier one.
     pub(super) fn settle(&mut self, now: Instant, moves_max: u32) -> bool {
         for _ in 0..moves_max {
             if let Some((_, flow)) = self.early.peek().filter(|(release, _)| *release <= now.0) {
@@ -225,7 +228,7 @@ impl<P> Queues<P> {
         self.early.peek().is_none_or(|(release, _)| release > now.0) && self.retired_head().is_none()
     }
 
-    /// The bytes of the packet with the earliest deadline in queue 1; `settle` first.
+    /// The size of the packet with the earliest deadline in queue 1, in bytes; call `settle` first.
     pub(super) fn head_bytes(&self) -> Option<u32> {
         let (_, flow) = self.current.peek()?;
         Some(self.packets.front(&self.flows[flow as usize].packets)?.wire_bytes.get())
@@ -253,12 +256,11 @@ impl<P> Queues<P> {
         Some((FlowIndex(flow), queued))
     }
 
-    /// A packet of `flow` that was taken needs its slot no longer.
+    /// Frees the slot of a packet of `flow` that was taken.
     pub(super) fn release_slot(&mut self, flow: FlowIndex) {
-        if let Some(known) = self.flows.get_mut(flow.0 as usize) {
-            known.slots_used = known.slots_used.saturating_sub(1);
-            self.reuse_if_gone(flow.0);
-        }
+        let known = &mut self.flows[flow.0 as usize];
+        known.slots_used = known.slots_used.saturating_sub(1);
+        self.reuse_if_gone(flow.0);
     }
 
     /// Time at which the head of queue 3 becomes current.
@@ -281,7 +283,7 @@ impl<P> Queues<P> {
         self.flows.iter().filter(|flow| !flow.retired).count()
     }
 
-    /// What is counted as slots of all channels, and their sum.
+    /// The counted slots of all channels, and their sum.
     pub(super) fn slots(&self) -> [usize; 2] {
         let live = self.flows.iter().filter(|flow| !flow.retired);
         [self.slots_total, live.map(|flow| flow.slots as usize).sum()]

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::signalling::SplitMix64;
 
-    /// Whatever comes and goes: the smallest key first, of equal ones the smaller flow.
+    /// After any operations: the smallest key first, of equal keys the smaller flow.
     #[test]
     fn a_heap_gives_what_a_sorted_set_gives() {
         for seed in 0..60 {
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// Room is made once, and what comes within it takes none.
+    /// Room is reserved once, and insertions within it do not allocate.
     #[test]
     fn a_heap_has_the_room_that_was_made() {
         for capacity in [1, 8, 9, 10, 17, 64, 65, 73, 74] {

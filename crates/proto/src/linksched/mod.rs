@@ -1,17 +1,18 @@
-//! The link scheduler of one link: three queues, a window, a pace (HARTS 3.4, 4.1; ARCHITECTURE, The life of a
-//! message).
+//! The link scheduler of one link: three queues, a window, a pace (HARTS 3.4, 4.1; ARCHITECTURE, The life of
+//! a message).
 //!
 //! - Queue 1: guaranteed packets at or after e - h, by deadline. Queue 3: earlier ones; never served from.
-//!   Queue 2: best effort and demoted packets. Queue 1 goes before queue 2.
-//! - What is handed over and has not left stays within the window of `pipeline_depth` largest packets, in
-//!   bytes. If the head of queue 1 does not fit, *nothing* is handed over: small best effort must not pass it.
+//!   Queue 2: best effort and demoted packets. Queue 1 precedes queue 2.
+//! - Packets that were handed over and have not left stay within the window of `pipeline_depth` largest
+//!   packets, in bytes. If the head of queue 1 does not fit, *nothing* is handed over: small best effort must
+//!   not pass it.
 //! - The scheduler owns the packet references `P` from `enqueue` to `poll`, `remove_channel` or an
 //!   [`Overflow`]. It reads no clock; it allocates only in `new`, `add_channel` and `set_channel`.
-//! - A slot is in use from `enqueue` until the packet has left (`complete`). With [`Pacing::Clock`] it comes free
-//!   at hand-over: by then the bytes are copied into the driver's frame, which the window bounds, and a
+//! - A slot is in use from `enqueue` until the packet has left (`complete`). With [`Pacing::Clock`] it comes
+//!   free at hand-over: by then the bytes are copied into the driver's frame, which the window bounds, and a
 //!   hand-over is never later than the departure up to which the buffer formula counts.
-//! - Work is bounded in each call: `poll` moves at most [`limits::LINK_MOVES_MAX`] channels from queue 3; while
-//!   more are due it hands nothing over and `next_timeout` lies in the past: poll again.
+//! - Work is bounded in each call: `poll` moves at most [`limits::LINK_MOVES_MAX`] channels from queue 3;
+//!   while more are due it hands nothing over and `next_timeout` is in the past: the caller must poll again.
 //!
 //! [`Pacing::Clock`]: crate::config::Pacing::Clock
 
@@ -36,7 +37,7 @@ pub use parameters::{
     OverflowReason, Scheduled,
 };
 
-/// The scheduler of one link, over packet references `P` that it never looks into.
+/// The scheduler of one link, over packet references `P` whose content it never accesses.
 #[derive(Debug)]
 pub struct LinkScheduler<P> {
     guaranteed: guaranteed::Queues<P>,
@@ -47,10 +48,10 @@ pub struct LinkScheduler<P> {
     polled: Polled,
 }
 
-/// What the packet that `poll` gave last is counted as.
+/// The account that the packet which `poll` returned last was added to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Polled {
-    /// There is no such packet, or it was taken back.
+    /// There is no such packet, or it was retracted.
     None,
     Guaranteed {
         wire_bytes: u32,
@@ -61,7 +62,8 @@ enum Polled {
     },
 }
 
-/// A queued packet; `None` of it costs no space, which keeps a slot of a small `P` within half a cache line.
+/// A queued packet; `None` of it takes no space, which keeps a slot of a small `P` within half a cache
+/// line.
 #[derive(Debug)]
 struct Queued<P> {
     packet: P,
@@ -85,15 +87,15 @@ impl<P> LinkScheduler<P> {
         }
     }
 
-    /// What room for a packet of a guaranteed channel takes, in bytes.
+    /// Memory that the room for a packet of a guaranteed channel takes, in bytes.
     pub const SLOT_BYTES: usize = guaranteed::Queues::<P>::SLOT_BYTES;
 
-    /// Takes in a guaranteed channel with `slots` packets of buffer and horizon h; reserves their memory.
+    /// Adds a guaranteed channel with `slots` packets of buffer and horizon h; reserves their memory.
     pub fn add_channel(&mut self, slots: u32, horizon: Nanos) -> FlowIndex {
         self.guaranteed.add(slots, horizon, false)
     }
 
-    /// Takes in a soft channel, with the arguments of [`Self::add_channel`]. Its current packets go after all
+    /// Adds a soft channel, with the arguments of [`Self::add_channel`]. Its current packets go after all
     /// current packets of hard channels and before best effort.
     pub fn add_soft_channel(&mut self, slots: u32, horizon: Nanos) -> FlowIndex {
         self.guaranteed.add(slots, horizon, true)
@@ -105,8 +107,8 @@ impl<P> LinkScheduler<P> {
         self.guaranteed.set(flow, slots, horizon);
     }
 
-    /// Forgets a channel; `drained` gets some of its queued packets, and what is left goes by [`Self::free_some`]. Packets handed
-    /// over still count in the window.
+    /// Removes a channel. `drained` gets some of its queued packets; the others are freed by
+    /// [`Self::free_some`]. Packets that were handed over still count in the window.
     pub fn remove_channel(&mut self, flow: FlowIndex, drained: impl FnMut(P)) {
         self.guaranteed.remove(flow, drained);
     }
@@ -124,7 +126,7 @@ impl<P> LinkScheduler<P> {
     /// Queues a guaranteed packet: in queue 1 from e - h on, in queue 3 before. O(log channels).
     ///
     /// # Errors
-    /// Gives the packet back where its channel is unknown or has no slot free, or it is too large.
+    /// Returns the packet if its channel is unknown or has no free slot, or the packet is too large.
     pub fn enqueue(
         &mut self,
         now: Instant,
@@ -144,7 +146,7 @@ impl<P> LinkScheduler<P> {
     /// Queues a best-effort or demoted packet; makes its flow if it is new. O(1), O(log flows) with caps.
     ///
     /// # Errors
-    /// Gives the packet back where its flow has its share queued, no flow is free, or it is too large.
+    /// Returns the packet if its flow has its share queued, no flow is free, or the packet is too large.
     pub fn enqueue_best_effort(
         &mut self,
         now: Instant,
@@ -167,15 +169,15 @@ impl<P> LinkScheduler<P> {
         self.best_effort.set_cap(share);
     }
 
-    /// Sets other rates and caps of the link. Depth, sizes and what drives the pipeline stay as they are.
-    /// What is under way keeps counting; with a clock it counts at the old rate.
+    /// Sets other rates and caps of the link. Depth, sizes and the kind of pace stay as they are. Packets
+    /// under way keep counting; with a clock they count at the old rate.
     pub fn set_parameters(&mut self, parameters: &LinkParameters) {
         self.pacer.set(parameters);
         self.best_effort.set_rate(parameters);
     }
 
-    /// Sets the pace: `rate`, with departures delayed by `delay` at most. Returns when everything that was
-    /// handed over before has left, by what was stated then.
+    /// Sets the pace: `rate`, with departures delayed by `delay` at most. Returns the time at which
+    /// everything that was handed over before has left, as it was stamped then.
     pub fn set_pace(&mut self, rate: BitRate, delay: Nanos, now: Instant) -> Instant {
         self.pacer.set_pace(rate, delay, now)
     }
@@ -190,12 +192,12 @@ impl<P> LinkScheduler<P> {
         self.best_effort.has_round()
     }
 
-    /// Whether packets of channels and flows that were removed, or memory that nobody needs, are still here.
+    /// Whether packets of removed channels and flows, or memory that is not needed, are still here.
     pub fn has_leftovers(&self) -> bool {
         self.guaranteed.has_leftovers() || self.best_effort.has_leftovers()
     }
 
-    /// Gives `drained` some of those packets: at most [`limits::LEFTOVERS_MAX`] of either kind.
+    /// Returns some of those packets through `drained`: at most [`limits::LEFTOVERS_MAX`] of either kind.
     pub fn free_some(&mut self, mut drained: impl FnMut(P)) {
         self.guaranteed.free_some(&mut drained);
         self.best_effort.free_some(drained);
@@ -216,7 +218,7 @@ impl<P> LinkScheduler<P> {
         self.guaranteed.queued().chain(self.best_effort.queued().1)
     }
 
-    /// What is counted and what there is of it: slots of channels, and best-effort packets.
+    /// The counted and the true numbers of channels' slots and of best-effort packets.
     pub fn books(&self) -> [[usize; 2]; 2] {
         let (counted, queued) = self.best_effort.queued();
         [self.guaranteed.slots(), [counted, queued.count()]]
@@ -236,8 +238,11 @@ impl<P> LinkScheduler<P> {
         if !self.guaranteed.settle(until, limits::LINK_MOVES_MAX) {
             return None;
         }
-        match self.guaranteed.head_bytes() {
-            Some(bytes) if self.is_passed(bytes, now) => self.send_best_effort(now),
+        let head = self.guaranteed.head_bytes();
+        let passed = (active(Mutation::BestEffortFirst) || active(Mutation::SmallBestEffortPasses))
+            && self.is_passed(head, now);
+        match head {
+            Some(_) if passed => self.send_best_effort(now),
             Some(bytes) => self.pacer.admits(bytes, now).then(|| self.send_guaranteed(now))?,
             None => {
                 let bytes = self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX)?;
@@ -246,28 +251,33 @@ impl<P> LinkScheduler<P> {
         }
     }
 
-    /// Packets released until then are current. Only a fault looks ahead.
+    /// Packets that are released until the returned time are current. Only an injected fault makes it later
+    /// than now.
     fn current_until(&mut self, now: Instant) -> Instant {
-        let ahead = active(Mutation::QueueThreeServedWhenIdle)
-            && !self.guaranteed.has_current()
-            && self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX).is_none();
+        let ahead = active(Mutation::QueueThreeServedWhenIdle) && self.serves_nothing(now);
         if ahead { Instant(u64::MAX) } else { now }
     }
 
-    /// Whether best effort goes before a head of queue 1 of `bytes`. Only a fault lets it.
-    fn is_passed(&mut self, bytes: u32, now: Instant) -> bool {
-        let lets = active(Mutation::BestEffortFirst)
-            || active(Mutation::SmallBestEffortPasses) && !self.pacer.admits(bytes, now);
+    /// Whether neither queue has a packet that may be served. Only a fault asks.
+    fn serves_nothing(&mut self, now: Instant) -> bool {
+        let best_effort = self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX);
+        ![self.guaranteed.has_current(), best_effort.is_some()].contains(&true)
+    }
+
+    /// Whether best effort goes before a head of queue 1. Only a fault asks.
+    fn is_passed(&mut self, head: Option<u32>, now: Instant) -> bool {
+        let lets =
+            active(Mutation::BestEffortFirst) || head.is_some_and(|bytes| !self.pacer.admits(bytes, now));
         let fits = |head| self.pacer.admits(head, now);
         lets && self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX).is_some_and(fits)
     }
 
-    /// The adapter has sent `wire_bytes` more, in the order of hand-over. Without effect for a clocked pace.
+    /// The adapter has sent `wire_bytes` more, in the order of hand-over. No effect for a clocked pace.
     pub fn complete(&mut self, wire_bytes: u32, _now: Instant) {
         self.complete_each(wire_bytes, |_| {});
     }
 
-    /// Does what [`Self::complete`] does, and calls `left` with the channel of each guaranteed packet that
+    /// Does the same as [`Self::complete`], and calls `left` with the channel of each guaranteed packet that
     /// has left: this channel has a free slot again.
     pub fn complete_each(&mut self, wire_bytes: u32, mut left: impl FnMut(FlowIndex)) {
         let Self { pacer, guaranteed, .. } = self;
@@ -277,8 +287,8 @@ impl<P> LinkScheduler<P> {
         });
     }
 
-    /// What `poll` gave last was not handed to the adapter: it leaves the window, or it would stay there for good, and is not
-    /// counted.
+    /// Removes from the window the packet that `poll` returned last, because it was not handed to the
+    /// adapter; otherwise it would stay there forever. It is not counted.
     pub fn retract(&mut self) {
         match core::mem::replace(&mut self.polled, Polled::None) {
             Polled::None => {}
@@ -297,11 +307,12 @@ impl<P> LinkScheduler<P> {
         }
     }
 
-    /// When `poll` may have something by the passing of time: the head of queue 3 becomes current, the pace
-    /// opens, a capped flow refills. A time in the past means: poll now.
+    /// The time at which `poll` may have a packet because time has passed: the head of queue 3 becomes
+    /// current, the pace opens, or a capped flow refills. A time in the past means that `poll` must be called
+    /// now.
     pub fn next_timeout(&self) -> Option<Instant> {
         let release = self.guaranteed.release_next();
-        // While queue 1 holds the link, nobody asks best effort and a refill in the past would not go away.
+        // While queue 1 uses the link, best effort is not polled, and a refill in the past would stay due.
         if self.guaranteed.has_current() {
             return earliest(release, self.pacer.opens());
         }
@@ -309,7 +320,8 @@ impl<P> LinkScheduler<P> {
         if !self.best_effort.has_round() {
             return next;
         }
-        // A cap that holds best effort back opens later than the window, or instead of it.
+        // A cap that holds best effort back ends later than the window opens, or best effort waits for the
+        // cap only.
         earliest(next, self.pacer.opens().max(self.best_effort.throttled()))
     }
 
@@ -318,7 +330,7 @@ impl<P> LinkScheduler<P> {
         self.pacer.outstanding(now)
     }
 
-    /// What has passed since the start.
+    /// Counters since the start.
     pub const fn counters(&self) -> &LinkCounters {
         &self.counters
     }

@@ -1,6 +1,6 @@
 //! When the next packet may be handed over, and when it will have left: the pipeline window.
 //!
-//! With [`Pacing::Completion`] the driver says what has left, in the order of hand-over. With
+//! With [`Pacing::Completion`] the driver reports what has left, in the order of hand-over. With
 //! [`Pacing::Clock`] a GCRA computes it: the theoretical arrival time TAT is when the last bit handed over
 //! leaves a link that drains at exactly our rate. A packet may go when now >= TAT - (P-1)·U, and idle time
 //! earns no credit.
@@ -72,7 +72,7 @@ impl Pacer {
         Self { byte_time, interference, one_at_a_time: depth == 1, window }
     }
 
-    /// Another rate; what was handed over stays.
+    /// Sets another rate. Packets that were handed over still count.
     pub(super) fn set(&mut self, parameters: &LinkParameters) {
         let new = Self::new(parameters);
         (self.byte_time, self.interference) = (new.byte_time, new.interference);
@@ -85,9 +85,9 @@ impl Pacer {
         }
     }
 
-    /// Sets the pace: `rate`, where kernel traffic delays departures by `delay`. What is outstanding is
-    /// counted at that rate, too. Returns when everything that was handed over before has left, as it was
-    /// stamped. Without effect for completions.
+    /// Sets the pace: `rate`, where kernel traffic delays departures by `delay`. Outstanding packets are
+    /// counted at that rate, too. Returns the time at which everything that was handed over before has left,
+    /// as it was stamped. No effect for completions.
     pub(super) fn set_pace(&mut self, rate: BitRate, delay: Nanos, now: Instant) -> Instant {
         let Window::Clock { tat, tolerance, tolerance_bytes } = &mut self.window else { return now };
         let left = (*tat).max(now) + self.interference;
@@ -104,7 +104,8 @@ impl Pacer {
     pub(super) fn admits(&self, wire_bytes: u32, now: Instant) -> bool {
         match &self.window {
             Window::Clock { tat, tolerance, .. } => *tat - *tolerance <= now,
-            // At depth 1 one packet, however short: several would block for longer than the largest of them.
+            // At depth 1 only one packet, however short: several would block for longer than the largest of
+            // them.
             Window::Completion { in_flight, .. } if self.one_at_a_time => in_flight.is_empty(),
             Window::Completion { bytes_max, bytes, in_flight, .. } => {
                 bytes + u64::from(wire_bytes) <= *bytes_max && in_flight.len() < IN_FLIGHT_PACKETS_MAX
@@ -112,7 +113,7 @@ impl Pacer {
         }
     }
 
-    /// When anything may be handed over, where the clock decides that.
+    /// The time at which a packet may be handed over, if a clock sets the pace.
     pub(super) fn opens(&self) -> Option<Instant> {
         match &self.window {
             Window::Clock { tat, tolerance, .. } => Some(*tat - *tolerance),
@@ -141,8 +142,9 @@ impl Pacer {
         matches!(self.window, Window::Completion { .. })
     }
 
-    /// The packet that was taken into the window last goes nowhere: no completion will tell of it. Returns its
-    /// channel, whose slot is still in use. A clock has counted it; that costs the link one packet's time.
+    /// Removes the packet that was taken into the window last, because it was not sent and no completion will
+    /// report it. Returns its channel, whose slot is still in use. With a clock it stays counted, which costs
+    /// the link one packet's time.
     pub(super) fn retract(&mut self) -> Option<FlowIndex> {
         let Window::Completion { bytes, in_flight, .. } = &mut self.window else { return None };
         let last = in_flight.pop_back()?;
@@ -150,7 +152,8 @@ impl Pacer {
         last.flow
     }
 
-    /// The adapter has sent `wire_bytes` more; `left` hears of the channel of each packet that is out.
+    /// The adapter has sent `wire_bytes` more; `left` is called with the channel of each packet that has
+    /// left.
     pub(super) fn complete(&mut self, wire_bytes: u32, mut left: impl FnMut(FlowIndex)) {
         let Window::Completion { bytes, credit_bytes, in_flight, .. } = &mut self.window else { return };
         *credit_bytes = (*credit_bytes + u64::from(wire_bytes)).min(*bytes);
@@ -233,7 +236,7 @@ mod tests {
                 [0, 500, 1_499, 1_500, 9_000].map(|at| pacer.outstanding(us(at))),
                 [1_500, 1_000, 1, 0, 0]
             );
-            // No credit for time gone idle.
+            // No credit for idle time.
             assert_eq!(pacer.hand_over(None, 1_000, us(10_000)), us(11_000));
             assert!(!pacer.completes());
         }
@@ -254,15 +257,15 @@ mod tests {
         assert_eq!(departure(1, 0, 1_000_000), u64::MAX);
     }
 
-    /// What is outstanding counts at the new pace, to the byte begun. What was stamped before has left by its
-    /// stamps.
+    /// Outstanding packets count at the new pace, a started byte as a whole one. Packets that were stamped
+    /// before have left by their stamps.
     #[test]
     fn another_pace_counts_what_is_outstanding_at_its_own_rate() {
         let mut pacer = pacer(Pacing::Clock, 2, Nanos(700), Ppm(0));
         let stamped = pacer.hand_over(None, 1_000, us(0));
         let left = pacer.set_pace(BitRate(4_000_000), Nanos(900), us(400));
         assert_eq!((left, stamped), (Instant(1_000_700), Instant(1_000_700)));
-        // 600 B, and a byte that was begun, at two microseconds each; a largest packet takes two milliseconds.
+        // 600 B and one started byte, at two microseconds each; a largest packet takes two milliseconds.
         assert_eq!((pacer.outstanding(us(400)), pacer.opens()), (601, Some(us(0))));
         assert_eq!(pacer.hand_over(None, 100, us(400)), Instant(us(400 + 1_202 + 200).0 + 900));
         let idle = us(90_000);
@@ -274,7 +277,8 @@ mod tests {
         assert_eq!(pacer.hand_over(None, 100, us(3)), Instant(us(103).0 + 700));
     }
 
-    /// Another rate: what was handed over stays, what comes counts at the new one.
+    /// After a change of rate, packets that were handed over still count, and later ones count at the new
+    /// rate.
     #[test]
     fn another_rate_leaves_what_was_handed_over() {
         let mut pacer = clock(2);

@@ -1,22 +1,22 @@
-//! What a link scheduler is told and what it says: parameters, keys, packets in and out, counters.
+//! The interface types of a link scheduler: parameters, keys, packets in and out, counters.
 
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use crate::config::{Interference, LinkConfig, Pacing};
 use crate::limits;
 
-/// A link as its scheduler sees it; see [`LinkParameters::of`].
+/// The parameters of a link for its scheduler; see [`LinkParameters::of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkParameters {
     /// Drain rate that is paced at: [`LinkConfig::paced_rate`].
     pub rate: BitRate,
     /// U: the largest packet with all overhead, in bytes; larger ones are refused.
     pub mtu_wire_bytes: u32,
-    /// The largest best-effort packet likewise.
+    /// The largest best-effort packet with all overhead, in bytes.
     pub best_effort_wire_bytes: u32,
     /// P: largest packets' worth of bytes that may be handed over and not yet sent; at least 1.
     pub pipeline_depth: u32,
-    /// What drives the pipeline: completions or the clock.
+    /// Event that drives the pipeline: completions or the clock.
     pub pace: Pacing,
     /// Kernel traffic beside us: moves the latest departure.
     pub interference: Interference,
@@ -26,7 +26,7 @@ pub struct LinkParameters {
     pub best_effort_cap: Ppm,
     /// Bytes on the wire that one best-effort flow may queue.
     pub best_effort_flow_bytes_max: u32,
-    /// Best-effort flows that may be remembered at once.
+    /// Best-effort flows that may be stored at once.
     pub best_effort_flows_max: u32,
     /// Best-effort packets that may be queued at once, all flows together.
     pub best_effort_packets_max: u32,
@@ -55,11 +55,11 @@ impl LinkParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowIndex(pub u32);
 
-/// Names a best-effort flow at one link; chosen by the caller. A demoted channel is a flow of its own.
+/// Identifies a best-effort flow at one link; chosen by the caller. A demoted channel is a flow of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BestEffortKey(pub u64);
 
-/// What the scheduler must know of a guaranteed packet.
+/// The scheduling parameters of a guaranteed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guaranteed {
     /// e: effective arrival at this stage (ARCHITECTURE, Terms). Does not decrease within a channel.
@@ -70,7 +70,7 @@ pub struct Guaranteed {
     pub wire_bytes: u32,
 }
 
-/// Where a packet that is handed over comes from.
+/// Queue that a packet which is handed over comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// The packet is guaranteed and comes from queue 1.
@@ -94,9 +94,9 @@ pub struct Scheduled<P> {
     pub packet: P,
     /// Class of the packet: the queue that it comes from.
     pub class: Class,
-    /// Bytes that it takes on the wire: what `complete` must be told.
+    /// Bytes that it takes on the wire; pass them to `complete`.
     pub wire_bytes: u32,
-    /// When its last bit leaves the adapter at the latest: what slack is stamped with.
+    /// The latest time at which its last bit leaves the adapter; slack is computed from it.
     pub departure_latest: Instant,
 }
 
@@ -111,11 +111,11 @@ pub enum OverflowReason {
     PacketBytes,
     /// The best-effort flow has its share of bytes or packets queued.
     FlowFull,
-    /// The queue cannot remember any more best-effort flows.
+    /// The queue cannot store any more best-effort flows.
     Flows,
 }
 
-/// A packet that was not taken, given back: the caller drops the rest of its message.
+/// A packet that was refused and is returned: the caller drops the rest of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow<P> {
     /// The packet.
@@ -124,7 +124,7 @@ pub struct Overflow<P> {
     pub reason: OverflowReason,
 }
 
-/// What passed through a link scheduler since its start.
+/// Counters of a link scheduler since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Guaranteed packets handed over.
@@ -154,8 +154,8 @@ pub struct Occupancy {
     pub slots: u32,
 }
 
-/// The time that bytes take at a rate, as a multiplication: a division for each packet costs more than all
-/// the rest of handing it over.
+/// The time that bytes take at a rate, as a multiplication: one division for each packet costs more than the
+/// rest of its hand-over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ByteTime {
     /// Nanoseconds a byte in 2^-20, rounded up: never faster than the rate.

@@ -1,9 +1,9 @@
-//! Holds this node's stages to their promises: looks at what was late, finds the likely cause, tells whom it concerns
-//! (ADR 0026).
+//! Monitors the promises of this node's stages: checks what was late, finds the likely cause, and notifies
+//! the nodes and ends concerned (ADR 0026).
 //!
-//! What is decided here rests on what nobody on the wire can forge: HELLOs that came late, a neighbour's word that ours
-//! did, and this processor's own clock. Packets of data are counted beside it and refuse nobody. Looks happen only while
-//! something is late or broken: a host on which all is well is not woken.
+//! Decisions here use only evidence that cannot be forged on the wire: late HELLOs, a neighbour's report of
+//! our late packets, and this processor's own clock. Late data packets are counted beside it, but they cause
+//! no refusals. Checks run only while something is late or broken, so that an undisturbed host is not woken.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -19,39 +19,40 @@ use crate::limits::{LATE_ARRIVALS_INTERVAL, WATCH_SLOT};
 use crate::memory::Memory;
 use crate::watch::Lateness;
 
-/// More than this part of what was sent must be missing at the other end before the link is called slow.
+/// Divisor of what was sent: more than this part must be missing at the other end before the link counts as
+/// slow.
 const SENT_BEYOND_RECEIVED: u64 = 20;
-/// Foreign traffic beyond this part of the link's rate is worth naming.
+/// Divisor of the link's rate: foreign traffic beyond this part is reported as a cause.
 const FOREIGN_PART: u64 = 20;
 
-/// What is known about stages, apart from the watches.
+/// State of the monitoring, apart from the watches.
 #[derive(Debug)]
 pub(super) struct BreachWatch {
-    /// When the next one is due; none while nothing is late.
+    /// Time of the next check; `None` while nothing is late.
     next: Option<Instant>,
     processor: Option<Breach>,
     links: Vec<LinkBreach>,
-    /// What was reported about each watch.
+    /// The last report about each watch.
     said: Vec<LastReport>,
     /// Events that are to be reported.
     events: VecDeque<Event>,
 }
 
-/// What is known about the promises of one link, in both directions.
+/// Breaches of one link, in both directions.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkBreach {
-    /// What the neighbour said last of our packets, and when.
+    /// The neighbour's last report about our packets, and its time.
     reported: Option<(LateArrivals, Instant)>,
-    /// The breach as it was announced; `announced` says when.
+    /// The breach as it was announced; `announced` has the time.
     breach: Option<Breach>,
     announced: Instant,
-    /// The link is measured before it counts as healed.
+    /// True while the link is measured before it counts as healed.
     proving: bool,
-    /// When the neighbour was last told of its packets.
+    /// Time of the last report to the neighbour about its packets.
     told: Option<Instant>,
-    /// Whether nodes beyond this one were told about the neighbour's late packets.
+    /// Whether nodes beyond this one were notified of the neighbour's late packets.
     arrivals_announced: bool,
-    /// Others' packets on the link's device, as the driver's host says.
+    /// Rate of other traffic on the link's device, as the driver's host reports it.
     foreign: BitRate,
     sent: Flow,
     received: Flow,
@@ -68,10 +69,10 @@ struct Flow {
 }
 
 impl Flow {
-    /// Takes a count that only grows.
+    /// Takes a count that never decreases.
     fn look(&mut self, bytes: u64, now: Instant) {
         let span = now.since(self.since);
-        // The first check after a rest says nothing of now.
+        // The first check after a pause does not measure the present rate.
         if span > LATE_ARRIVALS_INTERVAL * 2 {
             (self.since, self.bytes) = (now, bytes);
         } else if span >= WATCH_SLOT * 2 {
@@ -93,17 +94,24 @@ impl BreachWatch {
         }
     }
 
+    /// Changes what is known of a link; nothing if there is none such.
+    fn with_link(&mut self, link: LinkId, change: impl FnOnce(&mut LinkBreach)) {
+        if let Some(look) = self.links.get_mut(usize::from(link.0)) {
+            change(look);
+        }
+    }
+
     /// Number of watches.
     pub fn watches(&self) -> usize {
         self.said.len()
     }
 
-    /// What was reported about a watch.
+    /// The last report about a watch.
     pub fn said_mut(&mut self, number: usize) -> &mut LastReport {
         &mut self.said[number]
     }
 
-    /// Is said to whoever asks for events.
+    /// Queues an event for [`Self::poll_event`].
     pub fn say(&mut self, event: Event) {
         self.events.push_back(event);
     }
@@ -115,19 +123,18 @@ impl BreachWatch {
 }
 
 impl<M: Memory> Node<M> {
-    /// What others than this node put on the device of a link, as its driver's host measures it. Finds causes only.
+    /// Sets the rate of other traffic on the device of a link, as its driver's host measures it. It is used
+    /// only to find causes.
     pub fn handle_foreign_traffic(&mut self, link: LinkId, rate: BitRate) {
-        if let Some(look) = self.looks.links.get_mut(usize::from(link.0)) {
-            look.foreign = rate;
-        }
+        self.looks.with_link(link, |look| look.foreign = rate);
     }
 
-    /// Whether it looks for causes now: only then [`Node::handle_foreign_traffic`] matters.
+    /// Whether the node searches for causes now: only then [`Node::handle_foreign_traffic`] matters.
     pub fn is_looking(&self) -> bool {
         self.looks.next.is_some()
     }
 
-    /// Whether there is something to look at.
+    /// Time of the next check; `None` if there is nothing to check.
     pub(super) fn looks_due(&self) -> Option<Instant> {
         match self.looks.next {
             Some(next) => Some(next),
@@ -136,13 +143,11 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// Looks at all stages.
+    /// Checks all stages.
     pub(super) fn look(&mut self, now: Instant) {
         self.plane.settle();
         while let Some((link, late)) = self.signalling.poll_late_arrivals() {
-            if let Some(look) = self.looks.links.get_mut(usize::from(link.0)) {
-                look.reported = Some((late, now));
-            }
+            self.looks.with_link(link, |look| look.reported = Some((late, now)));
         }
         let mut goes_on = self.look_at_processor(now);
         for index in 0..self.looks.links.len() {
@@ -169,7 +174,8 @@ impl<M: Memory> Node<M> {
         goes_on
     }
 
-    /// What comes in: the neighbour, whose link it is, is told.
+    /// Checks incoming packets: the neighbour, which owns the link, gets a report. Returns whether to check
+    /// again.
     fn look_at_arrivals(&mut self, link: LinkId, now: Instant) -> bool {
         let lease = self.plane.config().signalling.lease;
         let Some(watch) = self.signalling.arrivals_mut(link) else { return false };
@@ -192,7 +198,8 @@ impl<M: Memory> Node<M> {
         stirred || self.plane.line(link).arrivals().is_stirred(now)
     }
 
-    /// What goes out: this node's own stage, by its neighbour's word.
+    /// Checks outgoing packets: this node's own stage, by its neighbour's report. Returns whether to check
+    /// again.
     fn look_at_departures(&mut self, link: LinkId, now: Instant) -> bool {
         let lease = self.plane.config().signalling.lease;
         let counters = *self.plane.line(link).counters();
@@ -203,7 +210,7 @@ impl<M: Memory> Node<M> {
         let look = &mut self.looks.links[usize::from(link.0)];
         look.sent.look(counters.guaranteed_bytes + counters.best_effort_bytes, now);
         let reported = look.reported.filter(|(_, at)| now.since(*at) < lease);
-        // What waits here comes out as fast as the link drains.
+        // Packets that wait here leave as fast as the link drains.
         let held = own.is_some() || now.since(full_at) < LATE_ARRIVALS_INTERVAL;
         let own = own.map(|late| LateArrivals { late, received: look.sent.rate, span: look.sent.span });
         let late = reported.map(|(late, _)| late).or(own);
@@ -227,8 +234,9 @@ impl<M: Memory> Node<M> {
         reported.is_some() || stirred
     }
 
-    /// What is known of a link on which nothing is late: that it was measured to be slow; or that it was slow when it was
-    /// used last. An idle link is late for nobody, whatever it drains, so it is measured before it counts as healed.
+    /// The breach of a link on which nothing is late: it was measured to be slow, or it was slow when it was
+    /// used last. An idle link is never late, whatever it drains, so it is measured before it counts as
+    /// healed.
     fn unproven(&mut self, link: LinkId, configured: BitRate, now: Instant) -> Option<Breach> {
         let slow =
             |drains| Breach { late: Lateness::default(), cause: Cause::SlowLink { drains, configured } };
@@ -239,14 +247,14 @@ impl<M: Memory> Node<M> {
         let look = &mut self.looks.links[usize::from(link.0)];
         let was = look.breach.filter(|breach| matches!(breach.cause, Cause::SlowLink { .. }));
         let is_proof = core::mem::take(&mut look.proving);
-        if measured.is_some() || was.is_none() || is_proof || self.signalling.channels_on(link) > 0 {
+        if measured.is_some() || was.is_none() || is_proof || self.users_of(link) > 0 {
             return measured;
         }
         self.looks.links[usize::from(link.0)].proving = self.proves_rate(link, now);
         was.filter(|_| self.looks.links[usize::from(link.0)].proving)
     }
 
-    /// This node's broken stages and those on the ways of its channels.
+    /// This node's broken stages and those on the routes of its channels.
     pub(super) fn broken_stages(&self) -> Vec<crate::api::BrokenStage> {
         let broken = self.signalling.broken_stages();
         broken
@@ -256,17 +264,18 @@ impl<M: Memory> Node<M> {
 }
 
 impl LinkBreach {
-    /// The likely cause of what came late. `held`: packets wait here for the link.
+    /// The likely cause of lateness. `held`: packets wait here for the link.
     fn cause(&self, late: &LateArrivals, configured: BitRate, held: bool) -> Cause {
         let received = late.received;
-        // What leaves the device and was not handed over now may be ours from before, out of a deep queue: it comes in there.
+        // Packets that leave the device and were not handed over now may be ours from before, out of a deep
+        // queue: they arrive there.
         let others = self.foreign.0.saturating_add(self.sent.rate.0).saturating_sub(received.0);
         let foreign = BitRate(self.foreign.0.min(others));
         if foreign.0 > configured.0 / FOREIGN_PART {
             return Cause::ForeignTraffic { rate: foreign };
         }
         let missing = self.sent.rate.0 > received.0 + received.0 / SENT_BEYOND_RECEIVED;
-        // If queues are full, the rate that comes out is the rate that the link drains.
+        // If queues are full, the rate of packets that leave is the drain rate of the link.
         let filled = received.0 > configured.0 / 2 && received.0 < configured.0 - configured.0 / FOREIGN_PART;
         if late.span > Nanos::ZERO && (missing || filled || held) {
             Cause::SlowLink { drains: received, configured }
@@ -280,7 +289,7 @@ impl LinkBreach {
 mod tests {
     use super::*;
 
-    /// What flowed is told of spans that are neither too short to mean anything nor a rest.
+    /// A rate is measured over spans that are neither too short to be meaningful nor a pause.
     #[test]
     fn a_flow_is_measured_between_looks_that_are_neither_too_near_nor_too_far() {
         let measured = |span: Nanos| {
@@ -295,8 +304,8 @@ mod tests {
         assert_eq!((measured(longest), measured(longest + Nanos(1))), (rate, BitRate(0)));
     }
 
-    /// The likely cause, by what was sent, what came in there and what others put on the device: of a link of 100 Mbit/s a
-    /// twentieth counts.
+    /// The likely cause, from what was sent, what arrived there and what others put on the device: on a link
+    /// of 100 Mbit/s a twentieth counts.
     #[test]
     fn the_cause_of_lateness_is_what_the_numbers_show() {
         let mega = |mega: u64| BitRate(mega * 1_000_000);
@@ -314,14 +323,15 @@ mod tests {
             (20, 20, 0, false, Cause::LongerTravel),
             (20, 20, 5, false, Cause::LongerTravel),
             (20, 20, 6, false, foreign(6)),
-            // What came in beyond what was sent was ours from before.
+            // The excess of arrived bytes over sent bytes was sent before.
             (20, 40, 30, false, foreign(10)),
             (20, 45, 30, false, Cause::LongerTravel),
             (20, 90, 30, false, slow(90)),
             // More than a twentieth is missing.
             (42, 40, 0, false, Cause::LongerTravel),
             (43, 40, 0, false, slow(40)),
-            // Between a half and all but a twentieth of the rate comes out, so that is what the link drains.
+            // The received rate is between a half and all but a twentieth of the link's rate, so it is the
+            // drain rate.
             (50, 50, 0, false, Cause::LongerTravel),
             (51, 51, 0, false, slow(51)),
             (94, 94, 0, false, slow(94)),
@@ -331,14 +341,15 @@ mod tests {
         ] {
             let found = cause(sent, received, others, held, second);
             assert_eq!(found, expected, "{sent} sent, {received} received, {others} of others, {held}");
-            // A span of zero tells nothing except what others do.
+            // A span of zero shows nothing except the traffic of others.
             let unknown =
                 if matches!(expected, Cause::SlowLink { .. }) { Cause::LongerTravel } else { expected };
             assert_eq!(cause(sent, received, others, held, Nanos::ZERO), unknown);
         }
     }
 
-    /// Counts that go back, as of a driver that began anew, are no flow; and what flows is counted from look to look.
+    /// Counts that decrease, as of a driver that restarted, give no rate; rates are counted from check to
+    /// check.
     #[test]
     fn a_flow_is_that_of_the_last_span() {
         let mut flow = Flow::default();

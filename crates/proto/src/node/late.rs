@@ -1,5 +1,5 @@
-//! Tells of a stage that was late at once, though one lateness breaks nothing (ADR 0026): this host's own stages, and its
-//! neighbours' links towards it. What is reported here decides nothing.
+//! Reports a late stage at once, though one late event is no breach (ADR 0026): this host's own stages, and
+//! its neighbours' links towards it. Nothing is decided by these reports.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::limits::{LATE_TOLD_INTERVAL, WATCH_SLOT};
 use crate::memory::Memory;
 use crate::watch::{Lateness, Watch};
 
-/// Watches of each link: what leaves, the neighbour's HELLOs, and packets of channels that come in.
+/// Watches of each link: outgoing packets, the neighbour's HELLOs, and incoming packets of channels.
 const OF_LINK: usize = 3;
 
 /// Number of watches that a node with this many links has.
@@ -21,18 +21,18 @@ pub(super) const fn watches(links: usize) -> usize {
     1 + links * OF_LINK
 }
 
-/// What was reported about one watch.
+/// The last report about one watch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastReport {
     /// Time since which something has been late in every last second.
     since: Option<Instant>,
-    /// When it was reported last, and how late it was then.
+    /// Time of the last report, and the lateness in it.
     last: Option<(Instant, Nanos)>,
 }
 
 impl LastReport {
-    /// Whether it is time to say that something is late, up to `by_max` in the last minute: a slot after the first, which mostly
-    /// is not alone. What was little must not hide what is much.
+    /// Whether to report that something is late, up to `by_max` in the last minute: one slot after the first
+    /// late event, which mostly is not alone. A small lateness must not suppress the report of a large one.
     fn is_due(&mut self, is_late: bool, by_max: Nanos, now: Instant) -> bool {
         if !is_late {
             self.since = None;
@@ -50,7 +50,7 @@ impl LastReport {
 }
 
 impl<M: Memory> Node<M> {
-    /// The watch of a number, whose stage it watches, and in what.
+    /// The watch of a number, the stage that it monitors, and the kind of evidence.
     fn watched(&self, number: usize) -> Option<(StageName, SeenIn, &Watch)> {
         let own = self.plane.config().id;
         let Some(number) = number.checked_sub(1) else {
@@ -67,7 +67,7 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// Says what was late and is not broken.
+    /// Reports stages that were late and are not broken.
     pub(super) fn tell_late_stages(&mut self, now: Instant) {
         for number in 0..self.looks.watches() {
             let Some((stage, seen_in, watch)) = self.watched(number) else { continue };
@@ -85,7 +85,7 @@ impl<M: Memory> Node<M> {
         LateStage { host: name(stage.node), towards: stage.towards.map(name), late, seen_in }
     }
 
-    /// Stages that this host has seen late in the last minute, and that are not broken for it.
+    /// Stages that this host has observed to be late in the last minute, and that do not count as broken.
     pub(super) fn late_stages(&self, now: Instant) -> Vec<LateStage> {
         let numbers = 0..self.looks.watches();
         let late = numbers.filter_map(|number| {

@@ -1,8 +1,8 @@
 //! One host's protocol engine: wire, signalling, handlers and link schedulers joined, without I/O.
 //!
-//! The node has four kinds of method: `handle_*` take what came in, `poll_*` return what is to be done, and
-//! the rest are requests of applications (`open`, `listen`, ...) and getters. `Signalling` decides which
-//! channels exist, and the data plane moves their packets. The two meet in the trait `Resources` and here.
+//! The node has four kinds of method: `handle_*` take input, `poll_*` return output, and the rest are
+//! requests of applications (`open`, `listen`, ...) and getters. `Signalling` decides which channels exist,
+//! and the data plane moves their packets. The two meet in the trait `Resources` and here.
 
 mod breaches;
 mod late;
@@ -46,7 +46,7 @@ pub struct Node<M: Memory> {
 }
 
 impl<M: Memory> Node<M> {
-    /// A node at the start of its life. `seed`: 64 bits that differ from life to life.
+    /// A new node. `seed`: 64 bits that differ at each start.
     ///
     /// # Errors
     /// If the configuration contradicts itself.
@@ -57,7 +57,8 @@ impl<M: Memory> Node<M> {
         Ok(Self { looks, rates, signalling, plane: Plane::new(config)? })
     }
 
-    /// A packet came in on `link` at the driver's time `received`, not after `now`. Constant work.
+    /// Handles a packet that came in on `link` at the driver's time `received`, not after `now`. Constant
+    /// work.
     pub fn handle_frame(
         &mut self,
         link: LinkId,
@@ -74,7 +75,8 @@ impl<M: Memory> Node<M> {
         self.plane.complete(link, wire_bytes, now);
     }
 
-    /// The driver of a link had no room for the next packet: what leaves late is not this processor's fault.
+    /// Notes that the driver of a link had no room for the next packet: this processor does not cause the
+    /// lateness of packets that leave later because of that.
     pub fn handle_full(&mut self, link: LinkId, now: Instant) {
         self.plane.line_mut(link).note_full(now);
     }
@@ -96,15 +98,16 @@ impl<M: Memory> Node<M> {
         !self.plane.line(link).is_empty() || self.signalling.has_signal(link)
     }
 
-    /// What the driver of a link is to know about channels that come in on it, and about the neighbour. To be asked before
-    /// [`Node::poll_transmit`]: the packet that tells a source to begin may be next.
+    /// The next filter change for the driver of a link: channels that come in on it, and the neighbour. Call
+    /// it before [`Node::poll_transmit`], because the next packet may permit a source to begin.
     pub fn poll_filter(&mut self) -> Option<(LinkId, FilterChange)> {
         let of_neighbour =
             || self.signalling.poll_seal().map(|(link, key)| (link, FilterChange::Neighbour(key)));
         self.plane.poll_filter().or_else(of_neighbour)
     }
 
-    /// This host cannot serve a channel that comes in by `path` after all: it is refused, or ends.
+    /// Ends a channel that comes in by `path` because this host cannot serve it after all: it is refused, or
+    /// closed.
     pub fn abort_path(&mut self, path: PathId, reason: CloseReason, now: Instant) {
         if let Some(channel) = self.plane.channel_of(&path) {
             self.signalling.abort(channel, reason, now, &mut self.plane);
@@ -120,24 +123,25 @@ impl<M: Memory> Node<M> {
         newest.is_some()
     }
 
-    /// Has decisions of admission made by whoever takes them from [`Node::poll_decision`]: a decision may
-    /// take milliseconds beside thousands of channels, and packets need not wait for it. Before this call
-    /// each decision is made where it is asked for.
+    /// Moves decisions of admission to the caller of [`Node::poll_decision`]: with thousands of channels a
+    /// decision may take milliseconds, and packets need not wait for it. Before this call each decision is
+    /// made within the call that requests it.
     pub const fn decide_elsewhere(&mut self) {
         self.plane.stages_mut().decide_elsewhere();
     }
 
-    /// What admission is to decide; to be given back by [`Node::handle_decided`]. Until then nothing more comes.
+    /// The next decision for admission; return it by [`Node::handle_decided`]. Until then this returns
+    /// `None`.
     pub fn poll_decision(&mut self) -> Option<Decision> {
         self.plane.stages_mut().poll_decision()
     }
 
-    /// Whether admission has something to decide, or has decided what nobody has heard of yet.
+    /// Whether admission has a decision to make, or has made one whose result was not taken yet.
     pub fn is_deciding(&self) -> bool {
         self.plane.stages().is_asked()
     }
 
-    /// Goes on with what was decided.
+    /// Applies the results of decisions.
     pub fn handle_decided(&mut self, decided: Decided, now: Instant) {
         for &(channel, took) in decided.took() {
             self.signalling.note_decision(channel, took);
@@ -148,18 +152,21 @@ impl<M: Memory> Node<M> {
         self.settle_rtus(now);
     }
 
-    /// What admission has given away of the processor, interference included.
+    /// The utilisation of the processor that admission has reserved, interference included.
     pub fn cpu_utilisation(&self) -> Ppm {
         self.plane.stages().cpu_utilisation()
     }
 
-    /// Whether best-effort packets are worth taking from a link's driver now: nothing more urgent waits for the
-    /// processor, and there is room for them. While not, a flood of them may stay in its ring and cost no CPU.
+    /// Whether best-effort packets are worth taking from a link's driver now: nothing more urgent waits for
+    /// the processor, and there is room for them. While this is `false`, a flood of them may stay in its ring
+    /// and costs no CPU.
     ///
-    /// More urgent is what is within its budget. Signalling has one packet an interval of `packets_per_second`; what exceeds
-    /// that is behind best effort until the next interval (else a flood of it would starve best effort), so this is true while
-    /// it waits. As of the last `begin_work`: a budget that the clock has refilled since shows with the next one, which serves
-    /// that signal before all best effort, taken or not. If this is true too early, best effort waits here, not in the ring.
+    /// More urgent work is work within its budget. Signalling has one packet in each interval of
+    /// `packets_per_second`. Packets beyond that are behind best effort until the next interval (otherwise a
+    /// flood of them would starve best effort), so this is true while such a packet waits. The value is that
+    /// of the last `begin_work`. A budget that the clock has refilled since has its effect at the next
+    /// `begin_work`, which serves that signal before all best effort, taken or not. If this is true too
+    /// early, best effort waits in the node instead of the ring.
     pub fn has_best_effort_room(&self, link: LinkId) -> bool {
         self.plane.takes_best_effort(link)
     }
@@ -169,7 +176,7 @@ impl<M: Memory> Node<M> {
         self.plane.begin(now)
     }
 
-    /// The effects of a unit.
+    /// Applies the effects of a unit.
     #[allow(clippy::needless_pass_by_value, reason = "a unit is finished once")]
     pub fn finish_work(&mut self, work: Work, now: Instant) {
         if let Some(Owner::Signals(link)) = self.plane.finish(&work, now) {
@@ -187,9 +194,9 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// The unit of `handler` that was finished last took `took`, all that was done for it counted, where admission
-    /// assumes `declared`: recorded for `status`, told if it is too often too long; what was not taken does not
-    /// count against `cpu_share_max`.
+    /// Records that the last finished unit of `handler` took `took`, including all work for it, where
+    /// admission assumes `declared`. The record is for `status`; too many long units raise a notice. The
+    /// unused part of the time does not count against `cpu_share_max`.
     pub fn record_unit(&mut self, handler: u32, kind: WorkKind, took: Nanos, declared: Nanos, now: Instant) {
         if kind != WorkKind::Signalling {
             self.plane.refund(declared - took, now);
@@ -197,22 +204,25 @@ impl<M: Memory> Node<M> {
         self.plane.record_unit(HandlerId(handler), kind, took, declared);
     }
 
-    /// The processor had nothing to do for `span`, or did what is no protocol work: the next unit may find cold caches.
+    /// Notes that the processor was idle for `span`, or did other work than protocol work: the next unit may
+    /// find cold caches.
     pub fn record_idle(&mut self, span: Nanos) {
         self.plane.record_idle(span);
     }
 
-    /// The processor woke `late` after the time that it had asked for, whatever else woke it: its own stage is held to that.
+    /// Records that the processor woke `late` after the requested time, whatever else woke it. This counts as
+    /// lateness of the processor's stage.
     pub fn record_wake(&mut self, late: Nanos, now: Instant) {
         self.plane.record_wake(late, now);
     }
 
-    /// The processor, which was not waiting, looked around `late` after it should have.
+    /// Records that the processor, which was not waiting, checked for work `late` after it should have.
     pub fn record_standstill(&mut self, late: Nanos, now: Instant) {
         self.plane.note_standstill(late, now);
     }
 
-    /// Whether channels start here, whose messages show no standstill of the processor: it should have a timer that does.
+    /// Whether channels start here. Their messages show no standstill of the processor, so it should have a
+    /// timer that does.
     pub const fn has_sources(&self) -> bool {
         self.plane.has_sources()
     }
@@ -222,7 +232,7 @@ impl<M: Memory> Node<M> {
         &self.plane.config().cpu.costs
     }
 
-    /// Does what is due. Call it at `poll_timeout`, or earlier.
+    /// Handles everything that is due. Call it at `poll_timeout`, or earlier.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.signalling.poll_timeout().is_some_and(|due| due <= now) {
             self.signalling.handle_timeout(now, &mut self.plane);
@@ -235,7 +245,9 @@ impl<M: Memory> Node<M> {
         if self.plane.shapers_due().is_some_and(|due| due <= now) {
             self.plane.follow(now);
             while let Some(channel) = self.plane.poll_fitted() {
-                self.signalling.fitted(channel, now, &mut self.plane);
+                if !self.plane.fit_sender(channel, now) {
+                    self.signalling.fitted(channel, now, &mut self.plane);
+                }
             }
         }
         if self.looks_due().is_some_and(|due| due <= now) {
@@ -247,15 +259,15 @@ impl<M: Memory> Node<M> {
         self.outdate_channels();
     }
 
-    /// Whether [`Node::handle_timeout`] has something to do at once that was too much for one call.
+    /// Whether [`Node::handle_timeout`] has work left from a call that reached its limit.
     pub fn has_leftovers(&self) -> bool {
         self.plane.has_drained() || self.plane.has_leftovers() || self.signalling.has_more()
     }
 
-    /// The earliest time at which something happens by itself; a time in the past means now.
+    /// The earliest time at which something becomes due without input; a time in the past means now.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let mut links = self.plane.links();
-        // What needs no time to pass needs no comparison either.
+        // If work is ready, no times need be compared.
         if self.plane.has_ready()
             || self.plane.has_drained()
             || self.plane.has_leftovers()
@@ -268,19 +280,20 @@ impl<M: Memory> Node<M> {
         earliest(own, earliest(self.signalling.poll_timeout(), self.plane.poll_timeout()))
     }
 
-    /// Whether best effort waits to be sent on `link`; flows that their cap holds back do not.
+    /// Whether best effort waits to be sent on `link`. Flows that wait only because of their cap do not
+    /// count.
     pub fn best_effort_waits(&self, link: LinkId) -> bool {
         self.plane.line(link).best_effort_waits()
     }
 
-    /// Whether this node holds the channel of `path`, in whatever state.
+    /// Whether this node holds the channel of `path`, in any state.
     pub fn holds(&self, path: PathId) -> bool {
         self.signalling.knows(path)
     }
 
     /// The next event for an application.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let notice = self.plane.poll_notice();
+        let notice = self.plane.poll_notice().or_else(|| self.plane.poll_registered());
         let notice = notice.or_else(|| self.rates.poll_event());
         let notice = notice.or_else(|| self.looks.poll_event());
         notice.or_else(|| if self.signalling.has_event() { self.signalling.poll_event() } else { None })

@@ -1,7 +1,7 @@
-//! How late packets and messages are, by the clocks of the hosts that they came through (ADR 0025).
+//! The lateness of packets and messages, by the clocks of the hosts that they passed (ADR 0025).
 //!
-//! Each hop moves a packet's logical arrival to its own clock and adds what that may be wrong by. Nothing is policed,
-//! scheduled or dropped by it: a clock that lies changes only what is told.
+//! Each hop converts a packet's logical arrival to its own clock and adds the error of the conversion. The
+//! result is not used to police, schedule or drop: a wrong clock affects only reports.
 
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
@@ -10,11 +10,11 @@ use crate::lateness::drifted;
 use crate::signalling::{ClockOffset, NeighbourView};
 use crate::wire::{ClockError, Header};
 
-/// What a line knows of the neighbour's clock.
+/// State of the neighbour's clock at one link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NeighbourClock {
     offset: Option<ClockOffset>,
-    /// What its packets take to our driver at most.
+    /// Longest time of its packets to our driver.
     travel_max: Nanos,
 }
 
@@ -23,9 +23,9 @@ impl NeighbourClock {
         Self { offset: view.clock, travel_max: view.travel_max }
     }
 
-    /// Moves the logical arrival of a packet that came in at `received` to this host's clock. Says by how much the packet
-    /// came later than it may, surely: its age is by the clock of the host that it comes from, as its logical arrival is,
-    /// so errors of hops before cancel.
+    /// Converts the logical arrival of a packet that came in at `received` to this host's clock. Returns the
+    /// time by which the packet was certainly later than allowed. Its age and its logical arrival are both by
+    /// the clock of the host that it comes from, so the errors of previous hops cancel.
     pub fn bring_here(&self, header: &mut Header, received: Instant) -> Option<Nanos> {
         let Some(offset) = self.offset else {
             header.clock_error = ClockError::UNKNOWN;
@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    /// Their clock is 500 us ahead, known to 10 us; packets take 100 us at most.
+    /// Their clock is 500 us ahead, with an error of 10 us; packets take 100 us at most.
     fn neighbour() -> NeighbourClock {
         let offset = ClockOffset {
             offset_ns: 500_000,
@@ -87,7 +87,8 @@ mod tests {
         let mut header = header(10_500_000, 320_000);
         assert_eq!(neighbour().bring_here(&mut header, Instant(10_400_000)), None);
         assert_eq!(header.logical_arrival, Instant(10_000_000));
-        // What it had, the offset's, 400 us of aging and 400 us since the logical arrival at 200 ppm.
+        // The packet's own error, the offset's, and the drift at 200 ppm in 400 us of aging and in 400 us
+        // since the logical arrival.
         assert_eq!(header.clock_error.known(), Some(Nanos(1_000 + 10_000 + 80 + 80 + 2)));
     }
 

@@ -1,17 +1,19 @@
-//! Decides whether the latest overruns of one path are accidents of the platform, or more than that (ADR 0024).
+//! Decides whether the latest overruns of one path are accidents of the platform, or more than that (ADR
+//! 0024).
 //!
-//! A platform takes the processor away for some milliseconds a few times in ten seconds, whatever work there is. So overruns are counted
-//! per time, not per unit: with many units, their share means nothing. Time is what the record has seen, work and idle spans together.
+//! A platform may stop the processor for some milliseconds a few times in ten seconds, whatever the load. So
+//! overruns are counted per time, not per unit: with many units, their share is not meaningful. Time is the
+//! sum of the recorded work and idle spans.
 
 use punctual_analysis::Nanos;
 
 /// Overruns of the last one to two of these count.
 const WINDOW: Nanos = Nanos::from_secs(30);
-/// An overrun is grave if it takes this many times more than busy periods are allowed,
+/// An overrun is grave if it takes this many times longer than busy periods are allowed,
 const GRAVE_TIMES: u64 = 10;
-/// and at least so far: idle processors that wake are some 100 us late in 1 of 30 units.
+/// and at least this long: idle processors wake some 100 us late in 1 of 30 units.
 const GRAVE_MIN: Nanos = Nanos::from_micros(500);
-/// Most grave ones in one to two windows. A platform has 10 to 30 in a minute.
+/// Most grave overruns in one to two windows. A platform has 10 to 30 in a minute.
 const GRAVE_TOLERATED: u32 = 100;
 /// The most that all overruns of one to two windows may take beyond what is allowed: 1 % of two. A platform takes 0.2 to
 /// 0.7 % in holes.
@@ -23,12 +25,12 @@ struct Window {
     beyond: Nanos,
 }
 
-/// See the module.
+/// State of the tolerance (see the module).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OverrunTolerance {
     present: Window,
     former: Window,
-    /// Record's time at which the present window began.
+    /// The record's time at which the present window began.
     begun: Nanos,
 }
 
@@ -38,21 +40,21 @@ impl OverrunTolerance {
         Self { present: none, former: none, begun: Nanos::ZERO }
     };
 
-    /// Adds an overrun that took `beyond` more than the `allowed` time, when the record had seen `elapsed`.
+    /// Adds an overrun that took `beyond` more than the `allowed` time, at the record's time `elapsed`.
     pub fn add(&mut self, beyond: Nanos, allowed: Nanos, elapsed: Nanos) {
         *self = self.at(elapsed);
         self.present.beyond += beyond;
         self.present.grave += u32::from(beyond >= GRAVE_MIN.max(allowed * GRAVE_TIMES));
     }
 
-    /// Whether the overruns of the latest time are more than accidents.
+    /// Whether the recent overruns are too many for accidents.
     pub fn are_too_many(&self, elapsed: Nanos) -> bool {
         let Self { present, former, .. } = self.at(elapsed);
         present.grave + former.grave > GRAVE_TOLERATED || present.beyond + former.beyond > BEYOND_TOLERATED
     }
 
-    /// The accidents as they count after `elapsed`. What the last spell held counts for one spell more, then
-    /// no longer.
+    /// The accidents that count at the time `elapsed`. Those of the previous window count in one more window,
+    /// then no longer.
     fn at(&self, elapsed: Nanos) -> Self {
         let spells = (elapsed - self.begun).0 / WINDOW.0;
         let begun = self.begun + WINDOW * spells;
@@ -101,7 +103,7 @@ mod tests {
         assert!(small.are_too_many(Nanos::from_secs(10)), "none of them is grave, together they are 6 %");
     }
 
-    /// More than a hundred grave ones, of ten times what is allowed and half a millisecond at least.
+    /// More than a hundred grave overruns, each ten times the allowance and at least half a millisecond.
     #[test]
     fn a_hundred_grave_ones_are_tolerated() {
         let too_many = |count, beyond, allowed| {
@@ -118,7 +120,7 @@ mod tests {
         assert!(!too_many(3, third, third) && too_many(4, third, third), "600 ms of two spells");
     }
 
-    /// What came in a spell counts in it and in the next, wherever the record is by then.
+    /// An overrun counts in its window and in the next one, whatever the record's time is then.
     #[test]
     fn accidents_of_two_spells_count() {
         let mut accidents = OverrunTolerance::NEW;

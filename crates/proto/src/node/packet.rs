@@ -1,7 +1,8 @@
-//! What waits in a link's queues: references to payload, never payload (HARTS 5.1).
+//! Packets in a link's queues: references to payload, never payload (HARTS 5.1).
 
 use punctual_analysis::Instant;
 
+use crate::api::RtuId;
 use crate::ids::{ChannelId, LinkId};
 use crate::wire::Header;
 
@@ -57,11 +58,18 @@ pub(super) enum Packet<F> {
         /// Received frame, which holds the payload.
         frame: F,
     },
+    /// A message of a program's handler.
+    Upcall {
+        /// The handler.
+        id: RtuId,
+        /// Message number.
+        number: u64,
+    },
     /// A packet that only fills the link, to measure its rate.
     Filler {
         /// The link that is measured.
         link: LinkId,
     },
-    /// The next packet of signalling, whatever it is by then.
+    /// The next signalling packet, whose content is decided when it is written.
     Signal,
 }

@@ -1,10 +1,11 @@
-//! What protocol work was seen to cost while it ran, beside what admission assumes: the profile checked online
+//! Measured costs of protocol work at run time, beside what admission assumes: an online check of the profile
 //! (ADR 0013). A few counters for each path, constant work for each unit, no allocation.
 //!
-//! A unit's own time is no evidence: the first ones after an idle time find cold caches, which admission charges once a
-//! busy period ([`CpuCosts::cold_start`]). What it needs is that in no stretch of a busy period the units together take
-//! more than they are charged, that, and the burst of interference. So the sum of what they took beyond their costs is
-//! followed, and a unit overruns where it takes that sum beyond (the cumulative sum of Page 1954; ADR 0024).
+//! A unit's own time is no evidence: the first units after an idle time find cold caches, which admission
+//! charges once per busy period ([`CpuCosts::cold_start`]). The guarantee needs that in no part of a busy
+//! period the units together take more than their charges, the cold start, and the burst of interference. So
+//! the record follows the sum of the time beyond the units' costs; a unit overruns if it takes that sum
+//! beyond the limit (the cumulative sum of Page 1954; ADR 0024).
 //!
 //! [`CpuCosts::cold_start`]: crate::config::CpuCosts::cold_start
 
@@ -17,26 +18,26 @@ use crate::api::{BusyRecord, PathRecord, WakeRecord, WorkKind};
 const STEPS_PER_WHOLE: u64 = 16;
 /// Up to four times what is assumed; the last step holds everything beyond.
 const STEPS: usize = 4 * STEPS_PER_WHOLE as usize;
-/// Overruns of one path that prove nothing.
+/// Overruns of one path that are tolerated in any case.
 const OVERRUNS_TOLERATED: u64 = 100;
 /// An overrun is an accident if it happens to at most one in this many units of a path. Interrupts and the
 /// platform cause such overruns: a halted CPU takes some 100 us longer for its first units in 1 of 30 to 150
 /// of them. If a cost is too low, at least every second unit overruns.
 const OVERRUN_UNITS: u64 = 20;
-/// Warm units of a path of which half tell what its units take.
+/// Warm units of a path after which half of them are evidence of its cost.
 const UNITS_TELLING: u32 = 1_000;
 /// The window is halved when it holds this many units, so that old units count less and less.
 const WINDOW_UNITS: u32 = 1 << 16;
 
-/// Half of the latest wake-ups are forgotten when there are so many.
+/// Half of the latest wake-ups are dropped when there are this many.
 const WINDOW_WAKES: u32 = 1_024;
-/// Fewer prove nothing.
+/// Fewest wake-ups that are evidence.
 const WAKES_TELLING: u32 = 20;
 /// A late wake-up is an accident of interrupts and the platform if it happens to at most one in this many
 /// wake-ups.
 const WAKES_PER_LATE: u32 = 20;
 
-/// Times by the share of what is assumed that they took.
+/// Histogram of times relative to the assumed time.
 #[derive(Clone, Copy, Debug)]
 struct Shares {
     steps: [u32; STEPS],
@@ -56,7 +57,7 @@ impl Shares {
         }
     }
 
-    /// The share of what is assumed, in percent, that `per_mille` of the window did not exceed.
+    /// The relative time, in percent, that `per_mille` of the window did not exceed.
     fn percent(&self, per_mille: u64) -> u32 {
         let wanted = (u64::from(self.window) * per_mille).div_ceil(1_000);
         let mut seen = 0;
@@ -70,11 +71,11 @@ impl Shares {
     }
 }
 
-/// Units that followed another one of their path in a busy period: that one has fetched their code and data.
+/// Units that followed another unit of their path in a busy period, which has fetched their code and data.
 #[derive(Clone, Copy, Debug)]
 struct Warm {
     units: u32,
-    /// Warm units that took more than is assumed.
+    /// Warm units that took more than the assumed time.
     dear: u32,
 }
 
@@ -89,13 +90,13 @@ impl Warm {
         }
     }
 
-    /// Whether half of them took more than is assumed, and they are many.
+    /// Whether half of them took more than the assumed time, and they are many.
     const fn is_too_dear(&self) -> bool {
         self.units >= UNITS_TELLING && self.dear >= self.units.div_ceil(2)
     }
 }
 
-/// What was recorded about one path of protocol work.
+/// The record of one path of protocol work.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     units: u64,
@@ -103,10 +104,10 @@ struct Path {
     overruns: u64,
     max: Nanos,
     max_assumed: Nanos,
-    /// Times of units that followed others in a busy period.
+    /// Relative times of units that followed others in a busy period.
     shares: Shares,
     warm: Warm,
-    /// Overruns of the latest time.
+    /// Recent overruns.
     accidents: OverrunTolerance,
 }
 
@@ -122,7 +123,7 @@ impl Path {
         accidents: OverrunTolerance::NEW,
     };
 
-    /// `allowed`: what busy periods may take beyond their units' costs; `elapsed`: the record's time.
+    /// `allowed`: time that busy periods may take beyond their units' costs; `elapsed`: the record's time.
     fn add(&mut self, (took, assumed): (Nanos, Nanos), judged: UnitVerdict, allowed: Nanos, elapsed: Nanos) {
         self.units += 1;
         self.first += u64::from(judged.is_first);
@@ -141,9 +142,9 @@ impl Path {
         }
     }
 
-    /// Whether guarantees are at risk. Either the overruns are no accident, by their share of the units or by
-    /// the time that they took lately, first units included. Or the units cost more than is charged, and none
-    /// was late only because the busy periods were short: admission would go on giving away time that does
+    /// Whether guarantees are at risk. Either the overruns are too many for accidents, by their share of the
+    /// units or by their recent time, first units included. Or the units cost more than is charged, and none
+    /// was late only because the busy periods were short: admission would continue to reserve time that does
     /// not exist.
     fn is_at_risk(&self, elapsed: Nanos) -> bool {
         let overruns = self.overruns.saturating_mul(OVERRUN_UNITS);
@@ -153,25 +154,25 @@ impl Path {
     }
 }
 
-/// How a unit is judged within its busy period.
+/// Verdict on a unit within its busy period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UnitVerdict {
     /// True if nothing ran before the unit.
     is_first: bool,
-    /// A unit of its path ran before it.
+    /// True if a unit of its path ran before it.
     is_warm: bool,
     /// True if the busy period has taken more than admission assumes with this unit.
     is_overrun: bool,
-    /// How much more the busy period has taken, if it has.
+    /// Time by which the busy period has taken more, if it has.
     beyond: Nanos,
 }
 
-/// The busy period that goes on.
+/// The present busy period.
 #[derive(Clone, Copy, Debug)]
 struct BusyPeriod {
-    /// What its units have taken beyond their costs, since it began or since it was nothing.
+    /// Time that its units have taken beyond their costs, since it began or since the excess was zero.
     excess: Nanos,
-    /// The most of that.
+    /// The largest excess.
     excess_max: Nanos,
     /// True if nothing has run since the processor was idle.
     begins: bool,
@@ -180,26 +181,28 @@ struct BusyPeriod {
 }
 
 impl BusyPeriod {
-    /// `allowed`: what it may take beyond its units' costs.
+    /// `allowed`: time that it may take beyond its units' costs.
     fn judge(&mut self, index: usize, took: Nanos, assumed: Nanos, allowed: Nanos) -> UnitVerdict {
         self.excess = match KINDS[index] {
-            // It runs if nothing guaranteed waits, so for them it is idle time, and its end may block them.
+            // Best effort runs only if no guaranteed work waits, so for that work it is idle time; but its
+            // last unit may block guaranteed work.
             WorkKind::BestEffort => (self.excess - took).max(took - assumed),
             _ => (self.excess + took) - assumed,
         };
         let excess = self.excess;
         let is_overrun = took > assumed && excess > allowed;
         self.excess_max = self.excess_max.max(excess);
-        // What an accident (a hole, an interrupt) took is counted once and then forgiven: others are not to blame.
+        // The excess of an accident (a hole, an interrupt) is counted once and then dropped, so that later
+        // units are not charged for it.
         self.excess = excess.min(allowed);
         let is_first = core::mem::take(&mut self.begins);
         let is_warm = core::mem::replace(&mut self.ran[index], true);
         UnitVerdict { is_first, is_warm, is_overrun, beyond: excess - allowed }
     }
 
-    /// Notes that nothing was left to do for `span`. Work that still waits because something took too long
-    /// then has that much less to wait. (Any idle time ends a busy period. The record
-    /// warns of a processor that is hardly idle before it is idle no longer.)
+    /// Notes that the processor was idle for `span`. Work that was delayed by an overrun is delayed by that
+    /// much less. (Any idle time ends a busy period. The record warns of a processor that is hardly idle
+    /// before it has no idle time left.)
     ///
     /// Returns the longest time that the busy period which ends here took beyond its units' costs.
     fn idle(&mut self, span: Nanos) -> Option<Nanos> {
@@ -218,9 +221,9 @@ impl BusyPeriod {
 pub(super) struct WorkRecord {
     paths: [Path; 4],
     busy: BusyPeriod,
-    /// What has run and idled: this record's time.
+    /// Time of recorded work and idle spans: this record's time.
     elapsed: Nanos,
-    /// Busy periods by the most that each has taken beyond its units' costs.
+    /// Busy periods by their largest excess beyond their units' costs.
     periods: Shares,
     periods_count: u64,
     excess_max: Nanos,
@@ -230,7 +233,7 @@ pub(super) struct WorkRecord {
     wakes_recent: Recent,
 }
 
-/// The latest wake-ups, and those of them that came late.
+/// The latest wake-ups, and the late ones among them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
     wakes: u32,
@@ -273,8 +276,9 @@ impl WorkRecord {
         }
     }
 
-    /// A unit of `kind` took `took` where `assumed` is assumed, and `allowed` more for a busy period; says whether that is
-    /// an overrun, or one of many that are too dear. Signalling is interference and has no record.
+    /// Records that a unit of `kind` took `took`, where `assumed` is assumed, and `allowed` more for a busy
+    /// period. Returns whether it is an overrun, or one of many that cost too much. Signalling is
+    /// interference and has no record.
     pub fn add(&mut self, kind: WorkKind, took: Nanos, assumed: Nanos, allowed: Nanos) -> bool {
         self.elapsed += took;
         let Some(index) = index_of(kind) else { return false };
@@ -283,8 +287,8 @@ impl WorkRecord {
         judged.is_overrun || took > assumed && self.paths[index].warm.is_too_dear()
     }
 
-    /// Notes that nothing was left to do for `span`; `allowed` is what busy periods may take beyond their
-    /// units' costs.
+    /// Notes that the processor was idle for `span`; `allowed` is the time that busy periods may take beyond
+    /// their units' costs.
     pub fn add_idle(&mut self, span: Nanos, allowed: Nanos) {
         self.elapsed += span;
         let Some(excess) = self.busy.idle(span) else { return };
@@ -293,12 +297,12 @@ impl WorkRecord {
         self.excess_max = self.excess_max.max(excess);
     }
 
-    /// Whether a path's units take more than admission assumes, and that is no accident.
+    /// Whether a path's units take more than admission assumes, too often for accidents.
     pub fn is_at_risk(&self, kind: WorkKind) -> bool {
         index_of(kind).is_some_and(|index| self.paths[index].is_at_risk(self.elapsed))
     }
 
-    /// A wake-up by time came `late` after its time.
+    /// Records a wake-up by time that was `late`.
     pub fn add_wake(&mut self, late: Nanos, release_latency: Nanos) {
         self.wakes += 1;
         self.wakes_late += u64::from(late > release_latency);
@@ -310,7 +314,7 @@ impl WorkRecord {
         self.paths.iter().map(|path| path.overruns).sum()
     }
 
-    /// `release_latency`: what admission counts with.
+    /// `release_latency`: the one that admission assumes.
     pub fn wakes(&self, release_latency: Nanos) -> WakeRecord {
         let Recent { wakes: recent, late: recent_late } = self.wakes_recent;
         WakeRecord {
@@ -324,7 +328,7 @@ impl WorkRecord {
         }
     }
 
-    /// `allowed`: what a busy period may take beside its units' costs.
+    /// `allowed`: time that a busy period may take beside its units' costs.
     pub fn busy(&self, allowed: Nanos) -> BusyRecord {
         BusyRecord {
             periods: self.periods_count,
@@ -395,7 +399,7 @@ mod tests {
         assert_eq!((receive.units, receive.first, receive.p50_percent), (1, 1, 0));
     }
 
-    /// A film: each of its units finds cold caches.
+    /// A video stream: each of its units finds cold caches.
     #[test]
     fn cold_units_of_idle_processors_are_no_risk() {
         let mut record = WorkRecord::new();
@@ -414,11 +418,11 @@ mod tests {
         assert!(record.is_at_risk(WorkKind::Send));
     }
 
-    /// Units that are dear when they are cold are no risk while they follow one another.
+    /// Units that exceed their cost when they are cold are no risk while they follow one another.
     #[test]
     fn units_that_follow_others_may_take_their_costs_and_one_cold_start() {
         let mut record = WorkRecord::new();
-        // 5 times 8 us more fit into the cold start, all others do not.
+        // The excess of 5 units of 8 us each fits into the cold start; all others overrun.
         assert_eq!(run(&mut record, WorkKind::Forward, 1_000, US(16), Nanos::ZERO), 995);
         assert!(record.is_at_risk(WorkKind::Forward));
         assert!(!record.is_at_risk(WorkKind::Send), "the other path keeps its time");
@@ -433,8 +437,8 @@ mod tests {
         assert!(record.is_at_risk(WorkKind::Receive));
     }
 
-    /// Twenty channels, each unit at twice its cost, in busy periods of a few units: the excess is never more than what
-    /// cold caches may take, and yet half of what admission gives away is not there.
+    /// Twenty channels, each unit at twice its cost, in busy periods of a few units: the excess never exceeds
+    /// the cold start, although half of the reserved time does not exist.
     #[test]
     fn units_that_are_always_too_dear_are_a_risk_however_short_their_busy_periods() {
         let mut record = WorkRecord::new();
@@ -454,7 +458,7 @@ mod tests {
         let path = of(&record, WorkKind::Receive);
         assert_eq!((path.overruns, path.at_risk), (0, true));
         assert!(record.add(WorkKind::Receive, US(9), US(8), COLD), "the channel is told");
-        // What is charged is what is taken: what was is forgotten.
+        // Costs are as charged: the older units are dropped.
         periods(&mut record, 40_000, US(8));
         assert!(!record.is_at_risk(WorkKind::Receive) && !record.is_at_risk(WorkKind::Send));
     }
@@ -471,13 +475,13 @@ mod tests {
         assert!(!record.is_at_risk(WorkKind::Forward), "one in two hundred, less than one in twenty");
     }
 
-    /// Each unit is the first of its busy period, and few of them overrun: it is their number and length in time that tell.
-    /// A forwarder of 1,000 packets a second that others keep from its CPU.
+    /// Each unit is the first of its busy period, and few of them overrun: their number and duration in time
+    /// are the evidence. A forwarder of 1,000 packets a second whose CPU other programs use.
     #[test]
     fn first_units_that_overrun_again_and_again_are_a_risk() {
         let mut record = WorkRecord::new();
         for n in 0..60_000_u64 {
-            // 1,148 of them, 0.1 to 4.1 ms long.
+            // 1,148 overruns, 0.1 to 4.1 ms long.
             let took = if n % 52 == 0 && n / 52 < 1_148 { US(100 + n / 52 * 37 % 4_001) } else { US(4) };
             record.add_idle(Nanos::from_millis(1) - took, COLD);
             record.add(WorkKind::Forward, took, US(5), COLD);
@@ -508,7 +512,8 @@ mod tests {
         assert!(of(&record, WorkKind::Forward).overruns > 20_000);
     }
 
-    /// A unit of best effort may block once; what comes after it does not inherit what others of it took.
+    /// A unit of best effort may block once; later units do not inherit the excess of other best-effort
+    /// units.
     #[test]
     fn best_effort_is_idle_time_for_all_others() {
         let mut record = WorkRecord::new();
@@ -560,8 +565,8 @@ mod tests {
         assert!(!over.at_risk && over.late == 318 && over.recent < WINDOW_WAKES, "{over:?}");
     }
 
-    /// Half of a thousand warm units, not fewer and not of fewer; what takes what is assumed is not dear, and neither are first
-    /// units.
+    /// Half of a thousand warm units are evidence, not fewer, and not a part of fewer units. A unit that
+    /// takes exactly the assumed time does not exceed it, and first units do not count.
     #[test]
     fn half_of_a_thousand_warm_units_tell() {
         let at_risk = |dear: u32, cheap: u32| {
@@ -577,16 +582,17 @@ mod tests {
         };
         assert!(at_risk(500, 500) && at_risk(501, 500) && at_risk(1_000, 0));
         assert!(!at_risk(499, 501) && !at_risk(500, 499) && !at_risk(999, 0) && !at_risk(500, 501));
-        // The latest units count: when the window is full, half of it goes on counting.
+        // The latest units count: when the window is full, half of the counts remain.
         assert!(at_risk(32_768, 32_768) && !at_risk(32_768, 65_540));
     }
 
-    /// More than a hundred overruns that are one of twenty units at least; a unit overruns beyond what is allowed, not at it.
+    /// More than a hundred overruns that are at least one of twenty units are evidence; a unit overruns
+    /// beyond the allowed time, not at it.
     #[test]
     fn more_than_a_hundred_overruns_in_one_of_twenty_units_tell() {
         let at_risk = |overruns: u64, others: u64| {
             let mut record = WorkRecord::new();
-            // The busy period has taken what it may, and a nanosecond more.
+            // The busy period has taken exactly the allowed time, then one nanosecond more.
             assert_eq!(run(&mut record, WorkKind::Forward, others, US(48), IDLE), 0);
             assert_eq!(run(&mut record, WorkKind::Forward, overruns, US(48) + Nanos(1), IDLE), overruns);
             assert_eq!((record.overruns(), of(&record, WorkKind::Forward).overruns), (overruns, overruns));
@@ -598,7 +604,7 @@ mod tests {
         assert!(!at_risk(100, 0) && !at_risk(101, 101 * 19 + 1) && !at_risk(300, 300 * 19 + 1));
     }
 
-    /// Idle time makes up for what was taken too long, to the nanosecond; no time ends no busy period.
+    /// Idle time reduces the excess, to the nanosecond; a span of zero does not end a busy period.
     #[test]
     fn a_busy_period_ends_with_any_idle_time() {
         let mut record = WorkRecord::new();
@@ -639,14 +645,14 @@ mod tests {
         (12..WINDOW_UNITS - 1).for_each(|_| shares.add(US(63), US(16)));
         assert_eq!((shares.window, shares.percent(10)), (WINDOW_UNITS - 1, 400));
         shares.add(US(64), US(16));
-        // Half of each step is forgotten: of a step with one unit nothing is left.
+        // Half of each step is dropped: a step with one unit becomes empty.
         assert_eq!(
             (shares.window, shares.steps[63], shares.percent(1)),
             ((WINDOW_UNITS - 11) / 2, 32_762, 400)
         );
     }
 
-    /// More than one late wake-up in twenty, of twenty at least.
+    /// More than one late wake-up in twenty, of at least twenty, is evidence.
     #[test]
     fn more_than_one_wake_up_in_twenty_tells() {
         let told = |late: u32, punctual: u32| {

@@ -5,16 +5,17 @@ use punctual_analysis::{Contract, Instant, Nanos};
 use super::Node;
 use super::plane::{FlowWay, Message, Plane, Portion, room_bytes};
 use crate::api::{CloseReason, OpenRequest, RequestError, UserId};
-use crate::ids::{Address, ChannelId, ChannelNumber, ListenerId, Name, PathId};
+use crate::ids::{Address, ChannelId, ChannelNumber, LinkId, ListenerId, Name, NodeId, PathId};
 use crate::limits::RING_MESSAGES_MAX;
 use crate::memory::Memory;
 
 impl<M: Memory> Node<M> {
-    /// What the node has, in bytes, for each message of a source's burst: its place in a queue, for as long as the channel lives.
+    /// Memory of the node, in bytes, for each message of a source's burst: its place in a queue, for as long
+    /// as the channel exists.
     pub const SOURCE_MESSAGE_BYTES: u64 = room_bytes::<Message<M>>() as u64;
 
-    /// What the node has at most, in bytes, for a port of best effort with messages of at most `message_bytes_max` bytes: for
-    /// as long as it is bound, beside its ring.
+    /// Largest memory of the node, in bytes, for a best-effort port with messages of at most
+    /// `message_bytes_max` bytes, beside its ring, for as long as the port is bound.
     pub fn port_room_bytes(message_bytes_max: u32) -> u64 {
         Plane::<M>::port_room_bytes(message_bytes_max)
     }
@@ -42,7 +43,7 @@ impl<M: Memory> Node<M> {
         self.plane.inbox_mut(channel)
     }
 
-    /// Stops listening; open channels stay, what waits for consent is refused and ends with `Closed`.
+    /// Stops listening. Open channels stay; channels that wait for consent are refused and end with `Closed`.
     ///
     /// # Errors
     /// `Unknown`.
@@ -71,7 +72,7 @@ impl<M: Memory> Node<M> {
         self.plane.attach_outbox(channel, outbox, now).ok_or(RequestError::Unknown)
     }
 
-    /// The agent consents to an incoming channel and gives its ring.
+    /// The agent consents to an incoming channel and provides its ring.
     ///
     /// # Errors
     /// `Unknown` if it does not wait for consent (any more).
@@ -80,8 +81,9 @@ impl<M: Memory> Node<M> {
         self.plane.attach_inbox(channel, inbox).ok_or(RequestError::Unknown)
     }
 
-    /// What the node has for the messages and packets of a channel that is open, beside the application's ring: memory of its
-    /// own, in bytes, for as long as the channel lives. The few hundred bytes apart that every channel has.
+    /// Memory of the node, in bytes, for the messages and packets of an open channel, beside the
+    /// application's ring, for as long as the channel exists. The few hundred bytes that every channel needs
+    /// are not included.
     pub fn room_bytes(&self, channel: ChannelId) -> u64 {
         self.plane.room_bytes(channel)
     }
@@ -94,7 +96,7 @@ impl<M: Memory> Node<M> {
         self.signalling.refuse(channel, why, now, &mut self.plane)
     }
 
-    /// Asks a source host's listener to open a channel to `reply_to` here (as RSVP's receivers do).
+    /// Requests that a source host's listener opens a channel to `reply_to` here (as RSVP's receivers do).
     ///
     /// # Errors
     /// If it cannot even be tried.
@@ -112,24 +114,28 @@ impl<M: Memory> Node<M> {
     /// Refuses a receiver's request.
     ///
     /// # Errors
-    /// `Unknown` if nobody waits for it (any more).
+    /// `Unknown` if the request does not wait (any more).
     pub fn refuse_request(&mut self, token: u64, why: &str, now: Instant) -> Result<(), RequestError> {
         self.signalling.refuse_request(token, why, now)
     }
 
-    /// The application has put something into its outgoing ring, or taken something out of its incoming one.
+    /// The application has put messages into its outgoing ring, or taken messages out of its incoming one.
     pub fn handle_outbox(&mut self, channel: ChannelId, now: Instant) {
         self.handle_outbox_within(channel, RING_MESSAGES_MAX, now);
     }
 
-    /// Does what [`Self::handle_outbox`] does, for several rings that share what is taken out of them at
-    /// once: it takes at most `messages_max` messages, and never more than [`RING_MESSAGES_MAX`]. Returns how
-    /// many it took. The rest of the ring comes in when those messages are served, and in the background.
+    /// Does the same as [`Self::handle_outbox`], for several rings that share one limit of messages: it takes
+    /// at most `messages_max` messages, and never more than [`RING_MESSAGES_MAX`]. Returns their number. The
+    /// rest of the ring is taken when those messages are served, and in the background.
     pub fn handle_outbox_within(&mut self, channel: ChannelId, messages_max: u32, now: Instant) -> u32 {
+        if self.plane.hear_reports(channel, now) {
+            return 1;
+        }
         self.plane.drain_outbox(channel, Portion::InPassing(messages_max), now)
     }
 
-    /// Closes either end of a channel, a best-effort flow or a bound port. A source sends what is queued first.
+    /// Closes either end of a channel, a best-effort flow or a bound port. A source sends its queued messages
+    /// first.
     ///
     /// # Errors
     /// `Unknown`.
@@ -137,8 +143,8 @@ impl<M: Memory> Node<M> {
         self.close_for(channel, CloseReason::Local, now)
     }
 
-    /// Closes the end of an application that is gone without having closed it. The other end learns that the
-    /// application vanished.
+    /// Closes the end of an application that has terminated without closing it. The reason at the other end
+    /// is that the application vanished.
     ///
     /// # Errors
     /// `Unknown`.
@@ -152,6 +158,10 @@ impl<M: Memory> Node<M> {
         reason: CloseReason,
         now: Instant,
     ) -> Result<(), RequestError> {
+        if let Some(handler) = self.upcall_of(channel) {
+            self.remove_handler(handler, now);
+            return Ok(());
+        }
         if self.plane.close_best_effort(channel, now) {
             return Ok(());
         }
@@ -160,11 +170,11 @@ impl<M: Memory> Node<M> {
         Ok(())
     }
 
-    /// Opens a best-effort flow: nothing is promised, nobody is asked.
+    /// Opens a best-effort flow. It has no guarantee and needs no consent.
     ///
     /// # Errors
-    /// If the host is unknown or no route leads to it, and `TooLong` if a message of `message_bytes_max` bytes would be cut
-    /// into too many packets.
+    /// If the host is unknown or there is no route to it, and `TooLong` if a message of `message_bytes_max`
+    /// bytes would need too many packets.
     pub fn open_best_effort(
         &mut self,
         to: Address,
@@ -172,29 +182,40 @@ impl<M: Memory> Node<M> {
         outbox: M::Outbox,
         now: Instant,
     ) -> Result<ChannelId, RequestError> {
-        let config = self.plane.config();
-        let destination = config.resolve(&to.host)?;
-        let link = self.plane.best_effort_link(destination);
-        let link = link.ok_or_else(|| RequestError::NoRoute(to.host.clone()))?;
+        let link = self.link_towards(&to)?.1;
         let (bytes, bytes_max) = (message_bytes_max, self.plane.flow_message_bytes_max(link));
         if bytes > bytes_max {
             return Err(RequestError::TooLong { bytes, bytes_max });
         }
-        let (channel, path) = loop {
-            let channel = self.signalling.next_channel_id();
-            let number = ChannelNumber::of_flow(channel);
-            let path = PathId { node: config.id, channel: number, epoch: config.epoch };
-            // Another flow can have the number only if it has lived for 2^31 handles.
-            if !ChannelNumber::comes_again(channel) || !self.plane.has_flow(path) {
-                break (channel, path);
-            }
-        };
-        let way = FlowWay { to, destination, path, link };
+        let (channel, way) = self.flow_way(&to)?;
         self.plane.open_flow(channel, way, message_bytes_max, outbox, now);
         Ok(channel)
     }
 
-    /// Receives best effort on a name.
+    /// The host of an address, and the link on which best effort leaves for it.
+    fn link_towards(&self, to: &Address) -> Result<(NodeId, LinkId), RequestError> {
+        let destination = self.plane.config().resolve(&to.host)?;
+        let link = self.plane.best_effort_link(destination);
+        Ok((destination, link.ok_or_else(|| RequestError::NoRoute(to.host.clone()))?))
+    }
+
+    /// A handle and a way for what is sent without a channel.
+    pub(super) fn flow_way(&mut self, to: &Address) -> Result<(ChannelId, FlowWay), RequestError> {
+        let (destination, link) = self.link_towards(to)?;
+        let (channel, path) = loop {
+            let channel = self.signalling.next_channel_id();
+            let number = ChannelNumber::of_flow(channel);
+            let config = self.plane.config();
+            let path = PathId { node: config.id, channel: number, epoch: config.epoch };
+            // Another flow can have the number only if it has existed for 2^31 handles.
+            if !ChannelNumber::comes_again(channel) || !self.plane.has_flow(path) {
+                break (channel, path);
+            }
+        };
+        Ok((channel, FlowWay { to: to.clone(), destination, path, link }))
+    }
+
+    /// Binds a name to receive best effort.
     ///
     /// # Errors
     /// `NameTaken`.
@@ -212,7 +233,8 @@ impl<M: Memory> Node<M> {
         Ok(channel)
     }
 
-    /// Tears everything down; drive on until `is_quiet` or the grace is over. What is not sent by then is lost.
+    /// Closes everything. Keep driving the node until `is_quiet`, or until the grace is over. Messages that
+    /// are not sent by then are lost.
     pub fn shutdown(&mut self, now: Instant) {
         let channels = self.plane.channel_ids();
         self.signalling.shutdown(now, &mut self.plane);

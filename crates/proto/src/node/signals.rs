@@ -1,9 +1,9 @@
-//! Signalling as its node holds it: when it wants to be called again, and whether it has a packet, is kept until somebody
-//! may have changed it.
+//! A cache in front of signalling: the time of its next timeout, and whether it has a packet, are stored
+//! until signalling may have changed.
 //!
-//! The processor asks for both several times in each turn, and signalling has nothing to do for milliseconds: asking it anew
-//! took a quarter of all instructions of a short message (callgrind). Whoever borrows it mutably drops what is kept, so no
-//! change is missed.
+//! The processor reads both several times in each turn, while signalling is idle for milliseconds: computing
+//! them each time took a quarter of all instructions of a short message (callgrind). A mutable borrow of
+//! signalling invalidates the cache, so no change is missed.
 
 use core::cell::Cell;
 use core::ops::{Deref, DerefMut};
@@ -15,9 +15,9 @@ use crate::signalling::Signalling;
 
 pub(super) struct Signals {
     signalling: Signalling,
-    /// The state is valid unless the signalling was borrowed mutably since.
+    /// Valid unless signalling was mutably borrowed since.
     timeout: Cell<Option<Option<Instant>>>,
-    /// Likewise: whether any link has a packet to send.
+    /// Whether any link has a packet to send; valid as above.
     has_signals: Cell<Option<bool>>,
 }
 
@@ -26,7 +26,7 @@ impl Signals {
         Self { signalling, timeout: Cell::new(None), has_signals: Cell::new(None) }
     }
 
-    /// When `handle_timeout` has something to do.
+    /// Time at which `handle_timeout` has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timeout = self.timeout.get().unwrap_or_else(|| self.signalling.poll_timeout());
         self.timeout.set(Some(timeout));
@@ -40,7 +40,7 @@ impl Signals {
         has_signals
     }
 
-    /// Whether it has one for `link`.
+    /// Whether `poll_signal` has a packet for `link`.
     pub fn has_signal(&self, link: LinkId) -> bool {
         self.has_signals() && self.signalling.has_signal(link)
     }

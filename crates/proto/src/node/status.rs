@@ -1,4 +1,4 @@
-//! The status of a node, as it shows itself.
+//! The status of a node.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -84,14 +84,15 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// For `channels`: every guaranteed channel that starts, passes or ends here, by handle. One that has ended and of
-    /// which only the sink's word is waited for is none any more: nothing is known of what it has done.
+    /// For `channels`: every guaranteed channel that starts, passes or ends here, by handle. A channel that
+    /// has ended and waits only for the sink's final report is not listed: its counters no longer exist.
     pub fn channels(&self) -> Vec<ChannelStatus> {
         let lives = self.signalling.channels().filter(|view| !view.has_ended);
         lives.map(|view| self.channel_status(&view)).collect()
     }
 
-    /// A page of the same: of the `looked_max` handles behind `after`. Takes time for these, however many there are.
+    /// A page of that list: the `looked_max` handles behind `after`. The time is proportional to
+    /// `looked_max`, not to the number of channels.
     pub fn channels_after(&self, after: Option<ChannelId>, looked_max: usize) -> ChannelPage {
         let mut page = ChannelPage { channels: Vec::new(), seen: after, more: false };
         let mut views = self.signalling.channels_after(after);

@@ -1,4 +1,4 @@
-//! A node of one link by hand: what takes 2^31 handles, or a neighbour that lies.
+//! Tests of a node with one link: cases that take 2^31 handles, or a neighbour that forges messages.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,9 +6,12 @@ use alloc::vec::Vec;
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use super::Node;
+use super::plane::Portion;
+use crate::api::{RtuId, Tally};
 use crate::config::{CpuConfig, LinkConfig, NodeConfig, SignallingConfig};
 use crate::ids::{ChannelId, ChannelNumber, Epoch, LinkId, Name, NodeId, PathId};
 use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
+use crate::signalling::Resources;
 
 pub(super) const LINK: LinkId = LinkId(0);
 pub(super) const NOW: Instant = Instant(1_000_000_000);
@@ -51,7 +54,7 @@ impl Inbox for Nothing {
     fn publish(&mut self, _: Self, _: MessageInfo) {}
 }
 
-/// Host 1, whose link to host 2 drains what a measurement says.
+/// Host 1, whose link to host 2 has a measured drain rate.
 pub(super) fn node() -> Node<Nothing> {
     let name = |text: &str| Name::new(text).expect("a name");
     let link = LinkConfig { rate_auto: true, ..LinkConfig::new("right", NodeId(2), BitRate(40_000_000)) };
@@ -73,8 +76,8 @@ pub(super) fn node() -> Node<Nothing> {
     Node::new(config, 7, NOW).expect("a configuration")
 }
 
-/// Numbers of flows come again after 2^31 handles. A flow never gets one that another flow still has: its packets would join
-/// that one's messages.
+/// Numbers of flows repeat after 2^31 handles. A flow never gets a number that another flow still has: its
+/// packets would join that flow's messages.
 #[test]
 fn no_flow_has_the_number_of_another() {
     let mut node = node();
@@ -95,4 +98,34 @@ fn no_flow_has_the_number_of_another() {
     node.close(old, NOW).expect("it is open");
     node.signalling.skip_channel_ids((1 << 31) - 3);
     assert_eq!(open(&mut node), ChannelId(old.0 + (2 << 31)));
+}
+
+/// What waits for an end that has gone meanwhile finds it gone: a unit of work, a word of signalling, room that came free.
+#[test]
+fn what_comes_for_an_end_that_is_gone_changes_nothing() {
+    let mut node = node();
+    let (gone, before) = (ChannelId(999), node.accounts());
+    let Node { plane, .. } = &mut node;
+    let drops = *plane.drops();
+    plane.run_source(gone, 1, NOW);
+    plane.run_demoted(gone, NOW);
+    plane.run_forward(gone, 1, NOW);
+    plane.run_sink(gone, 1, NOW);
+    plane.run_delivery(gone, NOW);
+    plane.run_flow(gone, NOW);
+    plane.run_arrivals(NOW);
+    plane.run_backlog(NOW);
+    plane.arm_clip(gone, NOW);
+    plane.arm_flow(gone, NOW);
+    plane.show_from_now_on(gone);
+    plane.begin_closing(gone, NOW);
+    plane.note_demoted_dropped(&PathId::default());
+    plane.await_last(gone, Tally::default());
+    plane.outdate(gone);
+    assert_eq!((plane.drain_outbox(gone, Portion::ALONE, NOW), plane.end_filling(LINK)), (0, 0));
+    assert!(plane.stop_filling(LINK, NOW) && !plane.has_drained() && *plane.drops() == drops);
+    assert!(plane.attach_inbox(gone, Nothing).is_none() && plane.begin(NOW).is_none());
+    node.make_ready(RtuId(999), NOW);
+    node.remove_handler(RtuId(999), NOW);
+    assert_eq!(node.accounts(), before);
 }

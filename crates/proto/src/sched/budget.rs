@@ -6,7 +6,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::parameters::{Budget, Trigger};
 
-/// The account of one handler. Without a budget it never runs out. Boxed: few have one.
+/// The account of one handler. Without a budget it never runs out. It is boxed because few handlers have one.
 #[derive(Debug)]
 pub(super) struct Account(Option<Box<Budgeted>>);
 
@@ -14,7 +14,7 @@ pub(super) struct Account(Option<Box<Budgeted>>);
 struct Budgeted {
     budget: Budget,
     trigger: Trigger,
-    /// When the period that is charged began; none before the first.
+    /// Begin of the period that is charged; `None` before the first.
     began: Option<Instant>,
     left_packets: u32,
 }
@@ -25,7 +25,7 @@ impl Account {
         Self(budget.map(budgeted))
     }
 
-    /// When work that arrives at `eligible` may begin.
+    /// Earliest time at which work that arrives at `eligible` may begin.
     pub(super) fn release(&self, eligible: Instant) -> Instant {
         match self.0.as_deref() {
             Some(Budgeted { trigger: Trigger::Periodic, budget, .. }) => {
@@ -36,7 +36,7 @@ impl Account {
         }
     }
 
-    /// Begins a new period where the head PDU, eligible since `eligible`, or the clock belongs to one.
+    /// Begins a new period if the head PDU, eligible since `eligible`, or the clock belongs to one.
     pub(super) fn renew(&mut self, eligible: Instant, now: Instant) {
         let Some(Budgeted { budget, trigger, began, left_packets }) = self.0.as_deref_mut() else { return };
         let begins = match trigger {
@@ -50,7 +50,7 @@ impl Account {
         }
     }
 
-    /// When the head PDU, due by `deadline` itself, is due in the period that is charged.
+    /// Deadline in the charged period of the head PDU, whose own deadline is `deadline`.
     pub(super) fn due(&self, deadline: Instant) -> Instant {
         match self.0.as_deref() {
             Some(Budgeted { trigger: Trigger::Periodic, budget, began: Some(began), .. }) => {
@@ -66,7 +66,7 @@ impl Account {
         }
     }
 
-    /// Packets of the next unit, where a quantum has so many: no unit crosses the end of a budget.
+    /// Packets of the next unit, if a quantum has `quantum_packets`: no unit crosses the end of a budget.
     pub(super) fn unit_packets(&self, quantum_packets: u32) -> u32 {
         match self.0.as_deref() {
             None => quantum_packets,
@@ -79,7 +79,7 @@ impl Account {
         matches!(self.0.as_deref(), Some(Budgeted { began: Some(_), left_packets: 0, .. }))
     }
 
-    /// When the clock begins the next period, with a new budget and a new deadline.
+    /// Time at which the clock begins the next period, with a new budget and a new deadline.
     pub(super) fn refills(&self) -> Option<Instant> {
         match self.0.as_deref() {
             Some(Budgeted { trigger, budget, began: Some(began), .. }) if *trigger != Trigger::Reactive => {

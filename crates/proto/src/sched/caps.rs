@@ -1,8 +1,8 @@
-//! Caps on best-effort processing: as a whole, of each flow, and by what all protocol processing may take.
+//! Caps on best-effort processing: on its total, on each flow, and on all protocol processing.
 //!
-//! Costs are the declared ones, charged as work is done; whoever measures gives back what a unit did not take, so that
-//! generous costs keep nobody from idle time. Only best effort and what exceeds budgets ever waits: guaranteed work is
-//! within what admission gave away, and that is within the cap of all.
+//! Charges are the declared costs of completed work. The caller refunds the time that a unit did not take, so
+//! that generous costs leave no idle time unused. Only best effort and work beyond budgets ever waits:
+//! guaranteed work is within what admission has reserved, and that is within the cap of all work.
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
@@ -12,7 +12,7 @@ use crate::limits::CPU_CAP_WINDOW;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     share: Ppm,
-    /// Time at which all work that was done has been paid for.
+    /// Time at which all completed work is paid for.
     tat: Instant,
 }
 
@@ -22,18 +22,18 @@ impl Bucket {
         (share < Ppm::ONE).then_some(Self { share, tat: Instant::ZERO })
     }
 
-    /// Charges `cost`; until when the bucket is empty.
+    /// Charges `cost`; returns the time until which the bucket is empty.
     pub(crate) fn charge(&mut self, cost: Nanos, now: Instant) -> Option<Instant> {
         self.tat = self.tat.max(now) + self.price(cost);
         self.spent_until(now)
     }
 
-    /// Gives back `saved`, the part of the last charge that was not used.
+    /// Refunds `saved`, the part of the last charge that was not used.
     fn refund(&mut self, saved: Nanos) {
         self.tat = self.tat - self.price(saved);
     }
 
-    /// How long the share takes to earn `cost`.
+    /// Time in which the share earns `cost`.
     fn price(&self, cost: Nanos) -> Nanos {
         let share = self.share.0.max(1);
         // All but absurd costs (five hours) fit; a division of 128 bits takes several times as long.
@@ -55,9 +55,9 @@ impl Bucket {
 pub(super) struct Caps {
     all: Option<Bucket>,
     best_effort: Option<Bucket>,
-    /// Whether the last charge was for best effort: what is given back was paid from the same buckets.
+    /// Whether the last charge was for best effort: a refund goes to the same buckets.
     last_was_best_effort: bool,
-    /// Best effort waits until then.
+    /// Time until which best effort waits.
     throttled: Option<Instant>,
 }
 
@@ -66,7 +66,7 @@ impl Caps {
         Self { all: Bucket::of(all), best_effort: Bucket::of(best_effort), ..Self::default() }
     }
 
-    /// Work of `cost` was done.
+    /// Charges completed work of `cost`.
     pub(super) fn charge(&mut self, cost: Nanos, is_best_effort: bool, now: Instant) {
         self.last_was_best_effort = is_best_effort;
         let all = self.all.as_mut().and_then(|bucket| bucket.charge(cost, now));
@@ -76,7 +76,7 @@ impl Caps {
         self.throttled = self.throttled.max(all).max(own);
     }
 
-    /// Gives back `saved`, the part of the last charged work that was not used.
+    /// Refunds `saved`, the part of the last charged work that was not used.
     pub(super) fn refund(&mut self, saved: Nanos, now: Instant) {
         let was_best_effort = self.last_was_best_effort;
         if let Some(bucket) = &mut self.all {
@@ -89,7 +89,7 @@ impl Caps {
         self.throttled = spent_until(self.all).max(spent_until(self.best_effort));
     }
 
-    /// Forgets a wait that is over.
+    /// Clears a wait that is over.
     pub(super) fn settle(&mut self, now: Instant) {
         self.throttled = self.throttled.filter(|until| *until > now);
     }
@@ -104,7 +104,7 @@ impl Caps {
 mod tests {
     use super::*;
 
-    /// A share earns what it is charged in cost divided by share, rounded up to the nanosecond, however large.
+    /// A share earns a charge in the time cost / share, rounded up to the nanosecond, for any size.
     #[test]
     fn a_share_earns_a_cost_in_its_time() {
         let price = |share, cost| Bucket::of(Ppm(share)).expect("a cap").price(Nanos(cost)).0;

@@ -17,7 +17,7 @@ use crate::times::earliest;
 
 const LEVEL_LOWEST: u8 = PRIORITY_LEVELS - 1;
 
-/// A handler's place in the order, without its budget.
+/// A handler's place in the run order, without its budget.
 #[derive(Clone, Copy, Debug)]
 struct Order {
     class: Class,
@@ -27,8 +27,8 @@ struct Order {
     period: Nanos,
 }
 
-/// A handler's head PDU, or none: nothing is queued. None is one that never becomes eligible, so it takes 16 bytes where
-/// an option takes 24.
+/// A handler's head PDU, or none: nothing is queued. `None` is a head that never becomes eligible, so it
+/// takes 16 bytes where an option takes 24.
 #[derive(Clone, Copy, Debug)]
 struct Head(Activation);
 
@@ -44,26 +44,27 @@ impl Head {
 struct Handler {
     order: Order,
     head: Head,
-    /// Out of slots.
+    /// True if the handler is out of slots.
     blocked: bool,
     /// Place of the handler in a FIFO: the smallest is at the head.
     ticket: u64,
     /// PDUs done since it came to the head of its level.
     turn_packets: u32,
     account: Account,
-    /// Share of the processor that the handler has while it is best effort. It is boxed, since most hosts cap
-    /// no flow.
+    /// Share of the processor that the handler has while it is best effort. It is boxed, because most hosts
+    /// cap no flow.
     share: Option<Box<Share>>,
 }
 
-/// What one flow of best effort may take.
+/// Share of one best-effort flow.
 #[derive(Debug)]
 struct Share {
     bucket: Bucket,
     spent_until: Option<Instant>,
 }
 
-/// Orders the handlers of one processor: which runs next, and whether the running one should yield.
+/// Orders the handlers of one processor: selects the next to run, and decides whether the running one should
+/// yield.
 ///
 /// A handler is in exactly one of: running, ready, waiting to be eligible, idle or blocked.
 #[derive(Debug)]
@@ -71,11 +72,11 @@ pub struct Executor {
     policy: RunPolicy,
     handlers: Vec<Option<Handler>>,
     free: Vec<u32>,
-    /// Eligible ones by urgency.
+    /// Eligible handlers, by urgency.
     ready: IndexedHeap,
-    /// Others by the time at which they become eligible.
+    /// Other handlers, by the time at which they become eligible.
     waiting: IndexedHeap,
-    /// Ready ones by the time at which the clock begins their next period.
+    /// Ready handlers, by the time at which the clock begins their next period.
     clocked: IndexedHeap,
     running: Option<HandlerId>,
     tickets: u64,
@@ -115,8 +116,8 @@ impl Executor {
         Self { flow_share, ..self }
     }
 
-    /// The handler has done work of this declared cost for one flow, its own. If it is best effort, it waits once
-    /// its share is spent.
+    /// Charges completed work of this declared cost to the handler's own flow. If it is best effort, it waits
+    /// once its share is spent.
     pub fn charge_flow(&mut self, id: HandlerId, cost: Nanos, now: Instant) {
         let Some(handler) = self.get_mut(id).filter(|handler| handler.takes_turns()) else { return };
         if let Some(share) = &mut handler.share {
@@ -124,20 +125,20 @@ impl Executor {
         }
     }
 
-    /// The handler has done work of this declared cost: it counts against the caps.
+    /// Charges completed work of this declared cost to the caps.
     pub fn charge(&mut self, id: HandlerId, cost: Nanos, now: Instant) {
         let is_best_effort = self.get(id).is_some_and(Handler::takes_turns);
         self.caps.charge(cost, is_best_effort, now);
     }
 
-    /// Gives back `saved`, the part of the last charged work that was not used, to the caps that paid for it.
-    /// It does not matter what the handler has become since (it may just have spent its budget). A flow's own
-    /// share is charged by declared costs and gets nothing back.
+    /// Refunds `saved`, the part of the last charged work that was not used, to the caps that were charged.
+    /// The handler's present state does not matter (it may just have spent its budget). A flow's own share is
+    /// charged by declared costs and gets no refund.
     pub fn refund(&mut self, saved: Nanos, now: Instant) {
         self.caps.refund(saved, now);
     }
 
-    /// Takes in a handler, idle; reserves its memory.
+    /// Adds a handler, idle; reserves its memory.
     pub fn add(&mut self, parameters: HandlerParameters) -> HandlerId {
         let HandlerParameters { class, level, place, quantum_packets, period, .. } = parameters;
         let handler = Handler {
@@ -163,7 +164,7 @@ impl Executor {
         HandlerId((handlers - 1) as u32)
     }
 
-    /// Forgets a handler, wherever it is. Its id may be given to another.
+    /// Removes a handler in any state. Its id may be reused.
     pub fn remove(&mut self, id: HandlerId) {
         if self.get(id).is_none() {
             return;
@@ -174,22 +175,21 @@ impl Executor {
         self.running = self.running.filter(|running| *running != id);
     }
 
-    /// Tells the handler's head PDU; replaces what was told before. Of the running one it counts from
-    /// `finished` on.
+    /// Sets the handler's head PDU; replaces the previous one. For the running handler it takes effect at
+    /// `finished`.
     pub fn ready(&mut self, id: HandlerId, activation: Activation, now: Instant) {
         let ticket = self.tickets;
         let Some(handler) = self.get_mut(id) else { return };
-        if handler.starts_anew(&activation) {
+        let starts_anew = handler.starts_anew(&activation);
+        handler.head = Head(activation);
+        if starts_anew {
             handler.take_ticket(ticket);
             self.tickets += 1;
-        }
-        if let Some(handler) = self.get_mut(id) {
-            handler.head = Head(activation);
         }
         self.place(id, now);
     }
 
-    /// Notes that nothing is queued at the handler any more.
+    /// Notes that the handler has no PDU queued any more.
     pub fn idle(&mut self, id: HandlerId) {
         let Some(handler) = self.get_mut(id) else { return };
         // A handler without a head is in no queue.
@@ -199,7 +199,8 @@ impl Executor {
         }
     }
 
-    /// The link has no slots for what the handler would make (HARTS 5.2.2): it does not compete for the CPU.
+    /// Blocks a handler because the link has no slots for the packets that it would make (HARTS 5.2.2): it
+    /// does not compete for the CPU.
     pub fn block(&mut self, id: HandlerId) {
         if let Some(handler) = self.get_mut(id) {
             handler.blocked = true;
@@ -207,7 +208,7 @@ impl Executor {
         }
     }
 
-    /// Notes that the handler has slots again: it goes to the tail of its level. Without effect if it was not
+    /// Notes that the handler has slots again: it goes to the tail of its level. No effect if it was not
     /// blocked.
     pub fn unblock(&mut self, id: HandlerId, now: Instant) {
         let ticket = self.tickets;
@@ -219,7 +220,7 @@ impl Executor {
     }
 
     /// The most urgent eligible handler, which is then the running one. At most [`EXECUTOR_MOVES_MAX`] become
-    /// eligible in a call; while more are due it returns none and `next_timeout` lies in the past.
+    /// eligible in a call; while more are due it returns `None` and `next_timeout` is in the past.
     pub fn pick(&mut self, now: Instant) -> Option<HandlerId> {
         if let Some(running) = self.running {
             self.finished(running, 0, now);
@@ -230,31 +231,33 @@ impl Executor {
         self.caps.settle(now);
         let id = self.first_ready()?;
         self.unqueue(id);
-        if let Some(handler) = self.get_mut(id) {
-            // The clock may have begun a period since it became ready: this run is charged to that.
-            handler.renew(now);
-        }
+        let handler = self.get_mut(id)?;
+        // The clock may have begun a period since it became ready: this run is charged to that.
+        handler.account.renew(handler.head.get()?.eligible, now);
         self.running = Some(id);
         self.running
     }
 
-    /// Whether a handler is the running one. Another that has got the id of a removed one is not, until it is picked itself.
+    /// Whether a handler is the running one. A handler that has got the id of a removed one is not running
+    /// until it is picked itself.
     pub fn is_running(&self, id: HandlerId) -> bool {
         self.running == Some(id)
     }
 
-    /// Whether somebody more urgent than the running handler is eligible: asked after its quantum.
+    /// Whether a more urgent handler than the running one is eligible; call it after its quantum.
     pub fn yield_request(&mut self, now: Instant) -> bool {
         if !self.settle(now) {
             return true;
         }
         let Some((key, _)) = self.ready.peek() else { return false };
         let running = self.running.and_then(|id| self.get(id));
-        running.and_then(|handler| handler.key(self.policy)).is_none_or(|own| key < own)
+        let own = running.and_then(|handler| Some(handler.key(&handler.head.get()?, self.policy)));
+        own.is_none_or(|own| key < own)
     }
 
-    /// The running handler has processed `packets` PDUs: they are charged to its budget. If it has more it
-    /// keeps its place at the head of its level; a best-effort one only until its turn of a quantum is over.
+    /// The running handler has processed `packets` PDUs: they are charged to its budget. If it has more, it
+    /// keeps its place at the head of its level; a best-effort handler only until its turn of a quantum is
+    /// over.
     pub fn finished(&mut self, id: HandlerId, packets: u32, now: Instant) {
         self.running = self.running.filter(|running| *running != id);
         let ticket = self.tickets;
@@ -268,14 +271,15 @@ impl Executor {
         self.place(id, now);
     }
 
-    /// When a waiting handler becomes eligible, if none is ready; a time in the past means: pick now.
+    /// Time at which a waiting handler becomes eligible, if none is ready; a time in the past means that
+    /// `pick` must be called now.
     pub fn next_timeout(&self) -> Option<Instant> {
         let waiting = self.waiting.peek().map(|(key, _)| instant(key));
         let throttled = self.caps.throttled().filter(|_| self.ready.peek().is_some() && !self.has_ready());
         if throttled.is_none() {
             return waiting;
         }
-        // What has spent its budget is held by the caps only until the clock begins its next period.
+        // The caps hold a handler that has spent its budget only until the clock begins its next period.
         let refilled = self.clocked.peek().map(|(key, _)| instant(key));
         earliest(waiting, earliest(throttled, refilled))
     }
@@ -285,14 +289,14 @@ impl Executor {
         self.first_ready().is_some()
     }
 
-    /// The most urgent ready handler, if the caps let it run: best effort is behind everybody else.
+    /// The most urgent ready handler, if the caps let it run: best effort is after all other work.
     fn first_ready(&self) -> Option<HandlerId> {
         let id = HandlerId(self.ready.peek()?.1);
         let waits = self.caps.throttled().is_some() && self.get(id).is_some_and(Handler::takes_turns);
         (!waits).then_some(id)
     }
 
-    /// Whether the next one is ahead of best effort.
+    /// Whether the next handler precedes best effort.
     pub fn has_urgent(&self) -> bool {
         let next = self.ready.peek().and_then(|(_, id)| self.get(HandlerId(id)));
         next.is_some_and(|handler| !handler.takes_turns())
@@ -318,28 +322,26 @@ impl Executor {
         }
     }
 
-    /// Puts a handler that is not running where its head belongs.
+    /// Puts a handler that is not running into the queue for its head.
     fn place(&mut self, id: HandlerId, now: Instant) {
         if self.running == Some(id) {
             return;
         }
         let policy = self.policy;
         let Some(handler) = self.get_mut(id).filter(|handler| !handler.blocked) else { return };
-        // Idle or blocked ones are in no queue.
+        // Idle or blocked handlers are in no queue.
         let Some(head) = handler.head.get() else { return };
         let release = handler.account.release(head.eligible);
         if release > now {
             return self.place_waiting(id, release);
         }
-        handler.renew(now);
-        let (key, refills) = (handler.key(policy), handler.account.refills());
+        handler.account.renew(head.eligible, now);
+        let (key, refills) = (handler.key(&head, policy), handler.account.refills());
         if let Some(until) = handler.held(now) {
             return self.place_waiting(id, refills.map_or(until, |refills| refills.min(until)));
         }
         self.waiting.remove(id.0);
-        if let Some(key) = key {
-            self.ready.set(id.0, key);
-        }
+        self.ready.set(id.0, key);
         match refills {
             Some(refills) => self.clocked.set(id.0, u128::from(refills.0)),
             None => self.clocked.remove(id.0),
@@ -353,7 +355,7 @@ impl Executor {
         self.waiting.set(id.0, u128::from(until.0));
     }
 
-    /// Makes ready what has become eligible and promotes refilled budgets; `false` if more are due.
+    /// Makes eligible handlers ready and promotes refilled budgets; `false` if more are due.
     fn settle(&mut self, now: Instant) -> bool {
         for _ in 0..EXECUTOR_MOVES_MAX {
             let Some(id) = self.due(now) else { return true };
@@ -369,7 +371,8 @@ impl Executor {
 }
 
 impl Handler {
-    /// Best effort goes round; a guaranteed handler stays until its message is done.
+    /// Whether the handler takes turns: best effort does; a guaranteed handler stays until its message is
+    /// done.
     fn takes_turns(&self) -> bool {
         matches!(self.order.class, Class::BestEffort | Class::Background) || self.account.is_spent()
     }
@@ -385,22 +388,15 @@ impl Handler {
         self.head.get().is_none_or(|head| !self.takes_turns() && head != *activation)
     }
 
-    fn renew(&mut self, now: Instant) {
-        if let Some(head) = self.head.get() {
-            self.account.renew(head.eligible, now);
-        }
-    }
-
     fn take_ticket(&mut self, ticket: u64) {
         self.ticket = ticket;
         self.turn_packets = 0;
     }
 
-    /// Band and place within it; the smaller, the more urgent. None without a head.
-    fn key(&self, policy: RunPolicy) -> Option<u128> {
-        let head = self.head.get()?;
+    /// Band of the handler and place within it, with this head; the smaller, the more urgent.
+    fn key(&self, head: &Activation, policy: RunPolicy) -> u128 {
         let class = if self.account.is_spent() { Class::Background } else { self.order.class };
-        Some(match policy {
+        match policy {
             RunPolicy::Edf => match class {
                 Class::LowLatency | Class::Guaranteed => {
                     banded(Class::Guaranteed as u8, self.account.due(head.deadline).0)
@@ -410,9 +406,9 @@ impl Handler {
             },
             RunPolicy::FixedPriority => banded(level(class, self.order.level), self.ticket),
             RunPolicy::Rmdp => by_rate(class, &self.order, self.ticket),
-            // The baseline knows neither classes nor budgets.
+            // The baseline policy has neither classes nor budgets.
             RunPolicy::Fifo => banded(0, head.eligible.0),
-        })
+        }
     }
 }
 
@@ -430,7 +426,7 @@ const _: () =
     assert!(3 + RATE_PERIOD_BITS + RATE_PLACE_BITS + RATE_TICKET_BITS <= 96, "what a heap's key holds");
 
 /// Sort key by class, period, place within the rate group, and the order of arrival. Only channels have
-/// periods. Tickets begin anew after 2^45, a year of a million a second.
+/// periods. Tickets wrap after 2^45, which takes a year at a million per second.
 fn by_rate(class: Class, order: &Order, ticket: u64) -> u128 {
     let of_channel = matches!(class, Class::LowLatency | Class::Guaranteed | Class::Soft);
     let (period, place) =

@@ -1,5 +1,5 @@
-//! A binary heap of handlers that knows where each is: a handler is in it at most once, can be re-keyed and
-//! taken out in O(log n).
+//! A binary heap of handlers that stores the position of each. A handler is in it at most once, and can be
+//! re-keyed and removed in O(log n).
 
 use alloc::vec::Vec;
 
@@ -55,21 +55,30 @@ impl IndexedHeap {
         }
     }
 
-    /// Takes `handler` out if it is in; there need not be room for it.
+    /// Takes `handler` out if it is in.
+    #[inline]
     pub(super) fn remove(&mut self, handler: u32) {
-        let Some(&at) = self.positions.get(handler as usize) else { return };
-        if at == ABSENT {
-            return;
+        let at = self.positions[handler as usize];
+        if at != ABSENT {
+            self.positions[handler as usize] = ABSENT;
+            self.remove_at(at as usize);
         }
-        self.positions[handler as usize] = ABSENT;
-        let Some(last) = self.entries.pop() else { return };
-        if (at as usize) < self.entries.len() {
-            self.replace(at as usize, last);
+    }
+
+    fn remove_at(&mut self, at: usize) {
+        let before = self.entries.swap_remove(at);
+        if let Some(&last) = self.entries.get(at) {
+            self.sift(at, before, last);
         }
     }
 
     fn replace(&mut self, at: usize, entry: Entry) {
         let before = core::mem::replace(&mut self.entries[at], entry);
+        self.sift(at, before, entry);
+    }
+
+    /// Moves `entry`, which has taken the place `at` of `before`, to where it belongs.
+    fn sift(&mut self, at: usize, before: Entry, entry: Entry) {
         if entry < before {
             self.sift_up(at);
         } else if entry > before {

@@ -1,4 +1,5 @@
-//! Asks that find no room, or have waited for their turn on a link for too long: those were never sent, and are refused here.
+//! Requests (CREATE and receivers' requests) that found no place in a link's queue, or waited there for too
+//! long. They were never sent, so this node refuses them.
 
 use punctual_analysis::Instant;
 
@@ -14,7 +15,7 @@ use crate::ids::{ChannelId, LinkId, PathId};
 use crate::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
 
 impl Signalling {
-    /// Refuses what has waited for too long to be sent over a link.
+    /// Refuses requests that have waited for too long to be sent over a link.
     pub(super) fn refuse_late(&mut self, link: LinkId, now: Instant, resources: &mut dyn Resources) {
         let index = usize::from(link.0);
         while let Some(ask) = self.links.peers.get_mut(index).and_then(super::Peer::poll_late) {
@@ -54,13 +55,13 @@ impl Signalling {
         }
     }
 
-    /// Takes back the CREATE of a channel that is given up before it was sent.
+    /// Removes the CREATE of a channel that is given up before the CREATE was sent.
     pub(super) fn withdraw(&mut self, link: LinkId, path: PathId) {
         self.with_peer(link, |peer| peer.withdraw(path));
     }
 
-    /// Room for one more channel in the making of those that come over a link: if there is none, the last of who has the
-    /// most is refused.
+    /// Makes room for one more half-open channel that came over a link. If there is none, refuses the newest
+    /// one of the source that has the most.
     pub(super) fn make_room_half_open(
         &mut self,
         link: LinkId,

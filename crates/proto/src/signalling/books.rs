@@ -1,5 +1,6 @@
-//! The books of signalling: each count and index that it keeps beside its tables, and what the tables themselves say. Whatever
-//! waits for an answer is in one of them: requests of receivers, asks and answers in outboxes, decisions under way.
+//! The accounts of signalling: each count and index that is kept beside the tables, with the value computed
+//! from the tables. Every operation that waits for a reply is in one of the tables: receivers' requests,
+//! requests and replies in outboxes, decisions in progress.
 
 use alloc::vec::Vec;
 
@@ -7,11 +8,11 @@ use super::states::State;
 use super::{Channel, Signalling};
 use crate::ids::{ChannelId, LinkId};
 
-/// One account: what it counts, then the count that is kept and the count of what is there.
+/// One account: the name of the count, then the count that is kept and the value computed from the tables.
 pub type Entry = (&'static str, [usize; 2]);
 
 impl Signalling {
-    /// What is counted of channels, requests and decisions, and what they themselves say.
+    /// Accounts of channels, requests and decisions.
     pub fn books(&self) -> Vec<Entry> {
         let mut books: Vec<Entry> = self.channels.books().into();
         books.extend(self.requests.books());
@@ -19,7 +20,7 @@ impl Signalling {
         books
     }
 
-    /// Accounts of a link, together with what waits for its neighbour.
+    /// Accounts of a link, and of the messages that wait for its neighbour.
     pub fn link_books(&self, link: LinkId) -> Vec<Entry> {
         let mut books: Vec<Entry> = self.channels.link_books(link).into();
         let peer = self.links.peers.get(usize::from(link.0));
@@ -27,7 +28,7 @@ impl Signalling {
         books
     }
 
-    /// Whether a channel may hold resources here: it is there, or its stages were asked.
+    /// Whether a channel may hold resources here: it is in the table, or its stages were asked.
     pub fn may_hold(&self, id: ChannelId) -> bool {
         self.channels.get(id).is_some_and(|channel| channel.state.holds()) || self.deciding.has(id)
     }
@@ -38,8 +39,8 @@ impl Signalling {
         holds.map(|channel| channel.local.channel)
     }
 
-    /// What waits for an answer, of somebody else or of this host, by kind. Nothing does if nobody wants anything: what
-    /// stays is forgotten.
+    /// Number of operations that wait for a reply of another host or of this host, by kind. All are 0 when no
+    /// operation is in progress: anything that remains then was leaked.
     pub fn waiting(&self) -> [(&'static str, usize); 7] {
         let [sent, asked] = self.requests.waiting();
         let outboxes = self.links.peers.iter().map(|peer| peer.outbox().waiting());

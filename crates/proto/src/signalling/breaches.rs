@@ -1,10 +1,11 @@
-//! What hosts tell one another of stages that break their promise (ADR 0026).
+//! Reports between hosts about stages that break their promise (ADR 0026).
 //!
-//! The host at the end of a link tells the one at its beginning what comes late; that one, whose stage it is, decides, and
-//! tells the ends of all channels that pass the stage. Its report goes along their ways, once over each link, and is taken
-//! only from the side on which the stage lies: a host can speak of its own stages and pass on what others say of theirs,
-//! for channels that pass through it, and for no other. The host repeats it as often as it refreshes its channels; who has not
-//! heard it for a lease takes the stage for healed, or for gone.
+//! The host at the end of a link reports late arrivals to the host at its beginning. That host owns the
+//! stage: it decides, and notifies the ends of all channels that pass the stage. Its report follows the
+//! channels' routes, once over each link. A host accepts it only from the side on which the stage is: a host
+//! can report its own stages, and forward other hosts' reports about theirs, only for channels that pass
+//! through it. The owner repeats the report whenever it refreshes its channels. A host that has not received
+//! it for a lease considers the stage healed or removed.
 
 use alloc::collections::BTreeSet;
 use alloc::string::ToString;
@@ -23,16 +24,17 @@ use crate::ids::{ChannelId, LinkId, NodeId};
 use crate::watch::Watch;
 
 impl Signalling {
-    /// What a neighbour said of packets of ours that came late.
+    /// A neighbour's report about packets of this node that arrived late.
     pub fn poll_late_arrivals(&mut self) -> Option<(LinkId, LateArrivals)> {
         self.breaches.stirred = false;
         self.breaches.late_arrivals.pop_front()
     }
-    /// Whether a neighbour has said so, or something of its came late: the node should look.
+    /// Whether a neighbour has reported late arrivals, or a packet of a neighbour arrived late: the node
+    /// should check.
     pub fn has_late_arrivals(&self) -> bool {
         !self.breaches.late_arrivals.is_empty() || self.breaches.stirred
     }
-    /// HELLOs of the neighbour that surely came later than they may.
+    /// HELLOs of the neighbour that certainly arrived later than allowed.
     pub fn arrivals(&self, link: LinkId) -> Option<&Watch> {
         self.links.peers.get(usize::from(link.0)).map(Peer::watch)
     }
@@ -40,29 +42,31 @@ impl Signalling {
     pub fn arrivals_mut(&mut self, link: LinkId) -> Option<&mut Watch> {
         self.links.peers.get_mut(usize::from(link.0)).map(Peer::watch_mut)
     }
-    /// Tells the neighbour what of its packets came late.
+    /// Reports to the neighbour which of its packets arrived late.
     pub fn tell_late(&mut self, link: LinkId, late: LateArrivals) {
         self.say(link, &Message::LateArrivals(late));
     }
 
-    /// Ends here of which something else is said now, since a stage on their way breaks its promise or keeps it again.
+    /// A channel that ends here whose reported status has changed, because a stage on its route breaks its
+    /// promise or keeps it again.
     pub fn poll_outdated(&mut self) -> Option<ChannelId> {
         self.announcements.outdated.pop()
     }
-    /// Whether there are any.
+    /// Whether [`Self::poll_outdated`] has one.
     pub const fn has_outdated(&self) -> bool {
         !self.announcements.outdated.is_empty()
     }
 
-    /// Tells all whom it concerns that one of this node's stages breaks its promise, or keeps it again.
+    /// Notifies the hosts and ends concerned that one of this node's stages breaks its promise, or keeps it
+    /// again.
     pub fn announce(&mut self, towards: Option<NodeId>, breach: Option<Breach>, now: Instant) {
         let stage = StageName { node: self.config.id, towards };
         let changed = self.report(stage, Witness::Owner, breach, now);
         self.tell_stage(None, stage, changed.known(), breach.is_none());
     }
 
-    /// Tells those beyond this node what comes late over a link, or no longer does: its owner's word would have to come over
-    /// the same link.
+    /// Notifies the hosts beyond this node that packets arrive late over a link, or no longer do. A report of
+    /// the link's owner would have to come over the same link.
     pub fn announce_arrivals(&mut self, link: LinkId, breach: Option<Breach>, now: Instant) {
         let Some(neighbour) = self.node_at(link).filter(|_| !active(Mutation::ReceiverSilent)) else {
             return;
@@ -71,7 +75,7 @@ impl Signalling {
         self.report(stage, Witness::Receiver, breach, now);
     }
 
-    /// Takes down and spreads what this node has to say of a stage.
+    /// Records and distributes this node's report about a stage.
     fn report(
         &mut self,
         stage: StageName,
@@ -91,7 +95,8 @@ impl Signalling {
         changed
     }
 
-    /// Repeats what this node says of stages, and forgets what others have not repeated for a lease.
+    /// Repeats this node's reports about stages, and drops reports of others that were not repeated for a
+    /// lease.
     pub(super) fn refresh_breaches(&mut self, now: Instant) {
         if self.breaches.repeat_at.is_some_and(|at| at <= now) {
             for StageReport { stage, witness, breach, .. } in self.breaches.own(self.config.id) {
@@ -107,12 +112,13 @@ impl Signalling {
         }
     }
 
-    /// When [`Self::refresh_breaches`] has something to do.
+    /// Time at which [`Self::refresh_breaches`] has something to do.
     pub(super) fn breaches_due(&self) -> Option<Instant> {
         self.breaches.poll_timeout(self.config.id, self.config.signalling.lease)
     }
 
-    /// Stages that break their promise, as far as this node knows: its own and those on the ways of its channels.
+    /// Stages that break their promise, as far as this node knows: its own and those on the routes of its
+    /// channels.
     pub fn broken_stages(&self) -> impl Iterator<Item = (StageName, Breach)> {
         self.breaches.stages().into_iter()
     }
@@ -123,7 +129,7 @@ impl Signalling {
         let broken = self.broken_stages().filter(|(stage, _)| on_way(stage));
         broken.map(|(stage, breach)| self.stage_by_name(stage, breach)).collect()
     }
-    /// For people, with how many channels it concerns here.
+    /// The report for the user, with the number of channels concerned here.
     pub fn broken_stage(&self, stage: StageName, breach: Breach) -> BrokenStage {
         let across = self.channels.iter().filter(|channel| stage.place_on(&channel.way.nodes).is_some());
         BrokenStage { channels: u32::try_from(across.count()).ok(), ..self.stage_by_name(stage, breach) }
@@ -138,7 +144,7 @@ impl Signalling {
         }
     }
 
-    /// A report from a neighbour.
+    /// Handles a report from a neighbour.
     pub(super) fn on_stage(&mut self, link: LinkId, report: StageReport, now: Instant) {
         if report.reporter() == Some(self.config.id)
             || report.stage.node == self.config.id
@@ -154,7 +160,8 @@ impl Signalling {
         }
     }
 
-    /// Passes a report on along the channels that pass the stage, and tells the ends here what `changed`.
+    /// Forwards a report along the channels that pass the stage, and notifies the ends here of what
+    /// `changed`.
     fn spread(&mut self, from: Option<LinkId>, report: &StageReport, changed: Changed) {
         let mut links = BTreeSet::new();
         let mut ends = Vec::new();
@@ -164,7 +171,7 @@ impl Signalling {
                 None if report.stage.place_on(&channel.way.nodes).is_none() => continue,
                 None => links.extend(report.witness.links(local.link_in, local.link_out)),
                 Some(link) if !concerns(channel, link, &report.stage) => continue,
-                // Onward: away from the stage.
+                // Forwarding goes away from the stage.
                 Some(link) if local.link_in == Some(link) => links.extend(local.link_out),
                 Some(_) => links.extend(local.link_in),
             }
@@ -176,8 +183,8 @@ impl Signalling {
         self.tell_ends(ends, report.stage, changed);
     }
 
-    /// A channel that has just been opened here: its hosts are told what this node says of stages on its way, and its end
-    /// of those that are known already.
+    /// Called when a channel has been opened here: sends this node's reports about stages on its route to its
+    /// hosts, and notifies its end here of the broken stages that are known.
     pub(super) fn tell_opened_across(&mut self, channel: &Channel) {
         let on_way = |stage: &StageName| stage.place_on(&channel.way.nodes).is_some();
         let own = self.breaches.own(self.config.id);
@@ -194,7 +201,7 @@ impl Signalling {
         }
     }
 
-    /// Tells ends here, and this host of another's stage, unless they know it all.
+    /// Notifies the ends here, and this host if the stage is another host's, unless nothing is new to them.
     fn tell_ends(&mut self, mut ends: Vec<ChannelId>, stage: StageName, changed: Changed) {
         if changed.before != changed.after {
             self.announcements.outdated.extend(&ends);
@@ -202,7 +209,7 @@ impl Signalling {
         if !changed.is_news() || changed.says_less() {
             return;
         }
-        // The host hears of its own stages in any case.
+        // The host is notified of its own stages in any case.
         if stage.node != self.config.id {
             self.tell_stage(None, stage, changed.known(), changed.after.is_none());
         }
@@ -219,7 +226,7 @@ impl Signalling {
         breach: Option<Breach>,
         healed: bool,
     ) {
-        // Nobody needs to hear the end of a breach that nobody here has heard of.
+        // The end of a breach is not reported if the breach itself never was.
         if let Some(breach) = breach {
             let stage = match channel {
                 Some(_) => self.stage_by_name(stage, breach),
@@ -230,7 +237,7 @@ impl Signalling {
     }
 }
 
-/// Whether a channel passes a stage, another host's (`on_stage`), that lies on the side of `link`.
+/// Whether a channel passes another host's stage (`on_stage`), in the direction of `link`.
 fn concerns(channel: &Channel, link: LinkId, stage: &StageName) -> bool {
     let Some(place) = stage.place_on(&channel.way.nodes) else { return false };
     let here = usize::from(channel.position);

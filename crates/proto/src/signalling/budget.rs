@@ -1,5 +1,5 @@
-//! The arithmetic of the end-to-end deadline: what is left for a hop, who gets the leftover, what would
-//! have been possible.
+//! The arithmetic of the end-to-end deadline: the time left for a hop, the division of the leftover, and what
+//! would have been possible.
 //!
 //! sum over stages of (d(k) + p_max(k)) + rho * sum d(k) <= D holds from CREATE to the last refresh.
 
@@ -47,13 +47,14 @@ pub fn limit(
     (limit > Nanos::ZERO).then_some(limit)
 }
 
-/// What a link adds to the fixed part of J. Slack is stamped with the *latest* departure: a full window and all
-/// of the kernel's traffic ahead. If they were not, a packet comes that much earlier than its predecessor.
+/// The contribution of a link to the fixed part of J. Slack is stamped with the *latest* departure: a full
+/// window and all of the kernel's traffic ahead. Without them, a packet arrives that much earlier than its
+/// predecessor.
 pub fn arrival_error_of(link: &LinkConfig) -> Nanos {
     let window_bytes = u64::from(link.pipeline_depth.max(1))
         * u64::from(link.packet_bytes_max.saturating_add(link.overhead_bytes));
     let early = match link.follows() {
-        // The share that the kernel will have is not known when J is told.
+        // The share that the kernel will have is unknown when J is computed.
         true => {
             let share = link.kernel_share_max;
             link.paced_beside(share).time_of(window_bytes) + link.delay_beside(share)
@@ -63,8 +64,8 @@ pub fn arrival_error_of(link: &LinkConfig) -> Nanos {
     link.prediction_error + early + (link.propagation_max - link.propagation_min)
 }
 
-/// The terms on which the stages `own` become final: those behind are, those before hold their smallest
-/// bounds. The leftover of D is shared among `own` and those before ([`Sharing`]).
+/// The terms on which the stages `own` become final: the stages behind them are final, those before them hold
+/// their smallest bounds. The leftover of D is shared among `own` and those before ([`Sharing`]).
 pub fn terms(
     contract: &Contract,
     stages: &[StageGrant],
@@ -144,20 +145,20 @@ pub fn drain_max(contract: &Contract) -> Nanos {
     contract.interval().max(mean) * waiting + contract.deadline
 }
 
-/// The least that a route could promise: what its stages offered.
+/// The smallest bound that a route could promise: the sum of its stages' offers.
 pub fn possible(stages: &[StageGrant], drift: Ppm) -> Nanos {
     let smallest: Vec<_> = stages.iter().map(|stage| StageGrant { bound: stage.offered, ..*stage }).collect();
     spent(&smallest, drift)
 }
 
-/// The deadline to ask for where the route could promise `possible`.
+/// The deadline to request if the route could promise `possible`.
 pub const fn deadline_of(possible: Nanos) -> Nanos {
     Nanos(possible.0.saturating_add(ROUNDING.0))
 }
 
 /// The nearest contract that would probably be accepted after a refusal here. `possible`: the smallest
-/// end-to-end bound up to and with this node, its link included, where time was what lacked. Hops behind are
-/// unknown: each is taken to need what the average one up to here needs.
+/// end-to-end bound up to this node, with its outgoing link, if time was missing. Hops behind are unknown:
+/// each is assumed to need the average of the hops up to here.
 pub fn offer(
     contract: &Contract,
     cause: &RefuseCause,
@@ -172,7 +173,7 @@ pub fn offer(
         }
         (RefuseCause::Stage { refusal, .. }, None) => {
             let period = refusal.period_possible?;
-            // The policy speaks of I' = I * (1 - 1/128).
+            // The policy computes with I' = I * (1 - 1/128).
             let interval = period + Nanos(period.div_ceil(Nanos(127)) + 1);
             Contract { rate_max: Rate::every(interval)?, ..*contract }
         }
@@ -223,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_full_ring_drains_at_the_mean_rate_of_a_soft_channel() {
-        // B = 2 and what may wait for d(1) = D and the jitter allowance of an interval, at 100 messages a second: 10.
+        // B = 2, and the messages that may wait for d(1) = D and the jitter allowance of an interval, at 100
+        // messages a second: 10.
         let hard = contract(80_000_000);
         assert_eq!(outbox_messages(&hard, hard.deadline), 2 + 10);
         let punctual = Contract { jitter: Some(Nanos::ZERO), ..hard };
@@ -293,7 +295,7 @@ mod tests {
             "three quarters: {:?}",
             last.bounds
         );
-        // It takes nothing of it.
+        // The source keeps none of the leftover.
         let first = terms(&contract, &stages, 0..1, Role::Source, Nanos::ZERO, Ppm(0));
         assert!(first.bounds[0].0 == 1_000_000 - 210 - 1, "{:?}", first.bounds);
     }
@@ -317,7 +319,8 @@ mod tests {
         assert_eq!(offer(&refused, &bound, Some(Nanos::MAX), 1, 1), None, "nobody waits so long");
     }
 
-    /// What a hop may take: what the deadline leaves beside what is spent, propagation and drift; a nanosecond is for rounding.
+    /// The limit of a hop: the rest of the deadline after the spent time, propagation and drift, less a
+    /// nanosecond for rounding.
     #[test]
     fn a_hops_limit_is_what_the_deadline_leaves() {
         let before = [stage(100, 10, 1), stage(200, 20, 1)];
@@ -338,8 +341,8 @@ mod tests {
         assert_eq!(deadline_of(Nanos::MAX), Nanos::MAX);
     }
 
-    /// The final offer of a hop in the middle: its share of the leftover, what is behind it, and the least
-    /// before it.
+    /// The final offer of a hop in the middle: its share of the leftover, the bounds behind it, and the
+    /// smallest bounds before it.
     #[test]
     fn a_hops_terms_are_the_rest_of_the_deadline() {
         let stages = [stage(100, 10, 1), stage(200, 20, 1), stage(300, 30, 1), stage(400, 40, 1)];
@@ -352,7 +355,7 @@ mod tests {
         let left = 100_000 - 1_000 - 100 - 1;
         let last = left / 3;
         assert_eq!(of.bounds, [Nanos(200 + (left - last) / 2), Nanos(300 + last)]);
-        // What is upstream of each: what is left of the budget.
+        // The upstream bound of each: the rest of the budget.
         let upstream = of.upstream(0, &of.bounds);
         assert_eq!(upstream + of.bounds[0] + of.bounds[1], of.budget);
         assert_eq!(of.upstream(1, &of.bounds), upstream + of.bounds[0]);
@@ -365,14 +368,14 @@ mod tests {
         assert_eq!((held.horizon(1, &held.bounds), held.early), (Nanos::ZERO, regulated.early_service()));
         let before = held.upstream(0, &held.bounds);
         assert_eq!(held.arrival_error(&held.bounds), Nanos(77) + Nanos(before.0.div_ceil(10)));
-        // The source knows what is before its own stages: nothing, then its own processor.
+        // The source knows the bounds before its own stages exactly: none, then its own processor.
         let first = terms(&contract, &stages, 0..2, Role::Source, Nanos::ZERO, Ppm(0));
         assert_eq!(first.upstream(0, &first.bounds), Nanos::ZERO);
         assert_eq!(first.upstream(1, &first.bounds), first.bounds[0]);
     }
 
-    /// Offers: a deadline with what the hops that were not asked may take, as those before on average; a rate a little slower than
-    /// what the stage holds.
+    /// Offers: a deadline that assumes the average need for the hops that were not asked; or a rate a little
+    /// slower than the stage holds.
     #[test]
     fn offers_are_a_deadline_or_a_rate() {
         let refused = contract(1_000);
@@ -396,7 +399,8 @@ mod tests {
         assert_eq!(held(None), None);
     }
 
-    /// A receiver's ring: all that may wait in it, one that is being read, and what comes later or earlier than it should.
+    /// A receiver's ring: all messages that may wait in it, one that is being read, and those that arrive
+    /// later or earlier than nominal.
     #[test]
     fn a_receivers_ring_holds_what_may_wait_in_it() {
         let asap = contract(80_000_000);
@@ -446,7 +450,7 @@ mod tests {
         }
     }
 
-    /// If the kernel's share follows, J allows for the most that it may have.
+    /// If the kernel's share follows admission, J allows for the largest share.
     #[test]
     fn j_allows_for_the_most_that_the_kernel_may_have() {
         let link = LinkConfig {

@@ -1,4 +1,4 @@
-//! Channels at one node: what is known of each, and when each must be looked at again.
+//! Channels at one node: the state of each, and its timers.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -40,12 +40,12 @@ pub struct Way {
     pub from: Name,
     pub to: Address,
     pub nodes: Vec<NodeId>,
-    /// Hosts among `nodes` that say of themselves that they cannot keep what they promise. Known when the
-    /// stages are final.
+    /// Hosts among `nodes` that report that they cannot keep their promises. Known when the stages are final.
     pub degraded: Vec<DegradedHost>,
 }
 
-/// A time at which something is due, or none. The end of time is none, so it takes 8 bytes where an option takes 16.
+/// A time at which something is due, or none. The end of time means none, so a timer takes 8 bytes where an
+/// option takes 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timer(Instant);
 
@@ -58,7 +58,7 @@ impl Timer {
     pub fn at(self) -> Option<Instant> {
         (self != Self::OFF).then_some(self.0)
     }
-    /// Switches off what is due at `now`; whether it was.
+    /// Clears the timer if it is due at `now`; returns whether it was.
     pub fn expires(&mut self, now: Instant) -> bool {
         let is_due = self.at().is_some_and(|at| at <= now);
         if is_due {
@@ -82,9 +82,13 @@ impl Channel {
     pub fn next(&self) -> Option<NodeId> {
         self.way.nodes.get(usize::from(self.position) + 1).copied()
     }
-    /// What it is being set up with; an empty one if that is over.
+    /// The channel's setup state, taken out; an empty one if the setup is over.
     pub fn take_setup(&mut self) -> Box<Setup> {
         self.setup.take().unwrap_or_default()
+    }
+    /// What it is being set up with; an empty one from now on if that is over.
+    pub fn setup_mut(&mut self) -> &mut Setup {
+        self.setup.get_or_insert_default()
     }
     /// The user who asked for the channel, until its stages are final.
     pub fn source(&self) -> Option<Source> {
@@ -95,7 +99,7 @@ impl Channel {
         let lease = self.lease.at().filter(|_| !active(Mutation::LeaseNeverExpires));
         [self.deadline.at(), lease].into_iter().flatten().min()
     }
-    /// The listener whose consent it waits for.
+    /// The listener whose consent the channel waits for.
     fn asks(&self) -> Option<ListenerId> {
         self.setup.as_ref().filter(|_| self.state == State::Asking)?.listener
     }
@@ -104,12 +108,12 @@ impl Channel {
     }
 }
 
-/// All channels of a node with their names and timers, which this keeps consistent.
+/// All channels of a node with their names and timers. This type keeps them consistent.
 #[derive(Debug, Default)]
 pub struct Channels {
     by_id: Table<Channel>,
     by_path: Paths,
-    /// Handles of the channels, for callers that look at a few channels at a time.
+    /// Handles of the channels, for callers that process a few channels at a time.
     order: Ordered<ChannelId, ()>,
     timers: Ordered<(Instant, ChannelId), ()>,
     /// Channels that wait for a listener's consent.
@@ -119,17 +123,17 @@ pub struct Channels {
     half_open_by: BTreeMap<LinkId, Places>,
     /// Number of channels that use each link, in either direction.
     on_link: Multiset<LinkId>,
-    /// What channels between the same two ends have in common; equal ones are stored once.
+    /// State that channels between the same two ends share; equal values are stored once.
     ways: Interned<Way>,
     contracts: Interned<Contract>,
 }
 
 impl Channels {
-    /// A way, which channels share.
+    /// The shared copy of a route.
     pub fn way(&mut self, way: Way) -> Arc<Way> {
         self.ways.get(way)
     }
-    /// Likewise a contract.
+    /// The shared copy of a contract.
     pub fn contract(&mut self, contract: Contract) -> Arc<Contract> {
         self.contracts.get(contract)
     }
@@ -156,7 +160,7 @@ impl Channels {
         let Self { by_id, by_path, .. } = self;
         by_path.insert(&path, id, |id| by_id.get(id).map(|known| known.local.path));
     }
-    /// Takes a channel out: to forget it, or to change it and put it back.
+    /// Takes a channel out, to remove it or to change it and put it back.
     pub fn take(&mut self, id: ChannelId) -> Option<Box<Channel>> {
         let channel = self.by_id.remove(id)?;
         self.by_path.remove(&channel.local.path, id);
@@ -178,6 +182,13 @@ impl Channels {
         }
         Some(channel)
     }
+    /// Changes a channel; `None` if there is none.
+    pub fn change<R>(&mut self, id: ChannelId, change: impl FnOnce(&mut Channel) -> R) -> Option<R> {
+        let mut channel = self.take(id)?;
+        let changed = change(&mut channel);
+        self.insert(channel);
+        Some(changed)
+    }
     pub fn get(&self, id: ChannelId) -> Option<&Channel> {
         self.by_id.get(id)
     }
@@ -185,7 +196,7 @@ impl Channels {
         let is = |id| self.get(id).is_some_and(|channel| channel.local.path == path);
         self.get(self.by_path.find(&path, is)?)
     }
-    /// Moves a lease; nothing if there is none.
+    /// Moves the end of a lease; no effect if there is no lease.
     pub fn renew(&mut self, id: ChannelId, until: Instant) {
         let Some(channel) = self.by_id.get_mut(id).filter(|channel| channel.lease != Timer::OFF) else {
             return;
@@ -202,27 +213,27 @@ impl Channels {
     pub fn behind(&self, after: Option<ChannelId>) -> impl Iterator<Item = &Channel> {
         self.order.after(after.as_ref()).filter_map(|(id, ())| self.get(*id))
     }
-    /// Channels that wait for the consent of `listener`, in the order in which they came here.
+    /// Channels that wait for the consent of `listener`, in order of handles.
     pub fn asking(&self, listener: ListenerId) -> impl Iterator<Item = ChannelId> {
         // Handles are counted from 1 on.
         let behind = self.asking.after(Some(&(listener, ChannelId(0))));
         behind.map(|((of, id), ())| (*of, *id)).take_while(move |(of, _)| *of == listener).map(|(_, id)| id)
     }
-    /// All channels, in no order that means anything.
+    /// All channels, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Channel> {
         self.by_id.iter()
     }
-    /// Channels that `is` chooses, in the order in which they came here.
-    pub fn chosen(&self, is: impl Fn(&Channel) -> bool) -> Vec<ChannelId> {
-        let chosen = self.iter().filter(|channel| is(channel));
-        let mut chosen: Vec<_> = chosen.map(|channel| channel.local.channel).collect();
-        chosen.sort_unstable();
+    /// Channels that `what` chooses, with what it says of each, in the order in which they came here.
+    pub fn chosen<T>(&self, what: impl Fn(&Channel) -> Option<T>) -> Vec<(ChannelId, T)> {
+        let chosen = self.iter().filter_map(|channel| Some((channel.local.channel, what(channel)?)));
+        let mut chosen: Vec<_> = chosen.collect();
+        chosen.sort_unstable_by_key(|(id, _)| *id);
         chosen
     }
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
-    /// What is counted and what the channels themselves say: names, handles, timers.
+    /// Counts that are kept, with the values computed from the channels: names, handles, timers.
     pub fn books(&self) -> [(&'static str, [usize; 2]); 4] {
         let timers = self.iter().filter(|channel| channel.wake().is_some()).count();
         let asking = self.iter().filter(|channel| channel.asks().is_some()).count();
@@ -263,7 +274,7 @@ impl Channels {
     pub fn half_open_by(&self, link: LinkId) -> Option<&Places> {
         self.half_open_by.get(&link)
     }
-    /// The channel whose time comes first.
+    /// The channel whose timer is due first.
     pub fn first_timer(&self) -> Option<(Instant, ChannelId)> {
         self.timers.first().map(|(due, ())| *due)
     }

@@ -1,32 +1,34 @@
-//! How far a neighbour's clock is from ours, and by how much that may be wrong (ADR 0025; after Cristian 1989).
+//! The offset of a neighbour's clock from ours, and the error bound of that offset (ADR 0025; after Cristian
+//! 1989).
 //!
-//! A packet that the neighbour stamped t3 on its clock and that came here at t4 on ours took at least `propagation_min`, so
-//! offset = theirs - ours >= t3 - t4 + `propagation_min`. One of ours, stamped t1 here and t2 there, bounds it from above:
-//! offset <= t2 - t1 - `propagation_min`. Each bound weakens by the clocks' drift while it ages; what comes is compared with
-//! what is left of it, and the better one stays. So the fastest packet of each direction counts, whatever exchange it was
-//! of, and a queue that grows in one direction makes nothing wrong. None is kept for longer than `CLOCK_BOUND_AGE_MAX`.
+//! A packet that the neighbour stamped t3 on its clock and that came here at t4 on ours took at least
+//! `propagation_min`, so offset = theirs - ours >= t3 - t4 + `propagation_min`. One of ours, stamped t1 here
+//! and t2 there, bounds it from above: offset <= t2 - t1 - `propagation_min`. Each bound weakens by the
+//! clocks' drift while it ages. A new bound is compared with the aged one, and the better one is kept. So the
+//! fastest packet of each direction counts, whatever exchange it belongs to, and a queue that grows in one
+//! direction invalidates nothing. No bound is kept for longer than `CLOCK_BOUND_AGE_MAX`.
 //!
-//! Bounds that contradict each other again and again show that a clock was stepped, or drifts faster than it may: both are
-//! dropped, and what was seen of its drift is believed from then on.
+//! Repeated contradictions between bounds show that a clock was stepped, or drifts faster than its tolerance:
+//! both bounds are dropped, and the observed drift is assumed from then on.
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use crate::lateness::drifted;
 use crate::limits::CLOCK_BOUND_AGE_MAX;
 
-/// Receive stamps of drivers are moved from one clock to another: they may be too early by this much.
+/// Receive stamps of drivers are converted from one clock to another: they may be too early by this much.
 const STAMP_ERROR: Nanos = Nanos(2_000);
-/// Contradicting stamps of one direction, one after the other, until what is known is dropped.
+/// Consecutive contradicting stamps of one direction after which the known bounds are dropped.
 const CONTRADICTIONS_MAX: u8 = 3;
 /// A clock that moves faster than this was stepped.
 const DRIFT_MAX: Ppm = Ppm(10_000);
 
-/// A neighbour's clock less ours, as it was known at a moment.
+/// A neighbour's clock minus ours, as known at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
-    /// Theirs less ours, in nanoseconds.
+    /// Theirs minus ours, in nanoseconds.
     pub offset_ns: i64,
-    /// Most that this may be wrong by.
+    /// Upper bound on the error of the offset.
     pub error: Nanos,
     /// Time of the measurement, on our clock.
     pub at: Instant,
@@ -39,17 +41,26 @@ impl ClockOffset {
     pub const fn to_ours(&self, theirs: Instant) -> Instant {
         theirs.offset(self.offset_ns.saturating_neg())
     }
-    /// Most that it may be wrong by at `at`.
+    /// Upper bound on the error of the offset at `at`.
     pub fn error_at(&self, at: Instant) -> Nanos {
         self.error + drifted(self.drift, at.since(self.at))
     }
 }
 
-/// The end of the interval that the offset lies in.
+/// The end of the interval that contains the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Lower,
     Upper,
+}
+
+impl End {
+    const fn other(self) -> Self {
+        match self {
+            Self::Lower => Self::Upper,
+            Self::Upper => Self::Lower,
+        }
+    }
 }
 
 /// A bound as it was when it was seen.
@@ -69,9 +80,9 @@ pub struct ClockFilter {
     observed: Ppm,
     lower: Option<Bound>,
     upper: Option<Bound>,
-    /// Contradicting ones in a row, by end.
+    /// Consecutive contradicting stamps, by end.
     contradictions: [u8; 2],
-    /// Times at which all was dropped.
+    /// Number of times that all bounds were dropped.
     breaks: u32,
     round_trip_min: Option<Nanos>,
     round_trip_recent: Option<Nanos>,
@@ -92,55 +103,57 @@ impl ClockFilter {
             round_trip_recent: None,
         }
     }
-    /// Takes the neighbour's tolerance for what it says it is.
+    /// Sets the neighbour's tolerance to the value that it reports.
     pub const fn set_tolerance(&mut self, tolerance: Ppm) {
         self.tolerance = tolerance;
     }
-    /// Another life of the neighbour: nothing is known.
+    /// The neighbour has begun another life: drops all bounds.
     pub const fn clear(&mut self) {
         *self = Self::new(self.propagation_min, self.tolerance);
     }
-    /// How often a clock was stepped, or was seen to drift faster than it may.
+    /// Number of times that a clock was stepped, or was observed to drift faster than its tolerance.
     pub const fn breaks(&self) -> u32 {
         self.breaks
     }
-    /// Whether the last stamps of a direction contradict what is known: a clock may just have been stepped.
+    /// Whether the last stamps of a direction contradict the known bounds: a clock may just have been
+    /// stepped.
     pub const fn is_doubted(&self) -> bool {
         self.contradictions[0] > 0 || self.contradictions[1] > 0
     }
     pub const fn round_trip_min(&self) -> Option<Nanos> {
         self.round_trip_min
     }
-    /// The last one: what the smallest hides once a queue grows.
+    /// The last round trip. It shows a growing queue, which the smallest round trip hides.
     pub const fn round_trip_recent(&self) -> Option<Nanos> {
         self.round_trip_recent
     }
 
-    /// The neighbour's packet, stamped `there_sent` on its clock, came at `received`.
+    /// Notes a packet of the neighbour, stamped `there_sent` on its clock, that arrived at `received`.
     pub fn heard(&mut self, there_sent: Instant, received: Instant) {
         let least = self.propagation_min.0 as i64 - STAMP_ERROR.0 as i64;
         let offset_ns = there_sent.minus(received).saturating_add(least);
         self.bound(End::Lower, Bound { offset_ns, at: received });
     }
-    /// Ours, stamped `sent`, came there at `there_received` on its clock.
+    /// Notes a packet of ours, stamped `sent`, that arrived at the neighbour at `there_received` on its
+    /// clock.
     pub fn echoed(&mut self, sent: Instant, there_received: Instant) {
         let least = self.propagation_min.0 as i64 - STAMP_ERROR.0 as i64;
         let offset_ns = there_received.minus(sent).saturating_sub(least);
         self.bound(End::Upper, Bound { offset_ns, at: sent });
     }
-    /// An exchange took `whole` here and was `held` there meanwhile.
+    /// Notes an exchange that took `whole` here, and during which the neighbour `held` the packet for a time.
     pub fn exchanged(&mut self, whole: Nanos, held: Nanos) {
         let round_trip = whole - held;
         self.round_trip_recent = Some(round_trip);
         self.round_trip_min = Some(self.round_trip_min.map_or(round_trip, |least| least.min(round_trip)));
     }
 
-    /// The neighbour's clock less ours at `now`; `None` before both directions were heard.
+    /// The neighbour's clock minus ours at `now`; `None` until there is a bound from each direction.
     pub fn offset(&self, now: Instant) -> Option<ClockOffset> {
         let (lower, upper) = (self.aged(End::Lower, now)?, self.aged(End::Upper, now)?);
         let width = upper.saturating_sub(lower).max(0);
-        // If a clock drifts faster than it may, the two come too close, and then meet: what the fastest exchange took
-        // can always be on one way.
+        // If a clock drifts faster than its tolerance, the two bounds become too close, and then meet. But
+        // all of the fastest exchange's time can be on one way.
         let least =
             self.round_trip_min.map_or(Nanos::ZERO, |round_trip| round_trip / 2 - self.propagation_min);
         let error = Nanos(width as u64).div_ceil(Nanos(2)).max(least.0) + 1;
@@ -159,7 +172,7 @@ impl ClockFilter {
         }
     }
 
-    /// What is left of a bound at `now`, which may lie before it.
+    /// A bound at `now`, weakened by its age. `now` may be before the measurement.
     fn aged(&self, end: End, now: Instant) -> Option<i64> {
         let Bound { offset_ns, at } = self.end(end)?;
         let drifted = self.drift().of(now.since(at).max(at.since(now))).0 as i64;
@@ -170,12 +183,12 @@ impl ClockFilter {
     }
 
     fn bound(&mut self, end: End, bound: Bound) {
-        if self.contradicts(end, bound) {
+        if let Some(other) = self.contradicted(end, bound) {
             self.contradictions[end as usize] += 1;
             if self.contradictions[end as usize] < CONTRADICTIONS_MAX {
                 return;
             }
-            self.forget(end, bound);
+            self.forget(other, bound);
         }
         self.contradictions[end as usize] = 0;
         let is_old = |known: Bound| bound.at.since(known.at) > CLOCK_BOUND_AGE_MAX;
@@ -192,24 +205,23 @@ impl ClockFilter {
         }
     }
 
-    /// Whether a bound and what is known of the other end leave no offset between them.
-    fn contradicts(&self, end: End, bound: Bound) -> bool {
-        match end {
+    /// What is known of the other end, if a bound and that leave no offset between them.
+    fn contradicted(&self, end: End, bound: Bound) -> Option<Bound> {
+        let is_beyond = |_: &Bound| match end {
             End::Lower => self.aged(End::Upper, bound.at).is_some_and(|upper| bound.offset_ns > upper),
             End::Upper => self.aged(End::Lower, bound.at).is_some_and(|lower| bound.offset_ns < lower),
-        }
+        };
+        self.end(end.other()).filter(is_beyond)
     }
 
-    /// What was known is wrong, as `bound` shows: by a step, or by drift of which that tells how fast it is at least.
-    fn forget(&mut self, end: End, bound: Bound) {
-        let other = if end == End::Lower { self.upper } else { self.lower };
-        if let Some(Bound { offset_ns, at }) = other {
-            let moved = u128::from(bound.offset_ns.abs_diff(offset_ns)) * 1_000_000;
-            let span = u128::from(bound.at.since(at).max(Nanos(1)).0);
-            let seen = Ppm(u32::try_from(moved.div_ceil(span) * 2).unwrap_or(u32::MAX));
-            if seen <= DRIFT_MAX {
-                self.observed = self.observed.max(seen);
-            }
+    /// What was known is wrong, as `bound` shows, which contradicts `other`: by a step, or by drift of which that tells how
+    /// fast it is at least.
+    fn forget(&mut self, other: Bound, bound: Bound) {
+        let moved = u128::from(bound.offset_ns.abs_diff(other.offset_ns)) * 1_000_000;
+        let span = u128::from(bound.at.since(other.at).max(Nanos(1)).0);
+        let seen = Ppm(u32::try_from(moved.div_ceil(span) * 2).unwrap_or(u32::MAX));
+        if seen <= DRIFT_MAX {
+            self.observed = self.observed.max(seen);
         }
         (self.lower, self.upper) = (None, None);
         self.contradictions = [0; 2];
@@ -222,11 +234,11 @@ mod tests {
     use super::super::random::SplitMix64;
     use super::*;
 
-    /// Two clocks, and what travels between them.
+    /// Two clocks, and the packets between them.
     struct Clocks {
         filter: ClockFilter,
         random: SplitMix64,
-        /// Theirs less ours at 0, and how fast it grows.
+        /// Theirs minus ours at 0, and its growth.
         offset_ns: i64,
         ppm: i64,
         propagation_min: u64,
@@ -255,7 +267,7 @@ mod tests {
             self.filter.exchanged(Nanos(t4 - t1), held);
             t4
         }
-        /// The actual error of what is known at `now`, and the largest error that it may have.
+        /// The actual error of the offset at `now`, and its error bound.
         fn wrong(&self, now: u64) -> (u64, u64) {
             let known = self.filter.offset(Instant(now)).expect("both directions were heard");
             (known.offset_ns.abs_diff(self.offset(now)), known.error.0)
@@ -280,7 +292,8 @@ mod tests {
     #[test]
     fn the_fastest_packet_of_each_direction_counts_whatever_exchange_it_was_of() {
         let mut clocks = Clocks::new(1, 0, Ppm(0));
-        // Quick there and slow back, then the other way round: no exchange alone tells less than 5 ms.
+        // Quick there and slow back, then the other way round: a single exchange gives no better bound than 5
+        // ms.
         for (there, back) in [(1, 10_000_000), (10_000_000, 1)] {
             clocks.random = SplitMix64::new(7);
             clocks.exchange(1_000_000_000, there, back);
@@ -348,8 +361,8 @@ mod tests {
         assert!(filter.offset(Instant(u64::MAX)).is_some());
     }
 
-    /// What was known ages as fast as the clocks may drift: after the last exchange both clocks run on, as
-    /// wrongly as they may, in either direction.
+    /// Bounds age as fast as the clocks may drift: after the last exchange both clocks run on with the
+    /// largest allowed error, in either direction.
     #[test]
     fn what_was_known_ages_as_fast_as_clocks_may_drift() {
         for (ppm, silence_s) in [(200, 1), (200, 1_000), (-200, 100), (-200, 10_000)] {
@@ -363,7 +376,7 @@ mod tests {
         }
     }
 
-    /// Not even where both directions leave one offset only.
+    /// Not even if both directions leave one offset only.
     #[test]
     fn no_clock_is_known_exactly() {
         let mut filter = ClockFilter::new(Nanos(1_000), Ppm(0));
@@ -399,7 +412,8 @@ mod tests {
         }
     }
 
-    /// What a later packet tells again is as young as that packet: a worse one does not take its place before its time.
+    /// A bound that a later packet confirms is as recent as that packet: a worse bound does not replace it
+    /// before its time.
     #[test]
     fn what_is_told_again_is_young_again() {
         let age = CLOCK_BOUND_AGE_MAX.0;
@@ -416,7 +430,7 @@ mod tests {
             tell(&mut filter, age, 0);
             let quick = known(&filter);
             tell(&mut filter, age + age / 2, 0);
-            // Told half an age ago, though first told more than an age ago.
+            // Confirmed half an age ago, though first measured more than an age ago.
             tell(&mut filter, 2 * age + 1_000, 500);
             assert_eq!(known(&filter), quick, "{lower}");
             tell(&mut filter, 2 * age + age / 2 + 1_000, 500);
@@ -424,8 +438,8 @@ mod tests {
         }
     }
 
-    /// If a queue is in one direction from then on, the filter believes what the last quick packet told
-    /// for its time and no longer.
+    /// If one direction has a queue from then on, the bound from the last quick packet is used until it
+    /// expires and no longer.
     #[test]
     fn what_one_packet_told_is_forgotten_in_time() {
         let mut clocks = Clocks::new(3, 0, Ppm(200));
@@ -446,7 +460,7 @@ mod tests {
         assert!((CLOCK_BOUND_AGE_MAX..most).contains(&forgotten), "{forgotten}");
     }
 
-    /// Either direction may contradict the other: until it is settled which is right, neither is judged by.
+    /// Either direction may contradict the other. Until that is resolved, no packet is judged by the clock.
     #[test]
     fn a_contradiction_of_either_direction_is_a_doubt() {
         for lower in [true, false] {

@@ -1,5 +1,5 @@
-//! Channels that wait for the decision of this host's own stages: it may take longer than a packet can wait, so the stages
-//! answer later ([`Resources::poll_answer`]), and what was begun goes on then.
+//! Channels that wait for the decision of this host's own stages. A decision may take longer than a packet
+//! can wait, so the stages reply later ([`Resources::poll_answer`]), and the operation continues then.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,7 +17,8 @@ use crate::api::{ChannelRefusal, CloseReason, Event, RefuseCause, Role, StageGra
 use crate::ids::{ChannelId, LinkId};
 
 impl Signalling {
-    /// Asks the local stages for what `create` wants of `local`, and goes on with `then` when they have answered.
+    /// Asks the local stages for what `create` requests of `local`, and continues with `then` when they have
+    /// replied.
     pub(super) fn ask_stages(
         &mut self,
         local: LocalChannel,
@@ -42,7 +43,7 @@ impl Signalling {
         }
     }
 
-    /// Time is what lacks: the stages say how much they would need.
+    /// The stages refused for lack of time: asks them how much time they would need.
     fn ask_how_much(&mut self, deciding: PendingDecision, cause: RefuseCause, resources: &mut dyn Resources) {
         resources.ask(&deciding.local, SPAN_MAX, true);
         self.deciding.insert(PendingDecision { refused: Some(cause), ..deciding });
@@ -53,7 +54,7 @@ impl Signalling {
         self.announcements.events.push_back(Event::Decided { channel, took });
     }
 
-    /// Goes on with what the stages have answered.
+    /// Continues the operations whose stages have replied.
     pub fn settle(&mut self, now: Instant, resources: &mut dyn Resources) {
         while let Some(answer) = resources.poll_answer() {
             match answer {
@@ -72,7 +73,7 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) {
         let Some(mut deciding) = self.deciding.remove(id) else {
-            // Nobody wants it any more.
+            // The channel was given up meanwhile.
             return resources.release(id);
         };
         if let Some(reason) = deciding.closed {
@@ -101,7 +102,7 @@ impl Signalling {
         }
     }
 
-    /// All stages together keep what the stages before have left of D.
+    /// Checks that all stages together need no more than the stages before have left of D.
     fn within_deadline(
         &self,
         local: &LocalChannel,
@@ -117,7 +118,7 @@ impl Signalling {
         Err(RefuseCause::Deadline { possible, wanted })
     }
 
-    /// The host has begun to stop, or lost the next hop, since the stages were asked.
+    /// Refuses if the host has begun to stop, or has lost the next hop, since the stages were asked.
     fn still_wanted(&self, local: &LocalChannel, create: &Create) -> Result<(), RefuseCause> {
         if self.leaving {
             return Err(RefuseCause::Exhausted);
@@ -170,7 +171,7 @@ impl Signalling {
         }
     }
 
-    /// A CREATE that this host refuses.
+    /// Sends the refusal of a CREATE by this host.
     pub(super) fn answer_refused(&mut self, link: LinkId, create: &Create, refusal: ChannelRefusal) {
         if create.probe {
             self.answer_probe(create, Err(refusal));
@@ -180,7 +181,7 @@ impl Signalling {
         }
     }
 
-    /// The stages of a channel that ends here are to be final before its receiver is asked.
+    /// Makes the stages of a channel that ends here final before its receiver is asked.
     pub(super) fn await_final(
         &mut self,
         link: LinkId,
@@ -193,11 +194,9 @@ impl Signalling {
         self.deciding.insert(PendingDecision { local, create, refused: None, closed: None, then });
     }
 
-    /// The stages of a channel are final: what waited for that goes on.
+    /// The stages of a channel are final: continues the operation that waited for that.
     fn finalised(&mut self, id: ChannelId, now: Instant, resources: &mut dyn Resources) {
-        if let Some(deciding) = self.deciding.remove(id) {
-            let PendingDecision { create, then, .. } = deciding;
-            let NextStep::AskReceiver(link, channel, stages) = then else { return };
+        if let Some((create, link, channel, stages)) = self.deciding.take_final(id) {
             return match self.leaving {
                 true => {
                     resources.release(id);
@@ -215,23 +214,23 @@ impl Signalling {
         }
     }
 
-    /// A channel that came over a link gives way to another while its stages are asked.
+    /// Ends a channel that came over a link while its stages are asked, to give its place to another.
     pub(super) fn give_way_deciding(&mut self, id: ChannelId) {
-        let Some(deciding) = self.deciding.remove(id) else { return };
-        if let (Some(link), create) = (deciding.local.link_in, &deciding.create) {
-            let refusal = self.refusal(RefuseCause::Crowded);
-            self.answer_refused(link, create, refusal);
-        }
+        let deciding = self.deciding.remove(id);
+        let from = deciding.and_then(|deciding| Some((deciding.local.link_in?, deciding.create)));
+        let Some((link, create)) = from else { return };
+        let refusal = self.refusal(RefuseCause::Crowded);
+        self.answer_refused(link, &create, refusal);
     }
 
-    /// An application closes what waits here, which ends when the stages have answered; `false` if nothing does.
+    /// Marks a channel that waits here as closed by its application; it ends when the stages have replied.
+    /// Returns `false` if it does not wait here.
     pub(super) fn close_deciding(&mut self, id: ChannelId, reason: CloseReason) -> bool {
-        let Some(PendingDecision { closed, then, .. }) = self.deciding.begun_here(id) else { return false };
+        let Some((closed, attempt)) = self.deciding.begun_here(id) else { return false };
         if closed.is_some() {
             return false;
         }
         *closed = Some(reason);
-        let (NextStep::Try { attempt, .. } | NextStep::Offer { attempt, .. }) = then else { return true };
         if let Some(asked) = attempt.asked.take() {
             self.answer_no(&asked, self.refusal(RefuseCause::Receiver(CLOSED.into())));
         }

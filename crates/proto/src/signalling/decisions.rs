@@ -1,30 +1,33 @@
 //! The table of channels that wait for the decision of this host's own stages.
 //!
-//! Invariant: who waits here is in no other table, but for a probe at its source ([`NextStep::Test`]); the stages hold nothing for it that its answer does not say.
+//! Invariant: a channel that waits here is in no other table, except a probe at its source
+//! ([`NextStep::Test`]). All that the stages hold for it is in their reply.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::fair::Places;
+use super::message::Create;
 use super::offers::Offering;
 use super::resources::LocalChannel;
 use super::{Attempt, Channel, PendingDecision};
-use crate::api::{OpenRequest, StageGrant};
+use crate::api::{CloseReason, OpenRequest, StageGrant};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 
-/// What to do when the stages have answered.
+/// What to do when the stages have replied.
 #[derive(Debug)]
 pub enum NextStep {
     /// CREATE along a candidate route of a channel that starts here.
     Try { request: Box<OpenRequest>, attempt: Attempt, via: Vec<NodeId> },
     /// A probe for what a refusal offers.
     Offer { request: Box<OpenRequest>, attempt: Attempt, offering: Box<Offering> },
-    /// A CREATE that came over a link goes on, or its receiver is asked.
+    /// A CREATE that came over a link: forward it, or ask its receiver.
     PassOn(LinkId),
-    /// The stages of a channel that ends here are final, and its receiver is asked.
+    /// The stages of a channel that ends here become final; then its receiver is asked.
     AskReceiver(LinkId, Box<Channel>, Vec<StageGrant>),
-    /// A probe that all behind have said yes to goes back; at its source it is among the channels, too.
+    /// A probe that all nodes behind have accepted is sent back. At its source it is also in the table of
+    /// channels.
     Test,
 }
 
@@ -55,19 +58,28 @@ impl Decisions {
         self.by_path.remove(&deciding.local.path);
         Some(deciding)
     }
-    /// A probe whose stages have said the rest; `None` if it is not waited for any more.
+    /// Removes a probe whose stages have sent the second reply; `None` if it was given up.
     pub fn take_test(&mut self, id: ChannelId) -> Option<PendingDecision> {
         let is_test = self.waiting.get(&id).is_some_and(|deciding| matches!(deciding.then, NextStep::Test));
         if is_test { self.remove(id) } else { None }
     }
-    /// A channel that starts here and is to be held, or asked for.
-    pub fn begun_here(&mut self, id: ChannelId) -> Option<&mut PendingDecision> {
-        let begins = |deciding: &&mut PendingDecision| {
-            matches!(deciding.then, NextStep::Try { .. } | NextStep::Offer { .. })
-        };
-        self.waiting.get_mut(&id).filter(begins)
+    /// A channel that ends here, whose stages are final: its CREATE, the link that this came over, and the route's stages.
+    pub fn take_final(&mut self, id: ChannelId) -> Option<(Create, LinkId, Box<Channel>, Vec<StageGrant>)> {
+        let PendingDecision { create, then, .. } = self.remove(id)?;
+        match then {
+            NextStep::AskReceiver(link, channel, stages) => Some((create, link, channel, stages)),
+            _ => None,
+        }
     }
-    /// Whether the channel of a path that came over a link is among them.
+    /// A channel that starts here and is to be held, or asked for: why it was closed, if it was, and its attempt.
+    pub fn begun_here(&mut self, id: ChannelId) -> Option<(&mut Option<CloseReason>, &mut Attempt)> {
+        let PendingDecision { closed, then, .. } = self.waiting.get_mut(&id)?;
+        match then {
+            NextStep::Try { attempt, .. } | NextStep::Offer { attempt, .. } => Some((closed, attempt)),
+            _ => None,
+        }
+    }
+    /// Whether the channel of a path that came over a link is under decision.
     pub fn knows(&self, path: PathId) -> bool {
         self.by_path.contains_key(&path)
     }
@@ -91,12 +103,13 @@ impl Decisions {
     pub fn has(&self, id: ChannelId) -> bool {
         self.waiting.contains_key(&id)
     }
-    /// Number of channels that are known by path, and of those that came over a link. The two must be equal.
+    /// The number of channels that are indexed by path, and the number that came over a link. The two must be
+    /// equal.
     pub fn books(&self) -> [usize; 2] {
         let from_links = self.waiting.values().filter(|waiting| waiting.local.link_in.is_some()).count();
         [self.by_path.len(), from_links]
     }
-    /// Forgets a channel that its source has ended before it began, and that came over `link`.
+    /// Removes a channel that came over `link` and that its source has ended before it was decided.
     pub fn forget(&mut self, path: PathId, link: LinkId) {
         let came =
             |id: &ChannelId| self.waiting.get(id).is_some_and(|waiting| waiting.local.link_in == Some(link));
@@ -104,7 +117,7 @@ impl Decisions {
             self.remove(id);
         }
     }
-    /// The neighbour of a link has forgotten what it asked for.
+    /// Removes all channels that came over a link, because its neighbour has lost its state.
     pub fn forget_from(&mut self, link: LinkId) {
         self.waiting.retain(|_, waiting| waiting.local.link_in != Some(link));
         let Self { waiting, by_path } = self;

@@ -1,4 +1,5 @@
-//! What applications and this host ask of channels that begin or end here: listeners, consent, closing.
+//! Requests of applications and of this host for channels that begin or end here: listeners, consent,
+//! closing.
 
 use alloc::vec::Vec;
 
@@ -14,7 +15,8 @@ use crate::limits::{ENDS_MAX, LISTENERS_MAX, REASON_BYTES_MAX};
 use crate::text::Foreign;
 
 impl Signalling {
-    /// Registers a listener. `handler_time`: what the application declares for handling a message on the processor.
+    /// Registers a listener. `handler_time`: the time that the application declares for handling a message on
+    /// the processor.
     ///
     /// # Errors
     /// The name is taken, or there are too many.
@@ -31,8 +33,8 @@ impl Signalling {
         self.listeners.by_name.insert(port, Listener { id: listener, handler_time });
         Ok(listener)
     }
-    /// Ends a listener; its open channels stay, what waits for its consent is refused, and told `Closed` here: some at once, the
-    /// others by [`Self::handle_timeout`].
+    /// Ends a listener. Its open channels stay. Channels that wait for its consent are refused, and get
+    /// `Closed` here: some at once, the others by [`Self::handle_timeout`].
     ///
     /// # Errors
     /// `Unknown` if there is no such listener.
@@ -44,22 +46,23 @@ impl Signalling {
     ) -> Result<(), RequestError> {
         let port = self.listeners.names.remove(&listener).ok_or(RequestError::Unknown)?;
         self.listeners.by_name.remove(&port);
-        // Few are gone at once, whoever else left many.
+        // The newest is served first, so a user with many refused channels does not delay the others.
         self.listeners.gone.push_front((listener, port));
         self.refuse_unlistened(now, resources);
         Ok(())
     }
-    /// Whether [`Self::handle_timeout`] has to go on at once with what was too much for one call.
+    /// Whether [`Self::handle_timeout`] must be called again at once, because the work exceeds one call.
     pub fn has_more(&self) -> bool {
         !self.listeners.gone.is_empty() || self.refreshes.rest.is_some()
     }
-    /// Refuses some of the channels that wait for a listener that is gone.
+    /// Refuses some of the channels that wait for a removed listener.
     pub(super) fn refuse_unlistened(&mut self, now: Instant, resources: &mut dyn Resources) {
         let Some((listener, port)) = self.listeners.gone.pop_front() else { return };
         let waiting: Vec<_> = self.channels.asking(listener).take(ENDS_MAX).collect();
         for &channel in &waiting {
             let refusal = self.refusal(RefuseCause::NoListener(port.clone()));
-            // Unlike an agent's own refusal it is told: whoever keeps the channel's accounts did not ask for this.
+            // Unlike after an agent's own refusal, this end gets `Closed`: the program that accounts for the
+            // channel did not request its end.
             let what = InputDetails { reason: CloseReason::Local, ..InputDetails::refusal(refusal) };
             self.apply(channel, Input::Close, what, now, resources);
         }
@@ -67,7 +70,7 @@ impl Signalling {
             self.listeners.gone.push_front((listener, port));
         }
     }
-    /// The receiving application says yes to `Incoming`; the data path must take packets from now on.
+    /// The receiving application accepts `Incoming`. The data path must take packets from now on.
     ///
     /// # Errors
     /// The channel does not wait for it (any more).
@@ -79,14 +82,15 @@ impl Signalling {
     ) -> Result<(), RequestError> {
         self.apply_request(channel, Input::Consent, InputDetails::default(), now, resources)
     }
-    /// The first packet of a channel that ends here has come. If that waits for its CONFIRM, this is as good: a source
-    /// sends only once it has the ACCEPT, and CONFIRM may wait for its turn on each link.
+    /// The first packet of a channel that ends here has come. If the channel waits for its CONFIRM, a packet
+    /// replaces it: a source sends only once it has the ACCEPT, and CONFIRM may wait for its turn on each
+    /// link.
     pub fn first_data(&mut self, channel: ChannelId, now: Instant, resources: &mut dyn Resources) {
         if self.channels.get(channel).is_some_and(|channel| channel.state == State::Accepted) {
             self.apply(channel, Input::FirstData, InputDetails::default(), now, resources);
         }
     }
-    /// The receiving application says no to `Incoming`.
+    /// The receiving application refuses `Incoming`.
     ///
     /// # Errors
     /// The channel does not wait for it (any more).
@@ -100,9 +104,9 @@ impl Signalling {
         let refusal = self.refusal(RefuseCause::Receiver(Foreign::beginning(why, REASON_BYTES_MAX / 4)));
         self.apply_request(channel, Input::Deny, InputDetails::refusal(refusal), now, resources)
     }
-    /// Closes a channel at one of its ends for a `reason` of this end's. At the source it keeps its stages until
-    /// [`Self::drained`] or the time for what is queued is over; `Closed` follows with the sink's word, or when that is
-    /// not to be had.
+    /// Closes a channel at one of its ends for a `reason` of this end's. At the source the channel keeps its
+    /// stages until [`Self::drained`], or until the time for queued messages is over. `Closed` follows with
+    /// the sink's final report, or when the time for that report is over.
     ///
     /// # Errors
     /// There is none, or it is closing already.
@@ -120,14 +124,14 @@ impl Signalling {
         let what = InputDetails { reason, ..InputDetails::refusal(refusal) };
         self.apply_request(channel, Input::Close, what, now, resources)
     }
-    /// The node has nothing of a closing channel under way any more: releases it before its time is over.
+    /// The node has no packets of a closing channel left: releases the channel before its time is over.
     pub fn drained(&mut self, channel: ChannelId, now: Instant, resources: &mut dyn Resources) {
         if self.channels.get(channel).is_some_and(|channel| channel.state == State::Draining) {
             self.apply(channel, Input::Drained, InputDetails::default(), now, resources);
         }
     }
-    /// This host cannot serve the channel after all: it is refused if it is being set up, and ends at once if it
-    /// stands; everybody on the way is told why. One that is closing already closes.
+    /// Ends a channel that this host cannot serve after all. A channel that is being set up is refused; an
+    /// open one ends at once. All hosts of the route get the reason. A closing channel continues to close.
     pub fn abort(
         &mut self,
         channel: ChannelId,
@@ -150,7 +154,7 @@ impl Signalling {
         let what = InputDetails { reason, ..InputDetails::refusal(refusal) };
         self.apply(channel, input, what, now, resources);
     }
-    /// The channel that was admitted last, of those that are not closing.
+    /// The channel that was admitted last, among those that are not closing.
     pub fn newest(&self) -> Option<ChannelId> {
         let held = |state: State| state.holds() && state != State::Draining;
         self.channels.iter().filter(|c| held(c.state)).map(|channel| channel.local.channel).max()

@@ -54,7 +54,8 @@ impl Signalling {
         Ok(id)
     }
 
-    /// Sends CREATE along the first candidate that has room here; if none is left, the best refusal counts.
+    /// Sends CREATE along the first candidate route that has room here. If none is left, reports the best
+    /// refusal.
     pub(super) fn try_routes(
         &mut self,
         id: ChannelId,
@@ -64,11 +65,10 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) {
         while let Some(via) = attempt.candidates.pop_front() {
-            let next = via.first().copied();
-            attempt.candidates.push_front(via);
-            let Some(goes_on) = self.wait_to_open(id, request, next, attempt) else { return };
-            attempt = goes_on;
-            let Some(via) = attempt.candidates.pop_front() else { break };
+            if let Some(link) = self.closed_towards(via.first().copied()) {
+                attempt.candidates.push_front(via);
+                return self.wait_to_open(link, id, request, attempt);
+            }
             let create = self.first_create(request, &attempt, via.clone());
             match self.local_channel(id, None, &create) {
                 Ok(local) => {
@@ -82,7 +82,7 @@ impl Signalling {
         self.refused(id, request, attempt, now, resources);
     }
 
-    /// The stages here are held: CREATE goes along the route.
+    /// Continues when the stages here are held: sends CREATE along the route.
     pub(super) fn tried(
         &mut self,
         mut channel: Box<Channel>,
@@ -97,7 +97,7 @@ impl Signalling {
         self.refreshes.at.get_or_insert(now + self.refresh_interval());
     }
 
-    /// Sends what `attempt` asks for now on its way.
+    /// Sends the CREATE for the present candidate route of `attempt`.
     pub(super) fn start(
         &mut self,
         mut channel: Box<Channel>,
@@ -105,15 +105,13 @@ impl Signalling {
         create: Create,
         now: Instant,
     ) {
-        if let Some(setup) = &mut channel.setup {
-            setup.attempt = Some(attempt);
-        }
+        channel.setup_mut().attempt = Some(attempt);
         self.pass_create(&mut channel, create, now);
         self.channels.insert(channel);
     }
 
-    /// CREATE as this node, the source, would receive it. Every route is tried under a fresh path, so what
-    /// is still on its way on an earlier one cannot touch it.
+    /// CREATE as this node, the source, would receive it. Every route is tried under a new path, so packets
+    /// of an earlier try cannot affect it.
     pub(super) fn first_create(
         &mut self,
         request: &OpenRequest,
@@ -167,7 +165,7 @@ impl Signalling {
             return;
         }
         if !self.has_room(link) {
-            // An answer would find no room. Its source gives it up when its time is over.
+            // The reply would find no room. The source gives the channel up when its time is over.
             self.counters.unanswered += 1;
             return;
         }
@@ -192,7 +190,8 @@ impl Signalling {
         }
     }
 
-    /// The stages here are held, or tested for a probe: it goes on along the route, or its receiver is asked.
+    /// Continues when the stages here are held, or tested for a probe: forwards the CREATE, or asks its
+    /// receiver.
     pub(super) fn entered(
         &mut self,
         link: LinkId,
@@ -251,7 +250,7 @@ impl Signalling {
         })
     }
 
-    /// What the stages before, `own` and the link out take of D.
+    /// The part of D that the stages before, `own` and the outgoing link take.
     pub(super) fn spent_with(&self, create: &Create, local: &LocalChannel, own: &[StageGrant]) -> Nanos {
         let own: Nanos = own.iter().map(|stage| stage.bound).sum();
         let before = budget::spent(&create.stages, create.drift) + self.propagation_max(local.link_out);
@@ -299,7 +298,7 @@ impl Signalling {
         if full || self.leaving { Err(RefuseCause::Exhausted) } else { Ok(()) }
     }
 
-    /// What this node is to the channel, and the link out.
+    /// This node's role for the channel, and the outgoing link.
     fn way_on(
         &self,
         link_in: Option<LinkId>,
@@ -318,7 +317,7 @@ impl Signalling {
         }
     }
 
-    /// CREATE goes on with the stages so far, and takes them along: they come back with ACCEPT.
+    /// Forwards a CREATE with the stages so far. They come back with ACCEPT.
     fn pass_create(&mut self, channel: &mut Channel, create: Create, now: Instant) {
         let Some(link) = channel.local.link_out else { return };
         let added = self.link_config(link).map_or(Nanos::ZERO, budget::arrival_error_of);
@@ -335,7 +334,7 @@ impl Signalling {
         self.ask_for(link, create.source(), &Message::Create(create), now);
     }
 
-    /// The sink commits before it asks, so that a yes of the application cannot fail here.
+    /// The sink commits before it asks its application, so that an accepted channel cannot fail here.
     fn make_final(
         &mut self,
         link: LinkId,
@@ -368,7 +367,7 @@ impl Signalling {
         self.answer_refused(link, create, refusal);
     }
 
-    /// The stages are final: the receiver decides.
+    /// Asks the receiver, after the stages have become final.
     pub(super) fn ask_receiver(
         &mut self,
         link: LinkId,
@@ -387,14 +386,12 @@ impl Signalling {
             Err(cause) => return self.refuse_to_ask(link, &channel, cause, create, resources),
         };
         self.note_degraded(&mut channel, &stages);
-        let mut inbox_messages = 0;
-        if let Some(setup) = &mut channel.setup {
-            let bounds: Vec<_> = setup.stages.iter().map(|stage| stage.bound).collect();
-            let last = setup.own.start.checked_sub(1).and_then(|index| stages.get(index));
-            let before = last.map_or(Nanos::ZERO, |stage| stage.bound);
-            inbox_messages = budget::inbox_messages(&create.contract, &terms, &bounds, before);
-            setup.all_stages = stages;
-        }
+        let setup = channel.setup_mut();
+        let bounds: Vec<_> = setup.stages.iter().map(|stage| stage.bound).collect();
+        let last = setup.own.start.checked_sub(1).and_then(|index| stages.get(index));
+        let before = last.map_or(Nanos::ZERO, |stage| stage.bound);
+        let inbox_messages = budget::inbox_messages(&create.contract, &terms, &bounds, before);
+        setup.all_stages = stages;
         channel.deadline = Timer::due(now + self.config.signalling.consent_timeout);
         channel.lease = Timer::due(now + self.config.signalling.lease);
         self.announcements.events.push_back(Event::Incoming(Incoming {
@@ -409,9 +406,9 @@ impl Signalling {
         self.channels.insert(channel);
     }
 
-    /// The stages of the whole route are known: so is who of them is degraded.
+    /// Notes which hosts of the route are degraded, once the stages of the whole route are known.
     pub(super) fn note_degraded(&mut self, channel: &mut Channel, stages: &[StageGrant]) {
-        // A broken stage heals, and says so itself.
+        // A broken stage may heal, which is reported separately.
         let lasts = |host: &DegradedHost| host.why != Degraded::Broken;
         let degraded: Vec<_> = degraded(stages).into_iter().filter(lasts).collect();
         if !degraded.is_empty() {
@@ -421,7 +418,7 @@ impl Signalling {
         }
     }
 
-    /// What the application at the source is told.
+    /// The grant for the application at the source.
     pub(super) fn grant(&self, channel: &Channel, stages: Vec<StageGrant>) -> Grant {
         let own = channel.setup.iter().flat_map(|setup| &setup.stages);
         let here: Nanos = own.map(|stage| stage.bound).sum();
@@ -453,8 +450,9 @@ impl Signalling {
     }
 }
 
-/// What a soft channel asks of each stage of the route. Its miss ratio is shared by two stages at each node, one at
-/// the last, and by the pools of buffers of all. Arrivals are moved by the fixed part of J and by the drift of D at most.
+/// The requirements of a soft channel for each stage of the route. Its miss ratio is shared by two stages at
+/// each node, one at the last, and by the pools of buffers of all. Arrivals are moved by the fixed part of J
+/// and by the drift of D at most.
 fn soft_of(create: &Create) -> Option<Soft> {
     let nodes = u32::try_from(create.route.nodes.len()).unwrap_or(u32::MAX);
     let parts = nodes.saturating_mul(3).saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What comes in from neighbours, what each message begins, and what goes out to them.
+//! Messages from and to neighbours: dispatch of received packets, and composition of the next packet.
 
 use punctual_analysis::Instant;
 
@@ -25,7 +25,7 @@ use crate::ids::{ChannelId, LinkId, PathId};
 use crate::seal::SealKey;
 
 impl Signalling {
-    /// Signalling of a node that starts now. `seed`: 64 bits that differ from life to life (nonces, cookies).
+    /// Signalling of a node that starts now. `seed`: 64 bits that differ at each start (nonces, cookies).
     pub fn new(config: &NodeConfig, seed: u64, now: Instant) -> Self {
         let mut random = SplitMix64::new(seed);
         let peers = config.links.iter().map(|link| Peer::new(config, link, random.next(), now)).collect();
@@ -49,7 +49,7 @@ impl Signalling {
         }
     }
 
-    /// A packet that came in on the signalling port. `received`: the driver's receive time.
+    /// Handles a packet that came in on the signalling port. `received`: the driver's receive time.
     pub fn handle_signal(
         &mut self,
         link: LinkId,
@@ -83,7 +83,7 @@ impl Signalling {
         let seal =
             self.links.peers.get_mut(usize::from(link.0)).and_then(|peer| peer.poll_seal(&self.secrets.key));
         self.announcements.seals.extend(seal.map(|seal| (link, seal)));
-        // Before what it costs the channels.
+        // This is reported before the loss of channels that it causes.
         self.tell_link(link, change);
         if let Some(change) = change {
             self.on_change(link, change, now, resources);
@@ -127,8 +127,9 @@ impl Signalling {
         }
     }
 
-    /// Writes the next packet for `link` into `out`; HELLOs are stamped with `now`, and say that they leave at
-    /// `departure` at the latest. `None`: nothing to send, or `out` is shorter than that packet.
+    /// Writes the next packet for `link` into `out`. HELLOs are stamped with `now`, and state that they leave
+    /// at `departure` at the latest. Returns `None` if there is nothing to send, or `out` is shorter than
+    /// that packet.
     pub fn poll_signal(
         &mut self,
         link: LinkId,
@@ -146,11 +147,11 @@ impl Signalling {
     pub fn has_signal(&self, link: LinkId) -> bool {
         self.links.peers.get(usize::from(link.0)).is_some_and(Peer::has_packet)
     }
-    /// Whether it has one for any link.
+    /// Whether any link has a packet to send.
     pub fn has_signals(&self) -> bool {
         self.links.peers.iter().any(Peer::has_packet)
     }
-    /// The key of the seals of a neighbour that was met, for the driver of its link.
+    /// The key of a newly met neighbour's seals, for the driver of its link.
     pub fn poll_seal(&mut self) -> Option<(LinkId, SealKey)> {
         self.announcements.seals.pop_front()
     }
@@ -162,23 +163,23 @@ impl Signalling {
     pub fn poll_event(&mut self) -> Option<Event> {
         self.announcements.events.pop_front()
     }
-    /// A fresh handle, for ends that signalling does not know (best effort): handles are never reused.
+    /// A new handle, for ends that signalling does not manage (best effort): handles are never reused.
     pub const fn next_channel_id(&mut self) -> ChannelId {
         self.numbers.channel_id += 1;
         ChannelId(self.numbers.channel_id)
     }
-    /// As if `count` handles more had been given.
+    /// Skips `count` handles.
     #[cfg(test)]
     pub(crate) const fn skip_channel_ids(&mut self, count: u64) {
         self.numbers.channel_id += count;
     }
 
-    /// Whether the channel of `path` is here, in whatever state.
+    /// Whether the channel of `path` exists here, in any state.
     pub fn knows(&self, path: PathId) -> bool {
         self.channels.of_path(path).is_some()
     }
 
-    /// Whether no channel is left and all that was said has been heard, or its hearer is gone.
+    /// Whether no channel is left and every message was acknowledged, or its receiver is down.
     pub fn is_quiet(&self) -> bool {
         let waits_only = |channel: &Channel| self.leaving && channel.state == State::Settling;
         self.channels.iter().all(waits_only)
@@ -186,7 +187,7 @@ impl Signalling {
             && self.links.peers.iter().all(Peer::is_quiet)
     }
 
-    /// What was counted.
+    /// The counters of signalling.
     pub fn counters(&self) -> SignallingCounters {
         let dropped: u64 = self.links.peers.iter().map(Peer::answers_dropped).sum();
         SignallingCounters { unanswered: self.counters.unanswered + dropped, ..self.counters }

@@ -1,7 +1,8 @@
-//! Decides whose turn it is, and who gives way when no place is left. Hosts share evenly, and the users of a
-//! host share what that host has.
+//! Decides whose turn it is, and which source gives way when no place is left. Hosts share evenly, and the
+//! users of a host share that host's part.
 //!
-//! What a message says of its user is its source host's word: a host that invents users takes from its own users only.
+//! The user in a message is only a claim of its source host: a host that forges users takes places from its
+//! own users only.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Included, Unbounded};
@@ -12,7 +13,7 @@ use punctual_trial::{Defence, holds};
 use crate::api::UserId;
 use crate::ids::NodeId;
 
-/// A user of a host, who asks for something.
+/// A user of a host, as the source of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     pub node: NodeId,
@@ -42,7 +43,7 @@ impl Counts {
         self.nodes.add(source.node);
         self.users.add(source);
     }
-    /// Takes back what was added.
+    /// Removes one item of `source`.
     pub fn remove(&mut self, source: Source) {
         self.all -= 1;
         self.nodes.remove(source.node);
@@ -51,7 +52,8 @@ impl Counts {
     pub const fn len(&self) -> usize {
         self.all
     }
-    /// What is counted, in all, by users or by hosts, beside what there is: a count that is wrong, if one is.
+    /// The total that is counted by users or by hosts (a wrong one, if either is wrong), beside the true
+    /// total.
     fn books(&self, held: usize) -> [usize; 2] {
         let counts = [self.users.total(), self.nodes.total()];
         let wrong = counts.into_iter().find(|count| *count != held);
@@ -70,8 +72,9 @@ impl Counts {
     fn of_user(&self, source: Source) -> usize {
         self.users.count(&source)
     }
-    /// The source that gives way when no place is free and `source` wants one: the user who has the most, of
-    /// the host that has the most, or of the host of `source`. `None`: `source` itself has no less.
+    /// The source that gives way when no place is free and `source` needs one: the user with the most items,
+    /// either of the host with the most or of the host of `source`. `None` if `source` itself has at least as
+    /// many.
     pub fn who_gives_way(&self, source: Source) -> Option<Source> {
         if !holds(Defence::GivingWay) {
             return None;
@@ -86,11 +89,11 @@ impl Counts {
     }
 }
 
-/// Nobody gives way: the source that wants a place has the most itself.
+/// No source gives way: the source that needs a place has the most itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowded;
 
-/// Places of a table, by the number under which each is there.
+/// Places of a table, by the number of each item.
 #[derive(Debug, Default)]
 pub struct Places {
     counts: Counts,
@@ -108,16 +111,17 @@ impl Places {
             self.counts.remove(source);
         }
     }
-    /// What is counted as taken, beside what is.
+    /// The counted number of taken places, beside the true number.
     pub fn books(&self) -> [usize; 2] {
         self.counts.books(self.taken.len())
     }
-    /// Whether there is room for one more item of `source` among `most`; or which item must go for that: the
-    /// last of the source that gives way.
+    /// Checks for room for one more item of `source` among `most`. If there is none, returns the item that
+    /// must be removed: the last of the source that gives way.
     pub fn make_room(&self, source: Source, most: usize) -> Result<Option<u64>, Crowded> {
         if self.counts.len() < most { Ok(None) } else { self.give_way(None, source).map(Some) }
     }
-    /// The item that must go for one more item of `source`, from these and from those `beside`.
+    /// The item that must be removed for one more item of `source`, from these places and from those
+    /// `beside`.
     pub fn give_way(&self, beside: Option<&Self>, source: Source) -> Result<u64, Crowded> {
         let merged = beside.map(|beside| self.counts.merged(&beside.counts));
         let giver = merged.as_ref().unwrap_or(&self.counts).who_gives_way(source).ok_or(Crowded)?;
@@ -127,19 +131,19 @@ impl Places {
     }
 }
 
-/// Place of an item that waits: its source, and its number in the order of coming.
+/// Place of a waiting item: its source, and its sequence number.
 pub type Place = (Source, u64);
 
-/// A queue that is taken from one host after the other, and from one user of it after the other; each user's in order.
+/// A queue that serves hosts in turn, and the users of each host in turn. Each user's items are in order.
 #[derive(Debug)]
 pub struct Fair<T> {
     waiting: BTreeMap<Place, T>,
     counts: Counts,
-    /// Host whose turn was last, and in `last_user` the last user of each host. Only hosts that have
+    /// The host that was served last; `last_user` has the last user of each host. Only hosts that have
     /// something waiting are listed there.
     last: NodeId,
     last_user: BTreeMap<NodeId, Source>,
-    /// Number of the item that came last.
+    /// Sequence number of the newest item.
     number: u64,
 }
 
@@ -161,16 +165,16 @@ impl<T> Fair<T> {
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.values()
     }
-    /// What is counted as waiting, beside what does.
+    /// The counted number of waiting items, beside the true number.
     pub fn books(&self) -> [usize; 2] {
         self.counts.books(self.waiting.len())
     }
-    /// Whether `source` may have one more of `most` waiting items, if the source that has the most gives way.
+    /// Whether `source` may have one more of `most` waiting items, if the source with the most gives way.
     pub fn has_place(&self, source: Source, most: usize) -> bool {
         self.len() < most || self.counts.who_gives_way(source).is_some()
     }
-    /// Makes room for one more item of `source` among `most`: the last item of the source that gives way
-    /// goes.
+    /// Makes room for one more item of `source` among `most`, by removing the last item of the source that
+    /// gives way.
     pub fn make_room(&mut self, source: Source, most: usize) -> Option<(Place, T)> {
         if self.len() < most {
             return None;
@@ -179,7 +183,7 @@ impl<T> Fair<T> {
         let place = *self.waiting.range((giver, 0)..=(giver, u64::MAX)).next_back()?.0;
         Some((place, self.remove(&place)?))
     }
-    /// Adds an item; returns the place where it waits now.
+    /// Adds an item; returns its place.
     pub fn push(&mut self, source: Source, item: T) -> Place {
         // Without turns all items belong to one user.
         let source = if holds(Defence::SignallingTurns) { source } else { Source::first_of(NodeId(0)) };
@@ -196,7 +200,7 @@ impl<T> Fair<T> {
         }
         Some(item)
     }
-    /// The next one's, after whose turn was last.
+    /// The next item, of the source that follows the one served last.
     pub fn pop(&mut self) -> Option<(Place, T)> {
         let node = self.next_node()?;
         let source = self.next_user(node)?;
@@ -262,6 +266,20 @@ mod tests {
         assert_eq!(queue.pop().map(|((source, _), _)| source.node.0), Some(4));
     }
 
+    /// Whoever adds a place twice has it once, and gives it back once.
+    #[test]
+    fn a_place_is_taken_once_and_given_back_once() {
+        let mut places = Places::default();
+        for _ in 0..2 {
+            places.add(source(1, 1), 7);
+            assert_eq!(places.books(), [1, 1]);
+        }
+        for _ in 0..2 {
+            places.remove(source(1, 1), 7);
+            assert_eq!(places.books(), [0, 0]);
+        }
+    }
+
     /// Takes one of `most` places for `source`. If none is free, it takes one from the source that has the
     /// most.
     fn take(counts: &mut Counts, most: usize, source: Source) -> bool {
@@ -285,7 +303,7 @@ mod tests {
             assert_eq!(counts.len(), MOST);
             let had: Vec<_> = all().map(|source| counts.of_user(source)).collect();
             let share = MOST / (nodes * users) as usize;
-            // Whoever came first has given the last; nobody has less than its share except for what two give
+            // The first sources have given up the last items. Each has its share, except for what two give
             // each other in turn.
             assert!(had.iter().all(|had| had.abs_diff(share) <= 2), "{nodes} {users}: {had:?}");
             assert!(!take(&mut counts, MOST, source(0, 0)) || nodes * users > 1);
@@ -294,6 +312,22 @@ mod tests {
                 MOST,
                 source(*node, *user)
             )));
+        }
+    }
+
+    /// Otherwise sources would take the same place from each other without end.
+    #[test]
+    fn a_full_table_comes_to_rest_however_many_places_are_wanted() {
+        for (nodes, users, most) in [(2, 1, 7), (3, 1, 8), (1, 3, 8), (3, 2, 100), (6, 20, 1_023), (5, 3, 11)]
+        {
+            let mut counts = Counts::default();
+            let all = || (0..nodes).flat_map(|node| (0..users).map(move |user| source(node, user)));
+            let rounds =
+                (0..=most).take_while(|_| all().filter(|it| take(&mut counts, most, *it)).count() > 0);
+            assert!(rounds.count() <= most, "{nodes} hosts, {users} users, {most} places: they still move");
+            let of_nodes: Vec<_> = (0..nodes).map(|node| counts.of_node(NodeId(node))).collect();
+            let (least, more) = (of_nodes.iter().min(), of_nodes.iter().max());
+            assert!(least.zip(more).is_some_and(|(least, more)| more - least <= 1), "{of_nodes:?}");
         }
     }
 

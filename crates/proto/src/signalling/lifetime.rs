@@ -1,4 +1,4 @@
-//! Soft state: refreshes, leases, deadlines, and neighbours that die or begin another life.
+//! Soft state: refreshes, leases, deadlines, and neighbours that go down or restart.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ impl Signalling {
         self.config.signalling.lease / REFRESHES_PER_LEASE
     }
 
-    /// Whatever is due by itself at `now`.
+    /// Handles everything that is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant, resources: &mut dyn Resources) {
         for index in 0..self.links.peers.len() {
             let link = LinkId(index as u16);
@@ -49,7 +49,7 @@ impl Signalling {
         }
     }
 
-    /// When `handle_timeout` has something to do.
+    /// Time at which `handle_timeout` has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let probes = |index: usize| self.channels.use_link(LinkId(index as u16));
         let peers =
@@ -62,21 +62,20 @@ impl Signalling {
     }
 
     fn expire_channels(&mut self, now: Instant, resources: &mut dyn Resources) {
-        // What is due besides stays due: this is called again.
+        // The rest stays due, and the next call handles it.
         for _ in 0..ENDS_MAX {
-            let Some((at, id)) = self.channels.first_timer() else { return };
-            if at > now {
-                return;
-            }
-            // Taken off first, so that no timer can come twice.
-            let Some(mut channel) = self.channels.take(id) else { return };
-            let over = channel.deadline.expires(now);
-            let leased = channel.lease.expires(now);
-            let (state, role) = (channel.state, channel.local.role);
-            self.channels.insert(channel);
+            let due = self.channels.first_timer().filter(|(at, _)| *at <= now);
+            // Switched off first, so that no timer can come twice.
+            let expired = due.and_then(|(_, id)| {
+                self.channels.change(id, |channel| {
+                    let (over, leased) = (channel.deadline.expires(now), channel.lease.expires(now));
+                    (id, over, leased, channel.state, channel.local.role)
+                })
+            });
+            let Some((id, over, leased, state, role)) = expired else { return };
             let lease_over = || InputDetails::reason(CloseReason::LeaseOver);
             let (input, what) = match (over, leased, state) {
-                // A channel that drains may have to wait for more than its time, but not without a lease.
+                // A draining channel may have to wait for longer than its time, but not without a lease.
                 (_, true, State::Draining) => (Input::LeaseOver, lease_over()),
                 (true, _, State::Draining) => (Input::Drained, InputDetails::default()),
                 (true, _, State::Fitting) => (Input::Silence, self.unshaped()),
@@ -103,12 +102,14 @@ impl Signalling {
         }
     }
 
-    /// The source keeps its channels alive, a link's in as few messages as hold them: those behind `after`, as many as one
-    /// message names. The last of them, if there are more.
+    /// Sends REFRESH for the channels that start here, in as few messages per link as possible. Handles the
+    /// channels behind `after`, at most as many as one message can name. Returns the last of them if there
+    /// are more.
     fn refresh(&mut self, after: Option<ChannelId>) -> Option<ChannelId> {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
         let (mut looked, mut last) = (0, None);
-        // Channels that drain elsewhere count, too: hosts that hear nothing of them for a lease stop waiting.
+        // Channels that drain at other hosts are refreshed too: hosts that receive no refresh for a lease
+        // stop waiting.
         let lives = |state: State| state.holds() || state == State::Settling;
         for channel in self.channels.behind(after).take(REFRESH_CHANNELS_MAX) {
             (looked, last) = (looked + 1, Some(channel.local.channel));
@@ -129,7 +130,7 @@ impl Signalling {
         }
     }
 
-    /// Renews leases and passes the refresh on; tells the neighbour of what is not here.
+    /// Renews leases and forwards the refresh; reports to the neighbour the channels that do not exist here.
     pub(super) fn on_refresh(
         &mut self,
         link: LinkId,
@@ -142,7 +143,7 @@ impl Signalling {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
         for number in channels {
             let path = PathId { node, channel: *number, epoch };
-            // It is not lost, it has not begun.
+            // The channel is not lost; it has not begun.
             if self.is_waiting(path) {
                 continue;
             }
@@ -162,7 +163,7 @@ impl Signalling {
         }
     }
 
-    /// A neighbour died or began another life: what led over that link is over.
+    /// A neighbour went down or restarted: ends the channels over that link.
     pub(super) fn on_change(
         &mut self,
         link: LinkId,
@@ -173,13 +174,16 @@ impl Signalling {
         let Change::Lost { restarted } = change;
         let Some(neighbour) = self.node_at(link) else { return };
         self.forget_waiting_from(link);
-        let of_link = |c: &Channel| [c.local.link_in, c.local.link_out].contains(&Some(link));
-        for id in self.channels.chosen(of_link) {
-            let Some(channel) = self.channels.get(id) else { continue };
-            let (input, end) = match channel.local.link_in == Some(link) {
-                true => (Input::UpstreamLost, channel.way.nodes.first().copied()),
-                false => (Input::DownstreamLost, channel.way.nodes.last().copied()),
-            };
+        let of_link = |channel: &Channel| match &channel.local {
+            local if local.link_in == Some(link) => {
+                Some((Input::UpstreamLost, channel.way.nodes.first().copied()))
+            }
+            local if local.link_out == Some(link) => {
+                Some((Input::DownstreamLost, channel.way.nodes.last().copied()))
+            }
+            _ => None,
+        };
+        for (id, (input, end)) in self.channels.chosen(of_link) {
             let peer_restarted = restarted && end == Some(neighbour);
             let reason = if peer_restarted { CloseReason::PeerRestarted } else { CloseReason::PathLost };
             let refusal = Some(self.refusal(self.unreachable(neighbour)));
@@ -187,15 +191,18 @@ impl Signalling {
         }
     }
 
-    /// Closes all channels; keep driving until [`Self::is_quiet`]. What is not sent within the grace is lost.
+    /// Closes all channels; keep driving until [`Self::is_quiet`]. Messages that are not sent within the
+    /// grace are lost.
     pub fn shutdown(&mut self, now: Instant, resources: &mut dyn Resources) {
         self.leaving = true;
         self.end_waiting(now, resources);
         self.hasten(now);
-        for id in self.channels.chosen(|channel| !matches!(channel.state, State::Draining | State::Settling))
-        {
-            let Some(channel) = self.channels.get(id) else { continue };
-            let (input, reason) = match channel.local.role {
+        let stands = |channel: &Channel| {
+            let closes = matches!(channel.state, State::Draining | State::Settling);
+            (!closes).then_some(channel.local.role)
+        };
+        for (id, role) in self.channels.chosen(stands) {
+            let (input, reason) = match role {
                 // What passes through cannot stay without this node.
                 Role::Forwarder => (Input::LeaseOver, CloseReason::Stopped),
                 Role::Source | Role::Sink => (Input::Close, CloseReason::Stopped),
@@ -203,13 +210,11 @@ impl Signalling {
             self.apply(id, input, InputDetails::reason(reason), now, resources);
         }
     }
-    /// What was closing before has the grace of a host that stops, too.
+    /// Limits channels that were closing before to the grace of a stopping host, too.
     fn hasten(&mut self, now: Instant) {
         let latest = Timer::due(now + self.config.signalling.grace);
-        for id in self.channels.chosen(|channel| channel.state == State::Draining) {
-            let Some(mut channel) = self.channels.take(id) else { continue };
-            channel.deadline = channel.deadline.min(latest);
-            self.channels.insert(channel);
+        for (id, ()) in self.channels.chosen(|channel| (channel.state == State::Draining).then_some(())) {
+            self.channels.change(id, |channel| channel.deadline = channel.deadline.min(latest));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the handlers of messages look up: routes, links, neighbours; and saying something to one.
+//! Helpers of the message handlers: look-up of routes, links and neighbours, and sending.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::api::RefuseCause;
 use crate::config::LinkConfig;
 use crate::ids::{LinkId, ListenerId, Name, NodeId};
 
-/// Longest time that retransmissions may take until a neighbour's silence is an answer.
+/// Longest time of retransmissions after which a neighbour's silence counts as a refusal.
 const ANSWER_TIME_MAX: Nanos = Nanos::from_secs(60);
 
 impl Signalling {
@@ -23,7 +23,7 @@ impl Signalling {
     pub(super) fn handler_time(&self, port: &Name) -> Nanos {
         self.listeners.by_name.get(port).map_or(Nanos::ZERO, |listener| listener.handler_time)
     }
-    /// Candidate routes without this node, the preferred first; a direct link is one, too.
+    /// Candidate routes without this node, in order of preference. A direct link is one of them.
     pub(super) fn candidates(&self, node: NodeId) -> Vec<Vec<NodeId>> {
         let configured = self.config.routes.iter().filter(|route| route.via.last() == Some(&node));
         let mut routes: Vec<_> = configured.map(|route| route.via.clone()).collect();
@@ -37,12 +37,12 @@ impl Signalling {
         });
         routes
     }
-    /// The link to a neighbour that is not known to be dead.
+    /// The link to a neighbour that is not known to be down.
     pub(super) fn link_to(&self, node: NodeId) -> Option<LinkId> {
         let index = self.links.peers.iter().position(|peer| peer.node() == node && peer.is_reachable())?;
         Some(LinkId(index as u16))
     }
-    /// To the node that `route`, as its next receiver sees it, is at.
+    /// The link to the next node of `route`, where `route` is as that node will receive it.
     pub(super) fn link_along(&self, route: &Route) -> Option<LinkId> {
         self.link_to(route.here()?)
     }
@@ -54,11 +54,11 @@ impl Signalling {
             None => RefuseCause::Unreachable(node),
         }
     }
-    /// Whether answers to what comes in over a link have room.
+    /// Whether replies to requests over a link have room.
     pub(super) fn has_room(&self, link: LinkId) -> bool {
         self.links.peers.get(usize::from(link.0)).is_some_and(Peer::has_room)
     }
-    /// Whether `source` may ask for one more over a link.
+    /// Whether `source` may send one more request over a link.
     pub(super) fn takes(&self, link: LinkId, source: Source) -> bool {
         self.links.peers.get(usize::from(link.0)).is_some_and(|peer| peer.takes(source))
     }
@@ -71,13 +71,13 @@ impl Signalling {
     pub(super) fn propagation_max(&self, link: Option<LinkId>) -> Nanos {
         link.and_then(|link| self.link_config(link)).map_or(Nanos::ZERO, |link| link.propagation_max)
     }
-    /// How long an answer of the network may take: a peer's whole back-off.
+    /// Longest time of a reply of the network: a peer's whole back-off.
     pub(super) fn answer_time(&self) -> Nanos {
         let doublings = self.config.signalling.retransmits_max.saturating_add(1).min(20);
         (self.config.signalling.retransmit * (1 << doublings)).min(ANSWER_TIME_MAX)
     }
-    /// Does something with the neighbour of a link. Links are numbers below the length of the configuration's list, which has a
-    /// neighbour for each: of another one nothing is done.
+    /// Applies `what` to the neighbour of a link. Links are indexes into the configuration's list, which has
+    /// a neighbour for each. No effect for another link.
     pub(super) fn with_peer(&mut self, link: LinkId, what: impl FnOnce(&mut Peer)) {
         if let Some(peer) = self.links.peers.get_mut(usize::from(link.0)) {
             what(peer);
@@ -86,13 +86,13 @@ impl Signalling {
     pub(super) fn say(&mut self, link: LinkId, message: &Message) {
         self.with_peer(link, |peer| peer.say(message));
     }
-    /// Answers what `source` asked.
+    /// Sends the reply to a request of `source`.
     pub(super) fn answer(&mut self, link: Option<LinkId>, source: Source, message: &Message) {
         if let Some(link) = link {
             self.with_peer(link, |peer| peer.answer(source, message));
         }
     }
-    /// Asks for `source`, when it is its turn.
+    /// Queues a request of `source`, which is sent in its turn.
     pub(super) fn ask_for(&mut self, link: LinkId, source: Source, message: &Message, now: Instant) {
         self.with_peer(link, |peer| peer.ask(source, message, now));
     }

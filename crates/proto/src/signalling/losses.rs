@@ -1,9 +1,10 @@
-//! Where messages of a channel that has been closed were lost: what its source has sent, what has passed each host between,
-//! what came to the sink, each by its own count.
+//! Locates the losses of a closed channel, from the number of messages that its source has sent, that have
+//! passed each host between, and that arrived at the sink, each by its own count.
 //!
-//! A host between says so when its part has drained, which is before the sink's last word; the source compares. Who says
-//! nothing leaves a gap between its neighbours: the loss is put on the link behind the last host that spoke. What a host threw away
-//! is lost there, with its reason; only what nobody counted is lost at the link between.
+//! A host between reports when its part has drained, which is before the sink's final report. The source
+//! compares. If a host does not report, the loss is attributed to the link behind the last host before it
+//! that did. Messages that a host dropped were lost there, for its reason. Only messages that no host counted
+//! as dropped were lost on the link between.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -13,7 +14,7 @@ use super::{Channel, Signalling};
 use crate::api::{LostAt, Passed, Receipt, StageName};
 use crate::ids::{LinkId, NodeId, PathId};
 
-/// What hosts have said of channels whose source is here and waits for the sink's last word.
+/// Reports of hosts about channels whose source is here and waits for the sink's final report.
 #[derive(Debug, Default)]
 pub struct Losses {
     channels: BTreeMap<PathId, ChannelLosses>,
@@ -23,29 +24,29 @@ pub struct Losses {
 #[derive(Debug)]
 struct ChannelLosses {
     hosts: Vec<(NodeId, Passed)>,
-    /// The sink's final report, if it came before the hosts between have let go.
+    /// The sink's final report, if it came before the hosts between have released the channel.
     word: Option<Receipt>,
 }
 
 impl Losses {
-    /// The source has sent everything.
+    /// Begins to collect reports: the source has sent everything.
     pub fn begin(&mut self, path: PathId, source: NodeId, passed: Passed) {
         self.channels.insert(path, ChannelLosses { hosts: alloc::vec![(source, passed)], word: None });
     }
 
-    /// The sink has said what it has.
+    /// Stores the sink's final report.
     pub fn keep_word(&mut self, path: PathId, word: Receipt) {
         if let Some(said) = self.channels.get_mut(&path) {
             said.word = Some(word);
         }
     }
 
-    /// The sink's last word, if it has come.
+    /// The sink's final report, if it has come.
     pub fn word(&self, path: PathId) -> Option<Receipt> {
         self.channels.get(&path)?.word
     }
 
-    /// A host between has said what passed it. `false`: it was not asked for, or has said so before.
+    /// Stores the report of a host between. Returns `false` if it was not expected, or has come before.
     fn note(&mut self, path: PathId, said: (NodeId, Passed)) -> bool {
         let Some(ChannelLosses { hosts, .. }) = self.channels.get_mut(&path) else { return false };
         let is_news = hosts.iter().all(|(node, _)| *node != said.0);
@@ -55,7 +56,7 @@ impl Losses {
         is_news
     }
 
-    /// The channel is over: where most messages were lost on the way along `nodes`.
+    /// Ends the collection. Returns where most messages were lost on the route along `nodes`.
     pub fn end(&mut self, path: PathId, nodes: &[NodeId], receipt: Option<&Receipt>) -> Option<LostAt> {
         let said = self.channels.remove(&path)?.hosts;
         let receipt = receipt?;
@@ -68,7 +69,7 @@ impl Losses {
     }
 }
 
-/// `hosts`: those before the sink that spoke, in their order.
+/// `hosts`: those before the sink that have reported, in order.
 fn most_lost(
     nodes: &[NodeId],
     hosts: impl Iterator<Item = (NodeId, Passed)>,
@@ -86,7 +87,8 @@ fn most_lost(
             let towards = nodes.iter().skip_while(|other| **other != from).nth(1).copied();
             let on_link = sent.packets_out.saturating_sub(passed.packets_in);
             note(StageName { node: from, towards }, on_link, None);
-            // Nothing leaves a sink: what it has not thrown away came to its application, or lacks packets from elsewhere.
+            // No packet leaves a sink: a packet that it has not dropped was delivered, or belongs to an
+            // incomplete message.
             let here = match node == sink {
                 true => passed.thrown.all(),
                 false => passed.packets_in.saturating_sub(passed.packets_out),
@@ -99,7 +101,7 @@ fn most_lost(
 }
 
 impl Signalling {
-    /// Tells the source what has passed here.
+    /// Reports to the source what has passed here.
     pub(super) fn send_passed(&mut self, channel: &Channel, passed: Passed) {
         let route = Route { nodes: channel.way.nodes.clone(), position: channel.position }.back();
         self.pass_passed(channel.local.path, route, (self.config.id, passed));
@@ -111,7 +113,7 @@ impl Signalling {
         self.say_to(link, &Message::Passed { path, route, node, passed });
     }
 
-    /// A host between says what has passed it.
+    /// Handles a report of a host between.
     pub(super) fn on_passed(&mut self, link: LinkId, path: PathId, route: &Route, said: (NodeId, Passed)) {
         if !route.leads(self.node_at(link), self.config.id) {
             self.counters.unexpected += 1;
@@ -130,7 +132,8 @@ mod tests {
 
     const NODES: [NodeId; 4] = [NodeId(1), NodeId(2), NodeId(3), NodeId(4)];
 
-    /// What came to each host, left it, and was thrown away there for want of a buffer and of a slot; the last is the sink.
+    /// For each host: messages that arrived, left, and were dropped for lack of a buffer and of a slot. The
+    /// last host is the sink.
     fn most(counts: &[(u32, [u64; 4])]) -> Option<(u32, Option<u32>, u64, Option<LostWhy>)> {
         let passed = |[packets_in, packets_out, no_buffer, no_slot]: [u64; 4]| Passed {
             packets_in,
@@ -152,7 +155,7 @@ mod tests {
         assert_eq!(most(&[(1, OUT), (2, ALL), (3, ALL), (4, TAKEN)]), None);
         let lossy = [(1, OUT), (2, ALL), (3, [3, 3, 0, 0]), (4, [3, 0, 1, 0])];
         assert_eq!(most(&lossy), Some((2, Some(3), 7, None)));
-        // Two of the hosts have said nothing.
+        // Two of the hosts have not reported.
         assert_eq!(most(&[(1, OUT), (4, [8, 0, 0, 0])]), Some((1, Some(2), 2, None)));
     }
 

@@ -14,7 +14,7 @@ use crate::api::{
 use crate::ids::{Address, ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
 use crate::limits::ROUTE_NODES_MAX;
 
-/// The nodes of a route and where on it the message is: source routing.
+/// The nodes of a route and the present position on it: source routing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     pub nodes: Vec<NodeId>,
@@ -23,7 +23,8 @@ pub struct Route {
 }
 
 impl Route {
-    /// Whether the receiver may follow it: it is where it says, comes from where it says, passes nobody twice.
+    /// Whether the receiver may follow the route: the position is the receiver's, the previous node is the
+    /// sender, and no node occurs twice.
     pub fn leads(&self, from: Option<NodeId>, here: NodeId) -> bool {
         let fits = (2..=ROUTE_NODES_MAX).contains(&self.nodes.len());
         let once = self.nodes.iter().enumerate().all(|(i, node)| !self.nodes[..i].contains(node));
@@ -56,7 +57,7 @@ impl Route {
     pub fn advanced(&self) -> Self {
         Self { nodes: self.nodes.clone(), position: self.position.saturating_add(1) }
     }
-    /// The way back, as the node before this one receives it.
+    /// The route back, as the previous node receives it.
     pub fn back(&self) -> Self {
         let nodes: Vec<_> = self.nodes.iter().rev().copied().collect();
         let position = nodes.len().saturating_sub(usize::from(self.position)) as u8;
@@ -75,7 +76,7 @@ pub struct Create {
     pub to: Address,
     pub contract: Contract,
     pub fragment_bytes: u32,
-    /// Holds nothing, asks nobody.
+    /// Holds no resources and asks no application.
     pub probe: bool,
     /// Token of the receiver's request that this CREATE answers.
     pub token: Option<u64>,
@@ -88,19 +89,19 @@ pub struct Create {
 }
 
 impl Create {
-    /// The user who asks.
+    /// The requesting user.
     pub const fn source(&self) -> Source {
         Source { node: self.path.node, user: self.user }
     }
 }
 
-/// A receiver asks a source host's application to open a channel to it.
+/// A receiver's request to a source host's application to open a channel to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     pub token: u64,
     /// Route from the receiver to the source.
     pub route: Route,
-    /// The receiver's life.
+    /// Epoch of the receiver.
     pub epoch: Epoch,
     /// Listener at the source.
     pub port: Name,
@@ -110,21 +111,21 @@ pub struct Request {
 }
 
 impl Request {
-    /// The user who asks.
+    /// The requesting user.
     pub fn source(&self) -> Source {
         Source { node: self.route.first().unwrap_or_default(), user: self.user }
     }
 }
 
-/// What a host says of a stage of its own, or of the link that it receives from.
+/// A host's report about a stage of its own, or about the link that it receives from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageReport {
     pub stage: StageName,
     pub witness: Witness,
-    /// The reporting host's life, and which of its reports in that.
+    /// Epoch of the reporting host, and number of the report within it.
     pub epoch: Epoch,
     pub number: u64,
-    /// `None`: it keeps its promise.
+    /// `None`: the stage keeps its promise.
     pub breach: Option<Breach>,
 }
 
@@ -138,12 +139,13 @@ impl StageReport {
     }
 }
 
-/// The host that says that a stage breaks its promise.
+/// The host that reports that a stage breaks its promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Witness {
-    /// The host whose stage it is: to all.
+    /// The host that owns the stage: to all hosts of the channels.
     Owner,
-    /// The host at the other end of a link: to those beyond it, since the owner's word may stand in the queue of that link.
+    /// The host at the other end of a link: to the hosts beyond it, because the owner's report may wait in
+    /// the queue of that link.
     Receiver,
 }
 
@@ -155,7 +157,7 @@ impl Witness {
     }
 }
 
-/// Everything that RTCOP says.
+/// All messages of RTCOP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     Create(Create),
@@ -169,13 +171,14 @@ pub enum Message {
         path: PathId,
         refusal: ChannelRefusal,
     },
-    /// A probe's answer; no hop remembers the probe, so it carries the way back.
+    /// Reply to a probe. No hop stores the probe, so the reply carries the route back.
     Probed {
         path: PathId,
         route: Route,
-        /// User who asked, at the source.
+        /// The requesting user, at the source.
         user: UserId,
-        /// Yes: the probe, with what the stages would become; those that it comes to are tested as by an ACCEPT.
+        /// `Ok`: the probe, with the bounds that the stages would get. The nodes that it passes test them as
+        /// for an ACCEPT.
         answer: Result<Box<Create>, ChannelRefusal>,
     },
     /// The source has the ACCEPT.
@@ -186,45 +189,46 @@ pub enum Message {
     Destroy {
         path: PathId,
         reason: CloseReason,
-        /// Everything that the channel's source has sent, if the source says this. A host that all of it has
-        /// passed has nothing to wait for.
+        /// Everything that the channel's source has sent, if the source sent this. A host that all of it has
+        /// passed need not wait.
         sent: Option<Tally>,
     },
-    /// The sink's last word about a channel. Hops may have forgotten it already, so it carries the way back.
+    /// The sink's final report about a channel. Hops may have removed the channel already, so it carries the
+    /// route back.
     Ended {
         path: PathId,
         route: Route,
-        /// `Local`: what the source had closed has come to its end.
+        /// `Local`: the close that the source began is complete.
         reason: CloseReason,
         receipt: Receipt,
     },
-    /// These channels, which the receiver of this has from the sender, live on.
+    /// Renews the leases of these channels, which the receiver of this message has from the sender.
     Refresh {
         node: NodeId,
         epoch: Epoch,
         channels: Vec<ChannelNumber>,
     },
-    /// A host between the ends tells the source what has passed it, when its part of the channel has drained.
+    /// Report of a host between to the source: what has passed it, when its part of the channel has drained.
     Passed {
         path: PathId,
         route: Route,
         node: NodeId,
         passed: Passed,
     },
-    /// Tells the host at the other end of the link that its packets came later than they may.
+    /// Reports to the host at the other end of the link that its packets arrived later than allowed.
     LateArrivals(LateArrivals),
-    /// A stage breaks its promise, or keeps it again. Goes along the channels that pass it, away from it.
+    /// A stage breaks its promise, or keeps it again. Sent along the channels that pass it, away from it.
     Stage(StageReport),
     Request(Request),
     RequestRefused {
         token: u64,
         epoch: Epoch,
         route: Route,
-        /// User who asked, at the receiver.
+        /// The requesting user, at the receiver.
         user: UserId,
         refusal: ChannelRefusal,
     },
-    /// Tells the host at the other end of the link something about measuring it.
+    /// A message about measuring the link, to the host at its other end.
     Rate(RateWord),
 }
 
@@ -235,7 +239,7 @@ impl Message {
             .ok()
             .filter(|bytes| bytes.len() <= crate::limits::SIGNAL_MESSAGE_BYTES_MAX)
     }
-    /// `None` if it is none.
+    /// `None` if the bytes are no message.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         match postcard::take_from_bytes(bytes) {
             Ok((message, [])) => Some(message),

@@ -1,15 +1,16 @@
-//! RTCOP and HELLO of one node: a pure state machine (CLIPS 4.2, HARTS 3.2; ARCHITECTURE,
-//! The life of a channel).
+//! RTCOP and HELLO of one node: a pure state machine (CLIPS 4.2, HARTS 3.2; ARCHITECTURE, The life of a
+//! channel).
 //!
 //! Two relatively independent halves, as in CLIPS Figure 2(a): the communication module carries messages to
-//! neighbours reliably, in order and exactly once (`packet`, `stream`, `outbox`, `peer`); the request and reply handlers
-//! manage channels (`establish`, `transitions`, `lifetime`, `requests`, `asks`) by the table in `states`. It knows nothing of
-//! link schedulers: the node gives its packets to the implicit signalling channel of each link.
+//! neighbours reliably, in order and exactly once (`packet`, `stream`, `outbox`, `peer`); the request and
+//! reply handlers manage channels (`establish`, `transitions`, `lifetime`, `requests`, `asks`) by the table
+//! in `states`. Signalling does not depend on link schedulers: the node gives its packets to the implicit
+//! signalling channel of each link.
 //!
 //! Invariants:
 //! - A channel holds resources here exactly while it is in the table (and [`State::holds`]).
-//! - Away from its source, every channel has a lease, or while it closes a time, that ends by itself.
-//! - All tables are bounded (`limits`); what does not fit is refused with `Exhausted`.
+//! - Away from its source, every channel has a lease, or while it closes a deadline, after which it ends.
+//! - All tables are bounded (`limits`); a request beyond a bound is refused with `Exhausted`.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -81,7 +82,7 @@ pub use resources::{Answer, CommitTerms, LocalChannel, Resources};
 use states::State;
 pub use views::{ChannelView, NeighbourView};
 
-/// What signalling counts.
+/// Counters of signalling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignallingCounters {
     /// Packets that do not parse.
@@ -90,7 +91,7 @@ pub struct SignallingCounters {
     pub version: u64,
     /// Packets that do not authenticate, or are not for this node from that link's neighbour.
     pub unauthenticated: u64,
-    /// Packets that were seen before, or of a former life.
+    /// Packets that were received before, or belong to a former life.
     pub replayed: u64,
     /// Segments sent again.
     pub retransmissions: u64,
@@ -98,7 +99,7 @@ pub struct SignallingCounters {
     pub unexpected: u64,
     /// Packets sent, acknowledgements and HELLOs included.
     pub packets_sent: u64,
-    /// What was asked and not answered, since too many answers wait already.
+    /// Requests without a reply, because too many replies wait already.
     pub unanswered: u64,
 }
 
@@ -106,7 +107,7 @@ pub struct SignallingCounters {
 #[derive(Clone, Copy, Debug)]
 struct Listener {
     id: ListenerId,
-    /// What the application declares for handling a message on the processor.
+    /// The time that the application declares for handling a message on the processor.
     handler_time: Nanos,
 }
 
@@ -128,16 +129,16 @@ pub struct Signalling {
     losses: Losses,
     numbers: Numbers,
     refreshes: Refreshes,
-    /// Shut down: nothing new.
+    /// True while the host stops: it begins nothing new.
     leaving: bool,
     counters: SignallingCounters,
 }
 
-/// What nobody outside the domain knows, or can guess.
+/// Secrets that only this node, or only members of the domain, know.
 #[derive(Debug)]
 struct Secrets {
     key: Key,
-    /// Of nonces and cookies.
+    /// Generator of nonces and cookies.
     random: SplitMix64,
 }
 
@@ -145,7 +146,7 @@ struct Secrets {
 #[derive(Debug)]
 struct Links {
     peers: Vec<Peer>,
-    /// What was told of each link.
+    /// What was reported of each link.
     news: Vec<LinkNews>,
     /// Links that are being measured.
     closed: Closed,
@@ -156,35 +157,35 @@ struct Links {
 struct Listeners {
     by_name: BTreeMap<Name, Listener>,
     names: BTreeMap<ListenerId, Name>,
-    /// Those that are gone, whose channels that wait for consent are still being refused.
+    /// Removed listeners, whose channels that wait for consent are still being refused.
     gone: VecDeque<(ListenerId, Name)>,
     last_id: u64,
 }
 
-/// What somebody else is to hear of.
+/// Output that has not been fetched yet.
 #[derive(Debug, Default)]
 struct Announcements {
     /// For applications.
     events: VecDeque<Event>,
-    /// Ends here of which something else is said now, and whose applications were not told so.
+    /// Channels that end here whose reported status has changed, and whose applications were not notified.
     outdated: Vec<ChannelId>,
-    /// Keys of neighbours that were met, for the drivers.
+    /// Keys of newly met neighbours, for the drivers.
     seals: VecDeque<(LinkId, SealKey)>,
 }
 
-/// The last ones that were given away.
+/// The numbers that were assigned last.
 #[derive(Debug, Default)]
 struct Numbers {
     channel_id: u64,
     channel_number: ChannelNumber,
 }
 
-/// Refreshing the channels that start here.
+/// State of the refreshes of channels that start here.
 #[derive(Debug, Default)]
 struct Refreshes {
-    /// When it begins anew; `None` while there are none.
+    /// Time of the next round; `None` while there are no channels.
     at: Option<Instant>,
-    /// It goes on behind that one, or begins.
+    /// The present round continues behind that channel, or begins.
     rest: Option<Option<ChannelId>>,
 }
 
@@ -193,14 +194,14 @@ struct Refreshes {
 struct Channel {
     local: Arc<LocalChannel>,
     way: Arc<Way>,
-    /// This node's place on the way.
+    /// This node's position on the route.
     position: u8,
     state: State,
     /// rho, by the worst clock on the route as far as this node knows.
     drift: Ppm,
-    /// When an answer, consent or the time for what is under way is over.
+    /// End of the wait for a reply, for consent, or for packets under way.
     deadline: Timer,
-    /// When it is freed unless it is refreshed; never at the source.
+    /// Time at which the channel is freed unless it is refreshed; never at the source.
     lease: Timer,
     /// Why it is draining or settling.
     reason: CloseReason,
@@ -208,38 +209,38 @@ struct Channel {
     setup: Option<Box<Setup>>,
 }
 
-/// What is known of a channel only until its stages are final.
+/// The part of a channel's state that is kept only until its stages are final.
 #[derive(Debug, Default)]
 struct Setup {
-    /// Who asked, at the source.
+    /// The requesting user, at the source.
     user: UserId,
     listener: Option<ListenerId>,
     /// Local stages as last granted.
     stages: Vec<StageGrant>,
-    /// Where they are among all of the route's.
+    /// The range of the local stages among all of the route's.
     own: Range<usize>,
-    /// All of the route's as far as it is known: until CREATE takes them on, or ACCEPT back.
+    /// All stages of the route as far as known, until they are sent on with CREATE or back with ACCEPT.
     all_stages: Vec<StageGrant>,
     /// The part of J that does not depend on bounds.
     arrival_error_fixed: Nanos,
     /// At the source.
     attempt: Option<Attempt>,
-    /// The route's as ACCEPT said them, while the local ones are made final.
+    /// The stages of the route from ACCEPT, while the local ones are made final.
     accepted: Option<Vec<StageGrant>>,
 }
 
-/// What only the source knows: how the application asked, and what else can be tried.
+/// State at the source: the application's request, and what else can be tried.
 #[derive(Debug)]
 struct Attempt {
     user: UserId,
     probe: bool,
-    /// Routes that were not tried, without this node.
+    /// Routes that were not tried yet, without this node.
     candidates: VecDeque<Vec<NodeId>>,
-    /// The refusal to report if no route says yes, and that route.
+    /// The refusal to report if every route refuses, and its route.
     best: Option<(ChannelRefusal, Vec<NodeId>)>,
-    /// All have refused: what could be had instead.
+    /// Every route has refused: the search for a contract to offer.
     offering: Option<Offering>,
-    /// The receiver's request that this answers.
+    /// The receiver's request that this channel answers.
     asked: Option<PendingRequest>,
 }
 
@@ -248,25 +249,25 @@ struct Attempt {
 struct PendingDecision {
     local: Arc<LocalChannel>,
     create: Create,
-    /// They have refused for lack of time, and are asked how much they would need.
+    /// Cause of a first refusal for lack of time, while the stages are asked how much they need.
     refused: Option<RefuseCause>,
-    /// Its application has closed it, for this reason. It stays until it is decided on: until then it takes what its user has
-    /// to pay for.
+    /// The application has closed the channel for this reason. The channel stays until the decision, because
+    /// until then it takes capacity that its user is charged for.
     closed: Option<CloseReason>,
     then: NextStep,
 }
 
-/// What is known of stages, this node's and others'.
+/// What is known of the stages of this node and of others.
 #[derive(Debug, Default)]
 struct Breaches {
     /// The last report of each stage by each witness.
     reports: BTreeMap<(StageName, Witness), HeardReport>,
-    /// Reports of this node.
+    /// Number of reports of this node.
     number: u64,
-    /// When this node repeats what it says; `None`: it has nothing to say.
+    /// Time at which this node repeats its reports; `None` if it has none.
     repeat_at: Option<Instant>,
-    /// A HELLO came late since the node looked.
+    /// True if a HELLO came late since the node checked last.
     stirred: bool,
-    /// What neighbours say of our packets, until the node looks.
+    /// Neighbours' reports about our packets that the node has not fetched.
     late_arrivals: VecDeque<(LinkId, LateArrivals)>,
 }

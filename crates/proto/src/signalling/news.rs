@@ -1,7 +1,7 @@
-//! What is told of a link: that it came up or went down, and that packets on it do not authenticate.
+//! Events of a link: it came up or went down, or packets on it do not authenticate.
 //!
-//! Told once each, as an event: whoever reads them has it in the log. Packets that do not authenticate may be a flood;
-//! they are reported at once and then at most once in [`AGAIN`], with their number.
+//! Each is reported once as an event; the reader of the events logs them. Packets that do not authenticate
+//! may be a flood; they are reported at once and then at most once in [`AGAIN`], with their number.
 
 use punctual_analysis::{Instant, Nanos};
 
@@ -11,13 +11,13 @@ use crate::api::{Event, LinkChange};
 use crate::ids::LinkId;
 use crate::limiter::Limiter;
 
-/// How soon packets that do not authenticate are reported again.
+/// Shortest interval between reports of packets that do not authenticate.
 const AGAIN: Nanos = Nanos::from_secs(60);
 
 /// What was reported about one link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkNews {
-    /// Whether its neighbour is there.
+    /// Whether its neighbour is up.
     is_up: bool,
     /// Packets that did not authenticate, or were not from its neighbour to this node.
     pub unauthenticated: u64,
@@ -29,7 +29,7 @@ impl LinkNews {
 }
 
 impl Signalling {
-    /// Tells what has become of a link, if anything; `change`: what the neighbour lost.
+    /// Reports a change of the link's state, if there is one; `change`: the state that the neighbour lost.
     pub(super) fn tell_link(&mut self, link: LinkId, change: Option<Change>) {
         let index = usize::from(link.0);
         let (Some(news), Some(peer)) = (self.links.news.get_mut(index), self.links.peers.get(index)) else {
@@ -40,14 +40,14 @@ impl Signalling {
         let change = match (was_up, is_up) {
             (false, true) => LinkChange::Up,
             (true, false) => LinkChange::Down,
-            // Neither was silent for long enough to be missed: another life answers.
+            // Neither end timed out: the neighbour replies in another life.
             (true, true) if change.is_some() => LinkChange::Restarted,
             _ => return,
         };
         self.announcements.events.push_back(Event::Link { link, change });
     }
 
-    /// A packet came in on a link that is not its neighbour's, or not for this node.
+    /// Counts and reports a packet on a link that is not from the link's neighbour, or not for this node.
     pub(super) fn on_unauthenticated(&mut self, link: LinkId, now: Instant) {
         self.counters.unauthenticated += 1;
         let Some(news) = self.links.news.get_mut(usize::from(link.0)) else { return };

@@ -1,8 +1,9 @@
-//! Offers that hold: what a refusal offers is asked for, as a probe, before anybody is told of it.
+//! Verified offers: before a refusal's offer is reported, a probe tests it.
 //!
-//! The hop that refuses knows nothing of the hops behind it and estimates. The source asks for that estimate along the
-//! same route; a yes says what the whole route could promise, so the offer becomes that; a no brings another estimate.
-//! At most [`OFFERS_MAX`] are asked for, for [`ASKING_TIME_MAX`] in all. What nobody has said yes to is not offered.
+//! The hop that refuses has no information about the hops behind it and estimates. The source probes that
+//! estimate along the same route. A positive reply gives the bound that the whole route could promise, which
+//! becomes the offer; a negative reply gives another estimate. At most [`OFFERS_MAX`] are probed, for
+//! [`ASKING_TIME_MAX`] in all. Only a contract with a positive reply is offered.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,21 +20,21 @@ use super::{Attempt, Channel, Signalling, budget};
 use crate::api::{ChannelRefusal, Event, OpenRequest, RefuseCause, StageGrant};
 use crate::ids::{ChannelId, NodeId};
 
-/// Most offers of one refusal that are asked for.
+/// Most offers of one refusal that are probed.
 const OFFERS_MAX: u8 = 8;
-/// Longest time that a refusal waits for answers to offers: what was said yes to until then is told.
+/// Longest time that a refusal waits for replies to offers. The best positive reply until then is reported.
 const ASKING_TIME_MAX: Nanos = Nanos::from_secs(2);
 
-/// A refusal on its way to the application, and what could be had instead.
+/// A refusal on its way to the application, and the search for a contract to offer.
 #[derive(Debug)]
 pub struct Offering {
     refusal: ChannelRefusal,
-    /// The route that is asked, without this node.
+    /// The route that is probed, without this node.
     via: Vec<NodeId>,
     wanted: Contract,
-    /// Contract that is asked for now.
+    /// Contract that is probed now.
     asked: Contract,
-    /// The best that was said yes to, and by which stages.
+    /// The best contract with a positive reply, and its stages.
     found: Option<(Contract, Vec<StageGrant>)>,
     left: u8,
     /// Time at which the application is notified at the latest.
@@ -41,7 +42,7 @@ pub struct Offering {
 }
 
 impl Offering {
-    /// What to ask for next after an answer to `asked`.
+    /// The contract to probe after a reply to `asked`.
     fn next(&mut self, answer: Result<(Nanos, Vec<StageGrant>), Option<ChannelRefusal>>) -> Option<Contract> {
         let next = match answer {
             Ok((possible, stages)) => {
@@ -67,13 +68,14 @@ impl Offering {
     }
 }
 
-/// What was wanted with the deadline and the rate of a hop's offer: nothing else can be offered, whatever comes.
+/// The requested contract with the deadline and the rate of a hop's offer. Everything else is kept, whatever
+/// the hop offers.
 const fn relaxed(wanted: &Contract, offer: &Contract) -> Contract {
     Contract { deadline: offer.deadline, rate_max: offer.rate_max, ..*wanted }
 }
 
 impl Signalling {
-    /// No route said yes: the best refusal is told, once what it offers is known to hold.
+    /// Handles the refusal of every route: reports the best refusal, once its offer is verified.
     pub(super) fn refused(
         &mut self,
         id: ChannelId,
@@ -123,7 +125,7 @@ impl Signalling {
         }
     }
 
-    /// The stages here could keep what is offered: the route is asked.
+    /// The stages here could keep the offer: sends the probe along the route.
     pub(super) fn offer_asked(
         &mut self,
         mut channel: Box<Channel>,
@@ -138,7 +140,7 @@ impl Signalling {
         self.start(channel, attempt, create, now);
     }
 
-    /// Goes on when the stages cannot keep the offer: asks for the next one, or tells the application.
+    /// Continues when the stages cannot keep the offer: probes the next one, or reports to the application.
     #[allow(clippy::too_many_arguments, reason = "what was begun, the answer, and the two that all have")]
     pub(super) fn offer_refused(
         &mut self,
@@ -156,7 +158,7 @@ impl Signalling {
         self.ask_offer(id, request, attempt, offering, now, resources);
     }
 
-    /// What came back from the route that was asked.
+    /// Handles the reply of the probed route.
     pub(super) fn offer_answered(
         &mut self,
         channel: &Channel,
@@ -192,7 +194,7 @@ impl Signalling {
         });
     }
 
-    /// The refusal with the names of the hosts that it speaks of.
+    /// The refusal with the names of the hosts that it mentions.
     pub(super) fn named(&self, refusal: ChannelRefusal) -> ChannelRefusal {
         let spoken_of = match refusal.cause {
             RefuseCause::Unreachable(node) | RefuseCause::Version { node, .. } | RefuseCause::Busy(node) => {
@@ -221,7 +223,7 @@ mod tests {
         ChannelRefusal { node: NodeId(2), cause: RefuseCause::Exhausted, offer: Some(offer), stages, hosts }
     }
 
-    /// A hop that offers another size, burst and policing is asked for the deadline and the rate that it offers.
+    /// If a hop offers another size, burst and policing, only its deadline and rate are probed.
     #[test]
     fn a_hop_can_offer_another_deadline_and_rate_and_nothing_else() {
         let wanted = contract(1_000, 5);
@@ -238,12 +240,12 @@ mod tests {
         let other = Contract { policing: Policing::Demote, burst_messages_max: 90, ..contract(7, 40) };
         let asked = offering.next(Err(Some(no(Contract { rate_max, ..other }))));
         assert_eq!(asked, Some(Contract { deadline: Nanos::from_millis(40), rate_max, ..wanted }));
-        // What was said yes to is what was asked for, and is all that is told.
+        // The offer is exactly the contract with the positive reply, and nothing else is reported.
         assert_eq!(offering.next(Ok((Nanos::from_secs(1), Vec::new()))), None);
         assert_eq!(offering.told().offer, asked);
     }
 
-    /// Whatever a hop answers, the source asks for a bounded number of offers.
+    /// Whatever a hop replies, the number of probes is bounded.
     #[test]
     fn a_hop_that_always_offers_something_else_is_asked_a_bounded_number_of_times() {
         let wanted = contract(1_000, 5);

@@ -1,9 +1,10 @@
-//! What is to be sent to a neighbour and has no place in the stream yet: what keeps channels alive goes first, the rest has its
-//! share of the link by kind, and answers and asks have turns by who asked (ADR 0038).
+//! Messages to a neighbour that have no place in the stream yet. Messages that keep channels alive are sent
+//! first. The rest shares the link by kind; replies and requests also have turns by source (ADR 0038).
 //!
-//! Owned by [`Peer`](super::peer::Peer), which takes as much as the link sends soon. Per channel the order is kept: nothing
-//! of a channel overtakes what was sent about it before, but where a DESTROY meets its CREATE still here, both are gone, and no
-//! REFRESH names a channel whose CREATE is here.
+//! Owned by [`Peer`](super::peer::Peer), which takes as much as the link sends soon. The order of each
+//! channel's messages is kept: no message about a channel overtakes an earlier one. Two exceptions: if a
+//! DESTROY meets its CREATE still here, both are removed, and no REFRESH names a channel whose CREATE is
+//! here.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -14,34 +15,35 @@ use super::books::Entry;
 use super::fair::{Fair, Place, Source};
 use super::message::Message;
 use super::stream::{Full, SendStream};
-use crate::ids::PathId;
+use crate::ids::{ChannelNumber, Epoch, NodeId, PathId};
 use crate::limits::{ANSWERS_WAITING_MAX, ASK_WAIT_MAX, ASKS_WAITING_MAX, SIGNAL_AHEAD_SEGMENTS};
 
 #[cfg(test)]
 mod tests;
 
-/// What has a share of the link. What goes first needs none: it is little, and comes by the clock.
+/// Kinds of messages that share the link. Messages that are sent first need no share: they are few, and paced
+/// by the clock.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Messages of established channels: CONFIRM, DESTROY, the sink's last word, reports of stages.
+    /// Messages of established channels: CONFIRM, DESTROY, the sink's final report, reports of stages.
     Standing,
-    /// Answers: ACCEPT, REFUSE, and answers to probes and requests.
+    /// Replies: ACCEPT, REFUSE, and replies to probes and requests.
     Answers,
-    /// Asks: CREATE and requests.
+    /// Requests: CREATE and receivers' requests.
     Asks,
 }
 
-/// What a byte of each kind costs: where all wait, they have 4, 2 and 1 of 7 parts.
+/// Cost of a byte of each kind: when all wait, they get 4, 2 and 1 of 7 parts.
 const COSTS: [u64; 3] = [1, 2, 4];
 
-/// Shares of the kinds: the one that has cost least so far is next.
+/// Shares of the kinds: the kind with the smallest cost so far is next.
 #[derive(Debug, Default)]
 struct Shares {
     spent: [u64; 3],
 }
 
 impl Shares {
-    /// The next of those that wait; who does not saves nothing up.
+    /// The next of the waiting kinds. A kind that does not wait saves nothing up.
     fn next(&mut self, waits: [bool; 3]) -> Option<Kind> {
         let kinds = [Kind::Standing, Kind::Answers, Kind::Asks].into_iter();
         let next =
@@ -70,18 +72,18 @@ pub struct Outbox {
     standing: VecDeque<Vec<u8>>,
     answers: Fair<QueuedMessage>,
     asks: Fair<QueuedMessage>,
-    /// Channels of which something waits among the answers: whose they are, and how much.
+    /// Channels about which messages wait among the replies: their source, and the number of messages.
     answered: BTreeMap<PathId, (Source, u32)>,
     /// Channels whose CREATE waits.
     asked: BTreeMap<PathId, Place>,
-    /// Asks by age, since their numbers grow: whose they are, and since when they wait.
+    /// Requests by age (their numbers grow): their source, and the begin of their wait.
     ages: BTreeMap<u64, (Source, Instant)>,
     shares: Shares,
-    /// Bytes of all waiting messages except asks.
+    /// Bytes of all waiting messages except requests.
     bytes: usize,
-    /// Asks that have waited for too long or had to give way, to be refused: soon, so that they are few.
+    /// Requests that have waited for too long or had to give way. They are refused soon, so they are few.
     late: VecDeque<QueuedMessage>,
-    /// Answers that were thrown away: whoever asked has too many waiting.
+    /// Replies that were dropped because too many of their source's wait.
     answers_dropped: u64,
 }
 
@@ -96,11 +98,11 @@ impl Outbox {
     pub fn is_empty(&self) -> bool {
         self.first.is_empty() && !self.waits().contains(&true)
     }
-    /// Answers that were thrown away: whoever asked has too many waiting.
+    /// Replies that were dropped because too many of their source's wait.
     pub const fn answers_dropped(&self) -> u64 {
         self.answers_dropped
     }
-    /// What waits, asks apart: those have places of their own.
+    /// Bytes of waiting messages without requests, which have places of their own.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -108,10 +110,10 @@ impl Outbox {
         [!self.standing.is_empty(), !self.answers.is_empty(), !self.asks.is_empty()]
     }
 
-    /// Whatever is neither an answer nor an ask.
+    /// Queues a message that is neither a reply nor a request.
     pub fn say(&mut self, message: &Message) -> Result<(), CannotEncode> {
         match message {
-            Message::Refresh { .. } => return self.say_refresh(message),
+            Message::Refresh { node, epoch, channels } => return self.say_refresh(*node, *epoch, channels),
             Message::Rate(_) | Message::LateArrivals(_) => {
                 let bytes = self.encode(message)?;
                 self.first.push_back(bytes);
@@ -136,20 +138,24 @@ impl Outbox {
     }
 
     /// A channel that has not begun there needs no refresh.
-    fn say_refresh(&mut self, message: &Message) -> Result<(), CannotEncode> {
-        let Message::Refresh { node, epoch, channels } = message else { return Ok(()) };
-        let path = |channel| PathId { node: *node, channel, epoch: *epoch };
-        let mut channels = channels.clone();
-        channels.retain(|channel| !self.has_create(path(*channel)));
+    fn say_refresh(
+        &mut self,
+        node: NodeId,
+        epoch: Epoch,
+        channels: &[ChannelNumber],
+    ) -> Result<(), CannotEncode> {
+        let is_begun = |channel: &ChannelNumber| !self.has_create(PathId { node, channel: *channel, epoch });
+        let channels: Vec<_> = channels.iter().copied().filter(is_begun).collect();
         if channels.is_empty() {
             return Ok(());
         }
-        let bytes = self.encode(&Message::Refresh { node: *node, epoch: *epoch, channels })?;
+        let bytes = self.encode(&Message::Refresh { node, epoch, channels })?;
         self.first.push_back(bytes);
         Ok(())
     }
 
-    /// The answer to what `source` asked. One that nobody holds anything for is dropped where too many of it wait.
+    /// Queues the reply to a request of `source`. A reply for which no host holds resources is dropped if too
+    /// many of them wait.
     pub fn answer(&mut self, source: Source, message: &Message) -> Result<(), CannotEncode> {
         let is_spare = matches!(message, Message::Probed { .. } | Message::RequestRefused { .. });
         if is_spare && !self.answers.has_place(source, ANSWERS_WAITING_MAX) {
@@ -167,12 +173,12 @@ impl Outbox {
         self.answers.push(source, QueuedMessage { path, bytes });
     }
 
-    /// Whether one more ask of `source` may wait.
+    /// Whether one more request of `source` may wait.
     pub fn takes(&self, source: Source) -> bool {
         self.asks.has_place(source, ASKS_WAITING_MAX)
     }
-    /// Puts an ask of `source` into the queue. If no place is free, the last ask of the source that has the
-    /// most is refused.
+    /// Queues a request of `source`. If no place is free, the last request of the source with the most is
+    /// refused.
     pub fn ask(&mut self, source: Source, message: &Message, now: Instant) -> Result<(), CannotEncode> {
         let bytes = message.encode().ok_or(CannotEncode)?;
         if let Some((place, said)) = self.asks.make_room(source, ASKS_WAITING_MAX) {
@@ -185,7 +191,8 @@ impl Outbox {
         path.map(|path| self.asked.insert(path, place));
         Ok(())
     }
-    /// Takes back the CREATE of a channel, which is to be sent or to be refused; `false` if it does not wait here.
+    /// Removes the CREATE of a channel, which waits to be sent or to be refused; `false` if it does not wait
+    /// here.
     pub fn withdraw(&mut self, path: PathId) -> bool {
         let late = self.late.iter().position(|said| said.path == Some(path));
         let place = self.asked.get(&path).copied();
@@ -206,7 +213,7 @@ impl Outbox {
         said.path.map(|path| self.asked.remove(&path));
     }
 
-    /// What is counted of what waits, and what does.
+    /// Counts of waiting messages that are kept, with the values computed from the queues.
     pub fn books(&self) -> [Entry; 6] {
         let with_path = |of: &Fair<QueuedMessage>| of.iter().filter(|said| said.path.is_some()).count();
         let answered: u32 = self.answered.values().map(|(_, count)| count).sum();
@@ -221,12 +228,12 @@ impl Outbox {
             ("bytes for a link", [self.bytes, bytes]),
         ]
     }
-    /// How many asks wait, those included that are to be refused, and how many answers.
+    /// Number of waiting requests, including those to be refused, and of waiting replies.
     pub fn waiting(&self) -> [usize; 2] {
         [self.asks.len() + self.late.len(), self.answers.len()]
     }
 
-    /// Gives the next messages their places in the stream, as many as the link sends soon.
+    /// Moves messages into the stream, as many as the link sends soon.
     ///
     /// # Errors
     /// The stream has no room even for those.
@@ -258,9 +265,8 @@ impl Outbox {
     }
     fn next_answer(&mut self) -> Option<Vec<u8>> {
         let (_, said) = self.answers.pop()?;
-        if let Some(path) = said.path
-            && let Some((_, count)) = self.answered.get_mut(&path)
-        {
+        let of_path = said.path.and_then(|path| Some((path, &mut self.answered.get_mut(&path)?.1)));
+        if let Some((path, count)) = of_path {
             *count -= 1;
             if *count == 0 {
                 self.answered.remove(&path);
@@ -274,7 +280,8 @@ impl Outbox {
         Some(said.bytes)
     }
 
-    /// Asks that have waited for too long by `now`, the time before `met` not counted, are to be refused.
+    /// Selects for refusal the requests that have waited for too long by `now`; the time before `met` does
+    /// not count.
     pub fn handle_timeout(&mut self, met: Instant, now: Instant) {
         while let Some(place) = self.oldest().filter(|(due, _)| (*due).max(met + ASK_WAIT_MAX) <= now) {
             let said = self.take_ask(place.1);
@@ -285,21 +292,21 @@ impl Outbox {
         let (number, (source, since)) = self.ages.first_key_value()?;
         Some((*since + ASK_WAIT_MAX, (*source, *number)))
     }
-    /// Time at which an ask has waited for too long.
+    /// Time at which a request has waited for too long.
     pub fn poll_timeout(&self, met: Instant) -> Option<Instant> {
         self.oldest().map(|(due, _)| due.max(met + ASK_WAIT_MAX))
     }
-    /// Whether [`Self::poll_late`] has something.
+    /// Whether [`Self::poll_late`] has a request.
     pub fn has_late(&self) -> bool {
         !self.late.is_empty()
     }
-    /// The next ask that is to be refused.
+    /// The next request that is to be refused.
     pub fn poll_late(&mut self) -> Option<Message> {
         Message::decode(&self.late.pop_front()?.bytes)
     }
 }
 
-/// The channel that a message speaks of, where its order to others of that channel matters.
+/// The channel that a message is about, if the order of that channel's messages matters.
 fn path_of(message: &Message) -> Option<PathId> {
     match message {
         Message::Create(create) => Some(create.path),

@@ -21,13 +21,13 @@ use crate::ids::{Epoch, Life, NodeId};
 use crate::limits::SIGNAL_BYTES_MAX;
 use crate::seal::{ENVELOPE_BYTES, NUMBER_OFFSET, SEAL_OFFSET, SealKey};
 
-/// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss ratio.
-/// 4: refusals that name a version. 5: why a channel ended, what its sink has of it, and stages that say whether their host
-/// can keep what they promise, and tell what cold caches take. 6: HELLOs that say when they are due, and what stages are
-/// late by. 7: the rate of a link is measured. 8: an envelope with a
-/// seal for drivers. 9: answers name the user who asked; refusals of what is busy or crowded.
+/// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss
+/// ratio. 4: refusals that name a version. 5: the reason why a channel ended, the sink's counts, and stages
+/// that report whether their host can keep its promises, and the cost of cold caches. 6: HELLOs with their
+/// latest departure, and lateness of stages. 7: the rate of a link is measured. 8: an envelope with a seal
+/// for drivers. 9: replies name the requesting user; refusals because of busy or crowded hosts.
 pub const VERSION: u8 = 10;
-// Neighbours that agree on RTCOP agree on data: if their data packets differ, they must not get as far as a
+// Neighbours that agree on RTCOP agree on data: if their data packets differ, they must not be able to open a
 // channel.
 const _: () =
     assert!(crate::wire::VERSION == 2, "another version of data packets: raise RTCOP's VERSION, too");
@@ -40,9 +40,9 @@ pub struct Packet<'a> {
     pub from: NodeId,
     pub to: NodeId,
     pub life: Life,
-    /// The receiver's life as the sender knows it.
+    /// The receiver's life as known to the sender.
     pub peer_life: Option<Life>,
-    /// Counts all packets of a life; each is taken once.
+    /// Number of the packet within the sender's life. Each number is accepted once.
     pub number: u64,
     pub received: Received,
     pub body: Body<'a>,
@@ -76,16 +76,16 @@ pub struct Hello {
     pub echo: Option<Echo>,
     /// Tolerance of the sender's clock.
     pub tolerance: Ppm,
-    /// How long after `sent` its last bit leaves the sender at the latest.
+    /// Longest time after `sent` at which its last bit leaves the sender.
     pub departure: Nanos,
-    /// How long whatever leaves the sender on this link takes to the receiver's driver at most.
+    /// Longest time of a packet from the sender over this link to the receiver's driver.
     pub travel_max: Nanos,
-    /// What came in over the link since the sender's start, in bytes of the wire.
+    /// Bytes received over the link since the sender's start, in bytes of the wire.
     pub received_bytes: u64,
 }
 
-/// Step of the exchange: one end begins, the other answers, and the first answers that. After three packets
-/// both ends have a round trip.
+/// Step of the exchange: one end begins, the other replies, and the first replies to that. After three
+/// packets both ends have a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HelloStep {
     First,
@@ -93,7 +93,7 @@ pub enum HelloStep {
     Third,
 }
 
-/// Proves that a HELLO was heard.
+/// Proves that a HELLO was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Echo {
     pub nonce: u64,
@@ -101,24 +101,25 @@ pub struct Echo {
     pub received: Instant,
 }
 
-/// Why a packet is thrown away at the edge.
+/// Why a packet is dropped on reception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
     Malformed,
-    /// The packet is of another version, and nobody can tell who sent it.
+    /// The packet is of another version, and its sender cannot be authenticated.
     Version,
     /// The packet is of this other version, and a member of the domain sent it.
     Foreign(u8),
     Unauthenticated,
 }
 
-/// What authenticates a packet to the members of a domain, whichever version it is of: its last bytes.
+/// The tag that authenticates a packet to the members of a domain, whatever its version: its last bytes.
 pub fn tag(domain_key: &[u8; 32], packet: &[u8]) -> [u8; TAG_BYTES] {
     Key::new(domain_key).tag(packet)
 }
 
-/// A packet as the member of the domain that sent it could send it again: under the number that `again` makes of its own,
-/// with the tag to it; with its number. `None` for what is none of this version. For those who play such a member.
+/// A packet as the member of the domain that sent it could send it again: with the number that `again`
+/// computes from its own, and a valid tag. Returns the number and the packet; `None` if the packet is not of
+/// this version. For tests that act as such a member.
 pub fn renumbered(
     domain_key: &[u8; 32],
     packet: &[u8],
@@ -134,7 +135,7 @@ pub fn renumbered(
     Some((number, bytes))
 }
 
-/// The keys that come from the domain's.
+/// The keys that are derived from the domain's.
 #[derive(Clone)]
 pub struct Key {
     domain: [u8; 32],
@@ -179,7 +180,7 @@ impl Key {
         out[signed..signed + TAG_BYTES].copy_from_slice(&tag);
         Some(signed + TAG_BYTES)
     }
-    /// Checks and parses what came in.
+    /// Checks and parses a received packet.
     pub fn open<'a>(&self, bytes: &'a [u8]) -> Result<Packet<'a>, Rejected> {
         let (signed, tag) = bytes.split_last_chunk::<TAG_BYTES>().ok_or(Rejected::Malformed)?;
         let version = *signed.first().ok_or(Rejected::Malformed)?;

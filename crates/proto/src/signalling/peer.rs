@@ -1,9 +1,9 @@
-//! One neighbour: its identity and present life, whether it is alive, its clock, and the reliable stream to
-//! it.
+//! One neighbour: its identity and present life ([`Life`]: an epoch and a session), whether it is up, its
+//! clock, and the reliable stream to it.
 //!
 //! A life of the neighbour is adopted only once it has echoed a nonce of ours: a recording of a former life
-//! proves nothing. Adopting another life throws both streams away, and so does giving the neighbour up, which
-//! begins a new session of ours: the two ends never disagree on what a stream's numbers mean.
+//! proves nothing. Adopting another life resets both streams. Giving the neighbour up does so too, and begins
+//! a new session of ours. So the two ends always agree on the meaning of a stream's numbers.
 
 use alloc::collections::VecDeque;
 
@@ -30,39 +30,39 @@ use crate::watch::Watch;
 
 /// HELLOs of ours that may still be echoed.
 const NONCES: usize = 8;
-/// Most HELLOs of strangers that are answered in an interval: they may be recordings.
+/// Most HELLOs of unknown senders that are answered in an interval: they may be recordings.
 const STRANGERS_PER_INTERVAL: u64 = 16;
 
-/// How much more often a HELLO is sent to a neighbour that has not been heard yet.
+/// How much more often HELLOs are sent to a neighbour from which none was received yet.
 const AWAITED_PACE: u64 = 4;
 
-/// Whether the neighbour is there.
+/// Whether the neighbour is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// The neighbour was not heard of yet; what is sent to it waits.
+    /// No packet of the neighbour was received yet; messages to it wait.
     Awaited,
     Alive,
     Dead,
-    /// The neighbour is there and speaks another version: nothing can be sent to it.
+    /// The neighbour is up and uses another version: no message can be sent to it.
     Foreign(u8),
 }
 
-/// What a packet, or the lack of one, changed.
+/// The effect of a packet, or of silence, on the neighbour's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// All that the neighbour had from us, and we from it, is gone there.
+    /// The neighbour has lost all messages and state from us, and we from it.
     Lost {
         /// True if it is another life of the node, and not only of the link.
         restarted: bool,
     },
 }
 
-/// What was wrong with a packet that authenticated.
+/// Why an authentic packet was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// The packet is not from that neighbour to this node.
     Misdirected,
-    /// Seen before, or of a former life.
+    /// The packet was received before, or belongs to a former life.
     Replayed,
 }
 
@@ -87,7 +87,7 @@ pub struct Peer {
     retransmits_max: u32,
     /// Messages that have no place in the stream yet.
     outbox: Outbox,
-    /// The stream is of no use any more.
+    /// True if the stream cannot be used any more.
     broken: bool,
     envelope: Envelope,
     hellos: Hellos,
@@ -95,31 +95,31 @@ pub struct Peer {
     told: LinkReports,
 }
 
-/// When the neighbour was met, and in which life.
+/// Time and life of the last meeting with the neighbour.
 #[derive(Debug)]
 struct NeighbourLife {
-    /// When it was there first in its present life.
+    /// Time of the first packet of its present life.
     at: Instant,
-    /// True if it was met in another life: its driver's key must be sent again.
+    /// True if it was met in another life: the driver must get its key again.
     is_news: bool,
-    /// Lives of it that were met.
+    /// Number of its lives that were met.
     lives: u32,
 }
 
-/// What the next packet to it is sent with.
+/// Envelope of the next packet to it.
 #[derive(Debug)]
 struct Envelope {
     number: u64,
-    /// Seals what we send in this life; `None` until it is needed.
+    /// Seals the packets that we send in this life; `None` until it is needed.
     seal: Option<SealKey>,
-    /// True if the packet must acknowledge what has come, whatever else it says.
+    /// True if the next packet must acknowledge received segments, whatever else it carries.
     acknowledge: bool,
 }
 
-/// When HELLOs are sent, and what makes each one fresh.
+/// Times of HELLOs, and the nonces that prove freshness.
 #[derive(Debug)]
 struct Hellos {
-    /// Tolerance of our clock, as HELLOs state it.
+    /// Tolerance of our clock, as HELLOs report it.
     tolerance: Ppm,
     interval: Nanos,
     due: Option<HelloStep>,
@@ -130,35 +130,35 @@ struct Hellos {
     stranger_answered: Option<Instant>,
     /// Nonces of our HELLOs that may still be echoed, and when they were sent.
     nonces: VecDeque<(u64, Instant)>,
-    /// What the next HELLO echoes.
+    /// The nonce that the next HELLO echoes.
     echo: Option<Echo>,
     random: SplitMix64,
 }
 
-/// The neighbour's clock, and what packets take between the two drivers.
+/// The neighbour's clock, and the travel times of packets between the two drivers.
 #[derive(Debug)]
 struct Travel {
     clock: ClockFilter,
-    /// What our packets take to its driver at most; what its packets take to ours, as it says.
+    /// Longest travel time of our packets to its driver; the longest of its packets to ours, as it reports.
     ours_max: Nanos,
     theirs_max: Nanos,
-    /// When its newest HELLO left, on its clock.
+    /// Departure of its newest HELLO, on its clock.
     newest_sent: Option<Instant>,
-    /// HELLOs of the neighbour that came later than they may. They show what the link here does, by packets
-    /// that nobody can forge.
+    /// HELLOs of the neighbour that came later than allowed. They are evidence about the link that cannot be
+    /// forged.
     watch: Watch,
-    /// True while HELLOs may be late, because somebody fills the link on purpose.
+    /// True while HELLOs may be late, because the link is filled on purpose.
     is_excused: bool,
 }
 
-/// What the two nodes report to each other beside messages.
+/// Reports between the two nodes beside messages.
 #[derive(Debug)]
 struct LinkReports {
-    /// Bytes that came in over the link, to be reported.
+    /// Bytes received over the link, to be reported.
     received_bytes: u64,
-    /// Bytes of ours that came in there, as the neighbour reports, and when on its clock.
+    /// Bytes of ours that the neighbour has received, as it reports, and the time of that on its clock.
     their_received: Option<(u64, Instant)>,
-    /// The other version that came last, and when.
+    /// The other version that was received last, and its time.
     foreign: Option<(u8, Instant)>,
     /// Packets of other versions.
     packets_foreign: u64,
@@ -211,31 +211,31 @@ impl Peer {
     pub const fn clock(&self) -> &ClockFilter {
         &self.travel.clock
     }
-    /// What its packets take to our driver at most, as it says.
+    /// Longest travel time of its packets to our driver, as it reports.
     pub const fn travel_max(&self) -> Nanos {
         self.travel.theirs_max
     }
-    /// HELLOs of the neighbour that came later than they may.
+    /// HELLOs of the neighbour that came later than allowed.
     pub const fn watch(&self) -> &Watch {
         &self.travel.watch
     }
     pub const fn watch_mut(&mut self) -> &mut Watch {
         &mut self.travel.watch
     }
-    /// Says whether the neighbour's HELLOs may be late from now on: they may while somebody fills the link on
+    /// Sets whether the neighbour's HELLOs may be late from now on: they may while the link is filled on
     /// purpose.
     pub const fn excuse(&mut self, is_excused: bool) {
         self.travel.is_excused = is_excused;
     }
-    /// Sets the bytes that came in over the link, for telling the neighbour.
+    /// Sets the number of bytes received over the link, for the report to the neighbour.
     pub const fn set_received(&mut self, bytes: u64) {
         self.told.received_bytes = bytes;
     }
-    /// Bytes of ours that came in at the neighbour, as it says, and the time of that on its clock.
+    /// Bytes of ours that the neighbour has received, as it reports, and the time of that on its clock.
     pub const fn their_received(&self) -> Option<(u64, Instant)> {
         self.told.their_received
     }
-    /// Number of packets of other versions that came.
+    /// Number of received packets of other versions.
     pub const fn packets_foreign(&self) -> u64 {
         self.told.packets_foreign
     }
@@ -246,26 +246,27 @@ impl Peer {
     pub const fn presence(&self) -> Presence {
         self.presence
     }
-    /// Whether it is worth saying something to the neighbour.
+    /// Whether messages can be queued for the neighbour.
     pub const fn is_reachable(&self) -> bool {
         self.listens() && !self.broken
     }
-    /// Whether the neighbour receives what is sent to it, now or once it is there.
+    /// Whether the neighbour receives messages, now or once it is up.
     const fn listens(&self) -> bool {
         matches!(self.presence, Presence::Awaited | Presence::Alive)
     }
-    /// The version that the neighbour speaks, if nothing can be sent to it because of that.
+    /// The version that the neighbour uses, if that prevents all messages to it.
     pub const fn foreign_version(&self) -> Option<u8> {
         match self.presence {
             Presence::Foreign(version) => Some(version),
             Presence::Awaited | Presence::Alive | Presence::Dead => None,
         }
     }
-    /// True if no segment is unacknowledged and nothing waits to be sent, or if the neighbour is not alive.
+    /// True if no segment is unacknowledged and nothing waits to be sent, or if the neighbour is not up.
     pub fn is_quiet(&self) -> bool {
         self.send.is_empty() && self.outbox.is_empty() || self.presence != Presence::Alive
     }
-    /// What is due by itself. `probes`: channels use the link, so its clock and its travel times matter.
+    /// Handles everything that is due. `probes`: channels use the link, so its clock and its travel times
+    /// matter.
     pub fn handle_timeout(&mut self, probes: bool, now: Instant) -> Option<Change> {
         if probes && self.presence == Presence::Alive && self.hellos.probe_at <= now {
             self.hellos.due.get_or_insert(HelloStep::Third);
@@ -275,7 +276,7 @@ impl Peer {
         }
         if self.hellos.at <= now {
             self.hellos.due = Some(HelloStep::First);
-            // Loss must not make a neighbour that is there look absent.
+            // A lost HELLO must not make a neighbour that is up appear down.
             let eager = self.presence == Presence::Awaited && self.association.is_none();
             let interval = if eager { self.hellos.interval / AWAITED_PACE } else { self.hellos.interval };
             self.hellos.at = now + interval + Nanos(self.hellos.random.below(interval.0 / 8));
@@ -300,7 +301,7 @@ impl Peer {
         self.hellos.interval * (HELLOS_MISSED_MAX + 1)
     }
     fn give_up(&mut self, now: Instant) -> Change {
-        // If the stream broke, the neighbour may well be there: say so at once, under a new session.
+        // If the stream broke, the neighbour may well be up: contact it at once, in a new session.
         let lives = self.broken;
         let foreign = self.told.foreign.filter(|(_, heard)| now.since(*heard) < self.silence());
         self.presence = match foreign {
@@ -309,7 +310,7 @@ impl Peer {
             None => Presence::Dead,
         };
         self.last_heard = now;
-        // It is the next packet, so nothing of the life before is acknowledged (`after_packet`).
+        // The HELLO is the next packet, so no packet of the previous life is acknowledged (`after_packet`).
         self.hellos.due = Some(HelloStep::First);
         self.association = None;
         self.life.session = self.life.session.wrapping_add(1);
@@ -335,7 +336,7 @@ impl Peer {
     }
 }
 
-/// Whether what comes from a neighbour belongs to the life of it that is known.
+/// Whether a packet of a neighbour belongs to its known life.
 fn is_same(known: Life, life: Life) -> bool {
     known == life || active(Mutation::SessionNotCompared) && known.epoch == life.epoch
 }

@@ -1,8 +1,8 @@
-//! Probes: whether a channel could be opened, asked of all that an open asks, and nothing is held.
+//! Probes: a test whether a channel could be opened, which checks all that an open checks and holds nothing.
 //!
-//! Forward the stages are asked dry. Back they are tested once more, as by an ACCEPT: whether they could become what the rest
-//! of D allows, and whether there are buffers for that. No hop remembers a probe, so its answer carries the way back and all
-//! that is needed for the test.
+//! On the way forward the stages are asked without holding. On the way back they are tested once more, as for
+//! an ACCEPT: whether they could get the bounds that the rest of D allows, and whether there are buffers for
+//! that. No hop stores a probe, so its reply carries the route back and all that the test needs.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -21,7 +21,7 @@ use super::{PendingDecision, Signalling, budget};
 use crate::api::{ChannelRefusal, RefuseCause, StageGrant, UserId};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 
-/// What comes back: the probe with its stages, or why not.
+/// The result of a probe: the probe with its stages, or the refusal.
 pub type Probed = Result<Box<Create>, ChannelRefusal>;
 
 impl Signalling {
@@ -58,8 +58,8 @@ impl Signalling {
         }
     }
 
-    /// A probe that came back to this node by its link out, from a node that has said yes. While an answer is under decision,
-    /// another to the same probe is ignored: somebody has made one of them up.
+    /// Handles a probe that came back over the outgoing link with a positive reply. While a reply is under
+    /// decision, another reply to the same probe is ignored: one of them is forged.
     fn test_probe(
         &mut self,
         link_out: LinkId,
@@ -75,7 +75,7 @@ impl Signalling {
                 Some(own) if own.link_out == Some(link_out) && !self.deciding.has(own.channel) => {
                     Ok(own.clone())
                 }
-                // It was given up meanwhile.
+                // The probe was given up meanwhile.
                 _ => return self.counters.unexpected += 1,
             },
             Some(_) if self.deciding.knows(create.path) => return self.counters.unexpected += 1,
@@ -100,10 +100,11 @@ impl Signalling {
         Ok(Arc::new(self.local_channel(id, Some(link_in), create)?))
     }
 
-    /// Asks the local stages whether a probe's channel could be made final. `create`: with its stages, those behind tested.
+    /// Asks the local stages whether a probe's channel could be made final. `create`: with its stages, those
+    /// behind tested.
     ///
     /// # Errors
-    /// If the answer to the probe does not fit what was promised before. The stages are not asked then.
+    /// If the reply to the probe contradicts the earlier promises. The stages are not asked then.
     pub(super) fn try_probe(
         &mut self,
         local: Arc<LocalChannel>,
@@ -129,7 +130,7 @@ impl Signalling {
         Ok(())
     }
 
-    /// Where this node's stages are among all of a route's.
+    /// The range of this node's stages among all of a route's.
     fn own_stages(&self, create: &Create) -> Range<usize> {
         let is_own = |stage: &StageGrant| stage.node == self.config.id;
         let start = create.stages.iter().position(is_own).unwrap_or(create.stages.len());
@@ -137,7 +138,7 @@ impl Signalling {
         start..start + len
     }
 
-    /// The local stages have said whether a probe's channel could be made final.
+    /// Handles the local stages' reply whether a probe's channel could be made final.
     pub(super) fn probe_tested(
         &mut self,
         id: ChannelId,
@@ -164,15 +165,11 @@ impl Signalling {
         }
     }
 
-    /// All of the route has said yes to a probe of this node's.
+    /// Handles the positive result of a probe of this node.
     fn probe_granted(&mut self, probe: Create, now: Instant, resources: &mut dyn Resources) {
         let Some(id) = self.channels.of_path(probe.path).map(|channel| channel.local.channel) else { return };
-        let Some(mut channel) = self.channels.take(id) else { return };
         let own = self.own_stages(&probe);
-        if let Some(setup) = &mut channel.setup {
-            setup.stages = probe.stages[own].to_vec();
-        }
-        self.channels.insert(channel);
+        self.channels.change(id, |channel| channel.setup_mut().stages = probe.stages[own].to_vec());
         let what = InputDetails { drift: probe.drift, ..InputDetails::stages(probe.stages) };
         self.apply(id, Input::Probed, what, now, resources);
     }

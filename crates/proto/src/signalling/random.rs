@@ -1,4 +1,4 @@
-//! SplitMix64: nonces, cookies and jitter from the node's seed. Not for keys.
+//! SplitMix64: nonces, cookies and jitter from the node's seed. Not suitable for keys.
 
 /// A stream of 64-bit numbers that its seed determines.
 #[derive(Clone, Debug)]

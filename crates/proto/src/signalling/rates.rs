@@ -1,8 +1,9 @@
-//! What neighbours say to measure a link (ADR 0030), and who waits for a channel over it meanwhile.
+//! Messages between neighbours to measure a link (ADR 0030), and requests that wait for the link meanwhile.
 //!
-//! A link is *closed* while it is measured. What would hold resources for a channel over it waits, as it came, and goes on
-//! when the link is open again: the packets that filled it have left by then. The wait is bounded by the measurement's own
-//! times, and so is their number; beyond it, and on a host that stops, they are refused.
+//! A link is *closed* while it is measured. A CREATE that would hold resources for a channel over it waits
+//! unchanged, and continues when the link is open again: the filler packets have left by then. The wait is
+//! bounded by the measurement's own times, and the number of waiting requests is bounded. Beyond that number,
+//! and on a host that stops, they are refused.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -19,50 +20,50 @@ use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::RATE_WAITING_MAX;
 use crate::rate_sample::RateSample;
 
-/// Two neighbours about a measurement; `token` names it.
+/// Messages of a measurement between two neighbours; `token` identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RateWord {
-    /// I want to fill the link towards you.
+    /// The sender requests to fill the link towards the receiver.
     Ask {
-        /// Its packets carry it, too.
+        /// The filler packets carry it, too.
         token: Cookie,
     },
-    /// Do; I count.
+    /// Permission: the sender counts the packets.
     Go {
         /// See above.
         token: Cookie,
     },
-    /// Not now.
+    /// Refusal: the sender cannot be measured now.
     Busy {
         /// See above.
         token: Cookie,
-        /// Guaranteed channels that use the link here; none: another measurement is under way.
+        /// Guaranteed channels that use the link here; 0: another measurement is in progress.
         channels: u32,
     },
-    /// All packets are before this.
+    /// All filler packets were sent before this message.
     Done {
         /// See above.
         token: Cookie,
     },
-    /// What came through.
+    /// The result of the count.
     Report {
         /// See above.
         token: Cookie,
-        /// `None`: too little to say.
+        /// `None`: too few packets for a result.
         counted: Option<RateSample>,
     },
 }
 
-/// Who waits for a link.
+/// A request that waits for a link.
 #[derive(Debug)]
 enum Waiting {
     /// A channel that starts here.
     Open(ChannelId, Box<(OpenRequest, Attempt)>),
-    /// One that came over a link.
+    /// A CREATE that came over a link.
     Create(LinkId, Box<Create>),
 }
 
-/// Links that are being measured, and who waits.
+/// Links that are being measured, and the requests that wait.
 #[derive(Debug, Default)]
 pub struct Closed {
     links: BTreeSet<LinkId>,
@@ -71,25 +72,25 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 }
 
 impl Signalling {
-    /// What a neighbour said.
+    /// The next message of a neighbour about a measurement.
     pub fn poll_rate_word(&mut self) -> Option<(LinkId, RateWord)> {
         self.links.closed.words.pop_front()
     }
     pub(super) fn on_rate(&mut self, link: LinkId, word: RateWord) {
         self.links.closed.words.push_back((link, word));
     }
-    /// Says something.
+    /// Sends a message about a measurement.
     pub fn say_rate(&mut self, link: LinkId, word: RateWord) {
         self.say(link, &Message::Rate(word));
     }
-    /// Names a measurement: nobody who has not seen its packets guesses it.
+    /// A token for a measurement, which cannot be guessed without observing its packets.
     pub fn rate_token(&mut self) -> Cookie {
         Cookie(self.secrets.random.next() as u32)
     }
@@ -98,20 +99,20 @@ impl Signalling {
         let count = self.channels.count_on(link) + self.deciding.count_on(link);
         u32::try_from(count).unwrap_or(u32::MAX)
     }
-    /// What has come in over a link, in bytes of the wire: its neighbour is told.
+    /// Sets the bytes received over a link, in bytes of the wire, for the report to its neighbour.
     pub fn set_received(&mut self, link: LinkId, bytes: u64) {
         self.with_peer(link, |peer| peer.set_received(bytes));
     }
-    /// Nothing new begins.
+    /// Whether the host stops: it begins nothing new.
     pub const fn is_leaving(&self) -> bool {
         self.leaving
     }
-    /// Who wants a channel over the link waits from now on, and HELLOs that are late on it prove nothing.
+    /// Closes a link: requests for channels over it wait from now on, and its late HELLOs are no evidence.
     pub fn close_link(&mut self, link: LinkId) {
         self.links.closed.links.insert(link);
         self.set_excused(link, true);
     }
-    /// Who has waited goes on.
+    /// Opens a link: waiting requests continue.
     pub fn open_link(&mut self, link: LinkId, now: Instant, resources: &mut dyn Resources) {
         if !self.links.closed.links.remove(&link) {
             return;
@@ -122,11 +123,11 @@ impl Signalling {
         self.links.closed.waiting = stay.into();
         go.into_iter().for_each(|(_, waiting)| self.go_on(waiting, now, resources));
     }
-    /// Whether somebody waits for it.
+    /// Whether a request waits for the link.
     pub fn has_waiting(&self, link: LinkId) -> bool {
         self.links.closed.waiting.iter().any(|(of, _)| *of == link)
     }
-    /// A link drains so much from now on.
+    /// Sets the drain rate of a link from now on.
     pub fn set_link_rate(&mut self, link: LinkId, rate: BitRate, error: Ppm) {
         if let Some(config) = self.config.links.get_mut(usize::from(link.0)) {
             (config.rate, config.rate_error) = (rate, error);
@@ -150,22 +151,23 @@ impl Signalling {
         link.filter(|link| may_wait && self.links.closed.links.contains(link))
     }
 
-    /// The link to `next` is measured: the channel that wants it waits. Gives the attempt back if it is not.
-    pub(super) fn wait_to_open(
-        &mut self,
-        id: ChannelId,
-        request: &OpenRequest,
-        next: Option<NodeId>,
-        attempt: Attempt,
-    ) -> Option<Attempt> {
-        let Some(link) = self.is_closed(next.and_then(|next| self.link_to(next))) else {
-            return Some(attempt);
-        };
-        self.links.closed.waiting.push_back((link, Waiting::Open(id, Box::new((request.clone(), attempt)))));
-        None
+    /// The link to `next`, where it is measured: a channel that wants it waits.
+    pub(super) fn closed_towards(&self, next: Option<NodeId>) -> Option<LinkId> {
+        self.is_closed(next.and_then(|next| self.link_to(next)))
     }
 
-    /// The same of a CREATE that came over a link; `true` if it waits.
+    /// A channel waits for a link.
+    pub(super) fn wait_to_open(
+        &mut self,
+        link: LinkId,
+        id: ChannelId,
+        request: &OpenRequest,
+        attempt: Attempt,
+    ) {
+        self.links.closed.waiting.push_back((link, Waiting::Open(id, Box::new((request.clone(), attempt)))));
+    }
+
+    /// The same for a CREATE that came over a link; `true` if it waits.
     pub(super) fn wait_to_create(&mut self, from: LinkId, create: &Create) -> bool {
         let onward = create.route.next().and_then(|next| self.link_to(next));
         let Some(link) = self.is_closed(Some(from)).or_else(|| self.is_closed(onward)) else {
@@ -185,32 +187,32 @@ impl Signalling {
         self.deciding.knows(path) || self.links.closed.waiting.iter().any(|(_, waiting)| is(waiting))
     }
 
-    /// A channel that waits has ended before it began: its source says so, over the link by which it was asked for.
+    /// Removes a waiting channel that its source has ended. The DESTROY must come over the link of its
+    /// CREATE.
     pub(super) fn forget_waiting(&mut self, path: PathId, link: LinkId) {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(from, create) if *from == link && create.path == path);
         self.links.closed.waiting.retain(|(_, waiting)| !is(waiting));
         self.deciding.forget(path, link);
     }
-    /// The neighbour of a link has forgotten what it asked for.
+    /// Removes all waiting requests of a link's neighbour, because the neighbour has lost its state.
     pub(super) fn forget_waiting_from(&mut self, link: LinkId) {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(from, _) if *from == link);
         self.links.closed.waiting.retain(|(_, waiting)| !is(waiting));
         self.deciding.forget_from(link);
     }
-    /// An application closes what it has asked for; `false` if nothing of it waits.
+    /// Closes a waiting channel for its application; `false` if it does not wait.
     pub(super) fn close_waiting(&mut self, id: ChannelId, reason: CloseReason) -> bool {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Open(known, _) if *known == id);
-        let Some(at) = self.links.closed.waiting.iter().position(|(_, waiting)| is(waiting)) else {
-            return false;
-        };
-        let Some((_, Waiting::Open(_, wanted))) = self.links.closed.waiting.remove(at) else { return false };
+        let waiting = &mut self.links.closed.waiting;
+        let at = waiting.iter().position(|(_, waiting)| is(waiting));
+        let Some((_, Waiting::Open(_, wanted))) = at.and_then(|at| waiting.remove(at)) else { return false };
         if let Some(asked) = &wanted.1.asked {
             self.answer_no(asked, self.refusal(RefuseCause::Receiver(super::transitions::CLOSED.into())));
         }
         self.announcements.events.push_back(Event::Closed { channel: id, reason, receipt: None });
         true
     }
-    /// The host stops: nothing waits any more, and all of it is refused.
+    /// Refuses all waiting requests, because the host stops.
     pub(super) fn end_waiting(&mut self, now: Instant, resources: &mut dyn Resources) {
         let waiting = core::mem::take(&mut self.links.closed.waiting);
         waiting.into_iter().for_each(|(_, waiting)| self.go_on(waiting, now, resources));

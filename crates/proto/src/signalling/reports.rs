@@ -1,4 +1,5 @@
-//! Reports of stages that break their promise, as one node knows them: its own and others', each by who saw it.
+//! Reports of stages that break their promise, as known to one node: its own and others', each by its
+//! witness.
 
 use alloc::vec::Vec;
 
@@ -10,14 +11,14 @@ use crate::api::{Breach, StageName};
 use crate::ids::{Epoch, NodeId};
 use crate::limits::STAGES_BROKEN_MAX;
 
-/// A report and when it came.
+/// A report and its time of reception.
 #[derive(Clone, Copy, Debug)]
 pub struct HeardReport {
     report: StageReport,
     heard: Instant,
 }
 
-/// What was known of a stage before, and what is known now.
+/// The breach of a stage before and after a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
     pub before: Option<Breach>,
@@ -25,12 +26,14 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Whether there is something to tell: it breaks its promise, keeps it again, or does so for another reason.
+    /// Whether the change must be reported: the stage breaks its promise, keeps it again, or breaks it for
+    /// another reason.
     pub fn is_news(&self) -> bool {
         let kind = |breach: Option<Breach>| breach.map(|breach| breach.cause.kind());
         kind(self.before) != kind(self.after)
     }
-    /// Whether it is broken as before, and only who knew the cause better says nothing any more.
+    /// Whether the stage is broken as before, and only the report of the witness that knew the cause better
+    /// has ended.
     pub fn says_less(&self) -> bool {
         self.before.zip(self.after).is_some_and(|(before, after)| after.cause.kind() < before.cause.kind())
     }
@@ -41,7 +44,8 @@ impl Changed {
 }
 
 impl Breaches {
-    /// What a stage does; its owner knows the cause better than who sees what comes out.
+    /// The breach of a stage. The owner's report has priority, because the owner knows the cause better than
+    /// the receiver.
     pub fn of(&self, stage: &StageName) -> Option<Breach> {
         let by = |witness| self.reports.get(&(*stage, witness))?.report.breach;
         by(Witness::Owner).or_else(|| by(Witness::Receiver))
@@ -54,7 +58,7 @@ impl Breaches {
         stages.into_iter().filter_map(|stage| Some((stage, self.of(&stage)?))).collect()
     }
 
-    /// The next report of this node, whose life is `epoch`.
+    /// The next report of this node in `epoch`.
     pub fn next_report(
         &mut self,
         stage: StageName,
@@ -65,12 +69,13 @@ impl Breaches {
     ) -> StageReport {
         self.number += 1;
         let report = StageReport { stage, witness, epoch, number: self.number, breach };
-        // However much others have said: what this node says it repeats, and its stages are few.
+        // Inserted whatever the number of others' reports: this node must repeat its own reports, and its
+        // stages are few.
         self.reports.insert((stage, witness), HeardReport { report, heard: now });
         report
     }
 
-    /// Whether a report is newer than what is known; it is known from now on.
+    /// Stores a report if it is newer than the known one; returns whether it is.
     pub fn take(&mut self, report: StageReport, now: Instant) -> bool {
         let key = (report.stage, report.witness);
         let known = self.reports.get(&key).map(|known| known.report);
@@ -82,13 +87,13 @@ impl Breaches {
         newer && room
     }
 
-    /// What `node`, this one, says of broken stages.
+    /// Reports of `node`, this node, about broken stages.
     pub fn own(&self, node: NodeId) -> Vec<StageReport> {
         let reports = self.reports.values().map(|known| known.report);
         reports.filter(|report| report.reporter() == Some(node) && report.breach.is_some()).collect()
     }
 
-    /// Takes out what others said a lease before `now` for the last time.
+    /// Removes others' reports that were not repeated in the `lease` before `now`.
     pub fn expired(&mut self, node: NodeId, lease: Nanos, now: Instant) -> Vec<StageReport> {
         let over = |known: &HeardReport| known.is_of_another(node) && known.heard + lease <= now;
         let gone = self.reports.values().filter(|known| over(known)).map(|known| known.report).collect();
@@ -96,7 +101,7 @@ impl Breaches {
         gone
     }
 
-    /// When something is to be repeated, or expires.
+    /// Time at which a report must be repeated, or expires.
     pub fn poll_timeout(&self, node: NodeId, lease: Nanos) -> Option<Instant> {
         let others = self.reports.values().filter(|known| known.is_of_another(node));
         others.map(|known| known.heard + lease).chain(self.repeat_at).min()
@@ -192,7 +197,7 @@ mod tests {
         assert!(known.stages().is_empty() && known.poll_timeout(HERE, LEASE).is_none());
     }
 
-    /// Another life counts from the beginning: its first report is newer than any of the life before.
+    /// A new epoch restarts the numbers: its first report is newer than any of the previous epoch.
     #[test]
     fn a_host_that_began_anew_counts_anew() {
         let mut known = Breaches::default();

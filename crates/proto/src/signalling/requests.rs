@@ -1,7 +1,7 @@
 //! Receiver-initiated channels: the receiver asks the source host's application to open one to it.
 //!
-//! A request travels along a route of the receiver's, and so does a no on its way back; a yes is the CREATE
-//! that carries the request's token. Both ends remember it no longer than it may take.
+//! A request travels along a route of the receiver's, and a refusal travels back. An acceptance is the CREATE
+//! that carries the request's token. Both ends store the request no longer than it may take.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,13 +17,13 @@ use crate::ids::{Address, Epoch, LinkId, Name, NodeId};
 use crate::limits::{REASON_BYTES_MAX, REQUESTS_MAX};
 use crate::text::Foreign;
 
-/// A request that an application here was asked.
+/// A request to an application here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingRequest {
-    /// The receiver's token and life.
+    /// The receiver's token and epoch.
     pub token: u64,
     pub epoch: Epoch,
-    /// Route to the receiver, and in `user` who asks there.
+    /// Route to the receiver; `user` is the requesting user there.
     pub back: Route,
     pub user: UserId,
     until: Instant,
@@ -38,7 +38,7 @@ impl PendingRequest {
 /// A request of an application here.
 #[derive(Debug)]
 struct Sent {
-    /// Whom it asks, and for whom.
+    /// The node that is asked, and the user for whom.
     node: NodeId,
     user: UserId,
     /// Time at which the request is given up.
@@ -52,7 +52,7 @@ impl Sent {
     }
 }
 
-/// A no to a request, on its way to the receiver.
+/// The refusal of a request, on its way to the receiver.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused {
     pub token: u64,
@@ -61,14 +61,14 @@ pub struct Refused {
     pub refusal: ChannelRefusal,
 }
 
-/// Requests that wait for their answers.
+/// Requests that wait for their replies.
 #[derive(Debug, Default)]
 pub struct Requests {
     token: u64,
-    /// Ours, to applications elsewhere, and whose they are.
+    /// Requests of this host to applications elsewhere, with their users.
     sent: BTreeMap<u64, Sent>,
     sent_by: Places,
-    /// Theirs, to applications here, likewise.
+    /// Requests of other hosts to applications here, with their sources.
     asked: BTreeMap<u64, PendingRequest>,
     asked_by: Places,
 }
@@ -78,7 +78,7 @@ impl Requests {
         self.token += 1;
         self.token
     }
-    /// A CREATE of `source` answers our request.
+    /// Matches a CREATE of `source` to the request of this host that it answers.
     pub fn answered(&mut self, token: Option<u64>, source: NodeId) -> Option<u64> {
         let token = token?;
         let ours = self.sent.get(&token).is_some_and(|sent| sent.node == source);
@@ -97,13 +97,13 @@ impl Requests {
         self.asked_by.add(asked.source(), token);
         self.asked.insert(token, asked);
     }
-    /// The application opens a channel in answer to `token`.
+    /// Removes a request when the application opens a channel in reply to `token`.
     pub fn take_asked(&mut self, token: u64) -> Option<PendingRequest> {
         let asked = self.asked.remove(&token)?;
         self.asked_by.remove(asked.source(), token);
         Some(asked)
     }
-    /// What is counted of them, ours and theirs, and what waits.
+    /// Counts of this host's and others' requests that are kept, with the values computed from the tables.
     pub fn books(&self) -> [Entry; 4] {
         let of = |by: &Places, held: usize| [by.books()[1], held];
         [
@@ -113,7 +113,7 @@ impl Requests {
             ("places of requests of others", self.asked_by.books()),
         ]
     }
-    /// Number of this host's requests that wait, and of the others'.
+    /// Number of this host's waiting requests, and of the others'.
     pub fn waiting(&self) -> [usize; 2] {
         [self.sent.len(), self.asked.len()]
     }
@@ -124,7 +124,7 @@ impl Requests {
 }
 
 impl Signalling {
-    /// Asks the application `source` to open a channel to our listener `reply_to`; `Incoming` with the
+    /// Requests that the application `source` opens a channel to our listener `reply_to`. `Incoming` with the
     /// returned token or `RequestFailed` follows.
     ///
     /// # Errors
@@ -164,10 +164,10 @@ impl Signalling {
         Ok(token)
     }
 
-    /// Answers `Requested` with no.
+    /// Refuses a `Requested`.
     ///
     /// # Errors
-    /// If nobody waits for the request (any more).
+    /// If the request does not wait (any more).
     pub fn refuse_request(&mut self, token: u64, why: &str, now: Instant) -> Result<(), RequestError> {
         let asked = self.requests.take_asked(token).filter(|asked| asked.until > now);
         let asked = asked.ok_or(RequestError::Unknown)?;
@@ -176,7 +176,7 @@ impl Signalling {
         Ok(())
     }
 
-    /// Tells the receiver that asked that there will be no channel.
+    /// Notifies the receiver that requested the channel that there will be none.
     pub(super) fn answer_no(&mut self, asked: &PendingRequest, refusal: ChannelRefusal) {
         let PendingRequest { token, epoch, user, .. } = *asked;
         self.pass_refused_request(Refused { token, epoch, user, refusal }, asked.back.clone());
@@ -193,7 +193,7 @@ impl Signalling {
             self.refuse_here(&request, cause);
         }
     }
-    /// A request that goes no further than to this node, on its way from the receiver.
+    /// Refuses a request at this node, on its way from the receiver.
     fn refuse_here(&mut self, request: &Request, cause: RefuseCause) {
         let refusal = self.refusal(cause);
         let Request { token, epoch, user, .. } = *request;
@@ -204,7 +204,7 @@ impl Signalling {
         }
     }
 
-    /// Asks the application here.
+    /// Passes the request to the application here.
     fn ask(&mut self, request: &Request, now: Instant) -> Result<(), RefuseCause> {
         let text = |error| RefuseCause::Unsuitable(alloc::format!("{error}").into());
         request.contract.validate().map_err(text)?;
@@ -244,7 +244,8 @@ impl Signalling {
         Ok(())
     }
 
-    /// What the application was asked is forgotten before it has answered: it is told, or it would remember for ever.
+    /// Removes a request before its application has replied, and notifies the application, so that it does
+    /// not store the request forever.
     fn give_up_asked(&mut self, token: u64) -> Option<PendingRequest> {
         let asked = self.requests.take_asked(token)?;
         self.announcements.events.push_back(Event::RequestOver { token });

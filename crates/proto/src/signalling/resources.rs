@@ -1,7 +1,7 @@
-//! What signalling asks of its node: admission of the node's own stages.
+//! The interface through which signalling uses its node: admission of the node's own stages.
 //!
-//! Signalling owns the protocol and the arithmetic of the end-to-end deadline; the node behind
-//! [`Resources`] owns its stages, buffers and path tables.
+//! Signalling owns the protocol and the arithmetic of the end-to-end deadline; the node behind [`Resources`]
+//! owns its stages, buffers and path tables.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -26,31 +26,32 @@ pub struct LocalChannel {
     pub role: Role,
     /// Link over which the channel comes in; `None` at the source.
     pub link_in: Option<LinkId>,
-    /// Link over which the channel goes out; `None` at the sink.
+    /// Link over which the channel leaves; `None` at the sink.
     pub link_out: Option<LinkId>,
-    /// Traffic and wish; the same for all channels with equal ones.
+    /// Traffic and requirements; shared by all channels with equal ones.
     pub contract: Arc<Contract>,
     /// Payload of each packet but a message's last, in bytes; the source chose it.
     pub fragment_bytes: u32,
-    /// What a soft channel asks of each stage here; `None` if it is hard.
+    /// Requirements of a soft channel for each stage here; `None` if it is hard.
     pub soft: Option<Box<Soft>>,
-    /// What the receiving application declares for handling a message on the processor; zero elsewhere.
+    /// The time that the receiving application declares for handling a message on the processor; zero
+    /// elsewhere.
     pub handler_time: Nanos,
 }
 
-/// The final word on a channel's local stages (the reverse phase).
+/// The final terms of a channel's local stages (the reverse phase).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitTerms {
-    /// Most that each local stage's bound may become, in the order in which `hold` gave the stages; never
-    /// below what it offered.
+    /// Largest final bound of each local stage, in the order in which `hold` gave the stages; never below its
+    /// offer.
     pub bounds: Vec<Nanos>,
     /// D less all final bounds and propagation behind this node's stages (its own link's included).
     pub budget: Nanos,
-    /// The least that all bounds before this node can sum up to: the smallest that were offered.
+    /// The smallest sum of all bounds before this node: the smallest that were offered.
     pub upstream_min: Nanos,
     /// How early stages may serve ahead of logical arrivals.
     pub horizon: Horizon,
-    /// What of that the source begins with: its jitter allowance, none if hops hold to the logical arrival.
+    /// The source's part of that: its jitter allowance, or zero if hops hold to the logical arrival.
     pub early: Nanos,
     /// The part of J that does not depend on bounds.
     pub arrival_error_fixed: Nanos,
@@ -61,20 +62,20 @@ pub struct CommitTerms {
 }
 
 impl CommitTerms {
-    /// h(k) of the local stage `index`, given the bounds that the stages really took.
+    /// h(k) of the local stage `index`, given the bounds that the stages took.
     pub fn horizon(&self, index: usize, bounds: &[Nanos]) -> Nanos {
         match self.horizon {
             Horizon::Regulated => Nanos::ZERO,
             Horizon::Cumulative => self.early + self.upstream(index, bounds),
         }
     }
-    /// J of this node, given the bounds that its stages really took.
+    /// J of this node, given the bounds that its stages took.
     pub fn arrival_error(&self, bounds: &[Nanos]) -> Nanos {
         let ignored = active(Mutation::ArrivalErrorWithoutDrift);
         let drift = if ignored { Ppm(0) } else { self.drift };
         self.arrival_error_fixed + drift.of(self.upstream(0, bounds))
     }
-    /// The most that all bounds before the local stage `index` can sum up to. The source knows it.
+    /// The largest sum of all bounds before the local stage `index`. The source knows it exactly.
     pub fn upstream(&self, index: usize, bounds: &[Nanos]) -> Nanos {
         match self.role {
             Role::Source => bounds.iter().take(index).copied().sum(),
@@ -83,21 +84,21 @@ impl CommitTerms {
     }
 }
 
-/// What the stages of a channel have answered.
+/// Reply of the stages of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The answer to [`Resources::ask`]: what each stage offers, and holds unless it was asked dry. Or why
-    /// not; then nothing is held.
+    /// The reply to [`Resources::ask`]: the offer of each stage, which the stage holds unless `dry`; or the
+    /// refusal, after which nothing is held.
     Held(ChannelId, Result<Vec<StageGrant>, RefuseCause>),
-    /// The answer to [`Resources::ask_final`]: the channel can be committed. There is no answer if it was
+    /// The reply to [`Resources::ask_final`]: the channel can be committed. There is no reply if it was
     /// released meanwhile.
     Final(ChannelId),
-    /// The answer to [`Resources::try_final`]: what would be held, or why not.
+    /// The reply to [`Resources::try_final`]: what would be held, or the refusal.
     Tried(ChannelId, Result<Vec<StageGrant>, RefuseCause>),
 }
 
 impl Answer {
-    /// The channel whose stages have answered.
+    /// The channel whose stages have replied.
     pub const fn channel(&self) -> ChannelId {
         match self {
             Self::Held(channel, _) | Self::Final(channel) | Self::Tried(channel, _) => *channel,
@@ -107,54 +108,56 @@ impl Answer {
 
 /// The node's side of a channel's establishment and end.
 pub trait Resources {
-    /// Asks the local stages: each for the smallest bound that it can promise, all of them together within `limit`. Source:
-    /// CPU, link out; forwarder: CPU, link out; sink: CPU. In that order. They HOLD it unless `dry`. The answer follows
-    /// ([`Self::poll_answer`]), at once or later.
+    /// Asks the local stages: each for the smallest bound that it can promise, all of them together within
+    /// `limit`. Source: CPU, link out; forwarder: CPU, link out; sink: CPU. In that order. They HOLD it
+    /// unless `dry`. The reply follows ([`Self::poll_answer`]), at once or later.
     fn ask(&mut self, local: &Arc<LocalChannel>, limit: Nanos, dry: bool);
 
-    /// Asks for a held channel's bounds to be moved, each to at most its limit in `terms` if that is feasible. The answer
-    /// follows; [`Self::commit`] may be called then.
+    /// Requests to relax a held channel's bounds, each to at most its limit in `terms` as far as feasible.
+    /// The reply follows; [`Self::commit`] may be called then.
     fn ask_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms);
 
-    /// Asks whether a channel that holds nothing could be made final: its stages promise its bounds within `limit`, all of them
-    /// together, as before, then become what `terms` say, and there are buffers for that. Nothing is held. The answer follows.
+    /// Asks whether a channel that holds nothing could be made final: its stages promise its bounds within
+    /// `limit` in all, as before, then take the bounds in `terms`, and there are buffers for that. Nothing is
+    /// held. The reply follows.
     fn try_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms, limit: Nanos);
 
-    /// What the stages have answered, in the order of asking.
+    /// The next reply of the stages, in the order of the calls.
     fn poll_answer(&mut self) -> Option<Answer>;
 
-    /// Makes a channel final whose stages have just said so: horizons and buffers taken from the bounds that were really
-    /// taken (the rest of `terms` is handed on upstream), data path ready. What is held now, in the order of `ask`: what a
-    /// bound is made of, and the smallest one, was computed there.
+    /// Makes a channel final after [`Answer::Final`]: computes horizons and buffers from the bounds that the
+    /// stages took (the rest of `terms` is handed on upstream), and prepares the data path. Returns what is
+    /// held now, in the order of `ask`. The parts of a bound and the smallest bound were computed by `ask`.
     ///
     /// # Errors
-    /// Why not (buffers, mostly); the channel stays held and signalling releases it.
+    /// The refusal (mostly because of buffers); the channel stays held and signalling releases it.
     fn commit(
         &mut self,
         local: &Arc<LocalChannel>,
         terms: &CommitTerms,
     ) -> Result<Vec<StageGrant>, RefuseCause>;
 
-    /// Whether a channel that was made final may send at once: the host may first have to take back what it had lent of the
-    /// link out. Then `Signalling::fitted` follows.
+    /// Whether a channel that was made final may send at once. The host may first have to take back a part of
+    /// the outgoing link from the kernel. Then `Signalling::fitted` follows.
     fn fits(&self, local: &LocalChannel) -> bool;
 
-    /// What the application of a channel that ends here was given so far.
+    /// Counts of what the application of a channel that ends here has received so far.
     fn receipt(&self, channel: ChannelId) -> Receipt;
 
-    /// What of the channel has passed here so far.
+    /// Counts of what has passed here of the channel so far.
     fn passed(&self, channel: ChannelId) -> Passed;
 
-    /// What a channel that starts here has sent so far.
+    /// Counts of what a channel that starts here has sent so far.
     fn sent(&self, channel: ChannelId) -> Tally;
 
-    /// All that will come of a channel that passes or ends here: when that has passed, or been taken in, the node says so to
-    /// `Signalling::drained`, at once or later. Nothing follows where some of it is lost.
+    /// Sets the total of packets that will come of a channel that passes or ends here. When they have passed
+    /// or were received, the node calls `Signalling::drained`, at once or later. It does not if some are
+    /// lost.
     fn await_last(&mut self, channel: ChannelId, sent: Tally);
 
-    /// What is reported of the channel has changed, beside what it counts: its state, its stages, who degrades it.
+    /// The channel's status beside its counters has changed: its state, its stages, or the degraded hosts.
     fn outdate(&mut self, channel: ChannelId);
 
-    /// Gives back all that the channel holds or has committed; does nothing if that is nothing.
+    /// Releases all that the channel holds or has committed; no effect if that is nothing.
     fn release(&mut self, channel: ChannelId);
 }

@@ -1,77 +1,78 @@
-//! A channel's states at one node as a transition table (CLIPS 4.2: "consistent connection state management").
+//! A channel's states at one node as a transition table (CLIPS 4.2: "consistent connection state
+//! management").
 //!
-//! Every (role, state, input) either has a row or is unexpected: counted, and nothing changes. Entering
-//! [`State::Gone`] releases the channel's stages and forgets it.
+//! Each (role, state, input) without a row is unexpected: it is counted, and nothing changes. Entering
+//! [`State::Gone`] releases the channel's stages and removes it.
 
 use crate::api::Role;
 
-/// Where a channel is in its life at one node.
+/// State of a channel at one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// A probe is on its way (source only: no other node remembers a probe).
+    /// A probe is under way (source only: no other node stores a probe).
     Probing,
-    /// Refused: whether what could be had instead really could is being asked (source only).
+    /// Refused; a probe tests what can be offered instead (source only).
     Offering,
     /// Held here, CREATE is on its way.
     Creating,
-    /// Held and committed at the sink, the application is asked.
+    /// Held and committed at the sink; the application is asked for consent.
     Asking,
     /// Committed, ACCEPT is on its way back.
     Accepted,
-    /// Committed; the answer waits until the link out gives what it says.
+    /// Committed; the reply waits until the outgoing link meets the bounds.
     Fitting,
     /// The source has the ACCEPT.
     Open,
-    /// The channel takes nothing new; what is under way still arrives.
+    /// The channel takes no new messages; packets under way still arrive.
     Draining,
-    /// Everything has left this node (its source, or one between), which holds nothing any more and waits for the sink's word,
-    /// with which all behind it have let go, too.
+    /// All packets have left this node (the source, or a node between). It holds nothing any more and waits
+    /// for the sink's final report, which implies that all nodes behind have released the channel.
     Settling,
-    /// Released and forgotten.
+    /// Released and removed.
     Gone,
 }
 
-/// What can happen to a channel.
+/// Events of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The CREATE came again.
+    /// The CREATE was received again.
     CreateAgain,
     Accept,
     Refuse,
     Probed,
     Confirm,
-    /// Data has come: its source has the ACCEPT (sink only).
+    /// Data was received: the source has the ACCEPT (sink only).
     FirstData,
     /// DESTROY from the side of the source.
     DestroyForward,
     /// DESTROY from the side of the sink.
     DestroyBack,
-    /// The application says yes.
+    /// The application accepts.
     Consent,
-    /// The application says no.
+    /// The application refuses.
     Deny,
     /// The application closes its end.
     Close,
-    /// The stages are final, and the link out does not give yet what they say.
+    /// The stages are final, but the outgoing link does not meet their bounds yet.
     NotYet,
-    /// The link out now gives what the final stages say.
+    /// The outgoing link now meets the final bounds.
     Fitted,
     /// The stages could not be made final.
     CommitFailed,
-    /// No answer of the application (sink) or of the network (source).
+    /// No reply of the application (sink) or of the network (source).
     Silence,
-    /// Nothing is under way any more, or the time for it is over.
+    /// No packet is under way any more, or the time for it is over.
     Drained,
-    /// The sink's last word.
+    /// The sink's final report.
     Ended,
     LeaseOver,
-    /// The neighbour on the side of the source died or began another life.
+    /// The neighbour on the side of the source went down or restarted.
     UpstreamLost,
-    /// The neighbour on the side of the sink did.
+    /// The neighbour on the side of the sink went down or restarted.
     DownstreamLost,
 }
 
-/// What a node does about it, in order.
+/// Actions of a node on an input, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Make the local stages final; on failure [`Input::CommitFailed`] takes over.
@@ -84,19 +85,19 @@ pub enum Action {
     DestroyForward,
     /// DESTROY towards the source.
     DestroyBack,
-    /// Keep the answer, and begin the time that it may wait.
+    /// Store the reply, and start the timer of its wait.
     KeepAnswer,
-    /// Begin the time that what is queued or under way may take.
+    /// Start the timer for packets that are queued or under way.
     StartGrace,
-    /// Begin the time that the sink's word may take.
+    /// Start the timer for the sink's final report.
     StartSettling,
-    /// Keep the sink's word until those between have let go.
+    /// Store the sink's final report until the nodes between have released the channel.
     KeepWord,
-    /// Send to the source what has passed here.
+    /// Send the source the counts of what has passed here.
     SendPassed,
-    /// Send the sink's last word to the source: what it had closed has come to its end.
+    /// Send the sink's final report to the source: the close that it began is complete.
     SendDone,
-    /// Send the sink's last word to the source when the sink closes.
+    /// Send the sink's final report to the source when the sink closes.
     SendEnded,
     TellOpened,
     TellProbed,
@@ -130,7 +131,7 @@ use Action as A;
 use Input as I;
 use State as S;
 
-/// The protocol.
+/// The transition table of the protocol.
 pub const TABLE: &[Row] = &[
     // Source: a probe.
     source(S::Probing, I::Probed, S::Gone, &[A::TellProbed]),
@@ -138,7 +139,7 @@ pub const TABLE: &[Row] = &[
     source(S::Probing, I::Silence, S::Gone, &[A::TryNext]),
     source(S::Probing, I::DownstreamLost, S::Gone, &[A::TryNext]),
     source(S::Probing, I::Close, S::Gone, &[A::TellClosed]),
-    // Source: refused; the offer is asked for.
+    // Source: refused; the offer is probed.
     source(S::Offering, I::Probed, S::Gone, &[A::TryNext]),
     source(S::Offering, I::Refuse, S::Gone, &[A::TryNext]),
     source(S::Offering, I::Silence, S::Gone, &[A::TryNext]),
@@ -152,14 +153,14 @@ pub const TABLE: &[Row] = &[
     source(S::Creating, I::DownstreamLost, S::Gone, &[A::TryNext]),
     source(S::Creating, I::Silence, S::Gone, &[A::DestroyForward, A::TryNext]),
     source(S::Creating, I::Close, S::Gone, &[A::DestroyForward, A::TellClosed]),
-    // Source: granted once the kernel has given back what it had of the link.
+    // Source: granted once the kernel has returned its part of the link.
     source(S::Creating, I::NotYet, S::Fitting, &[A::KeepAnswer]),
     source(S::Fitting, I::Fitted, S::Open, &[A::SendConfirm, A::TellOpened]),
     source(S::Fitting, I::DestroyBack, S::Gone, &[A::TryNext]),
     source(S::Fitting, I::DownstreamLost, S::Gone, &[A::TryNext]),
     source(S::Fitting, I::Silence, S::Gone, &[A::DestroyForward, A::TryNext]),
     source(S::Fitting, I::Close, S::Gone, &[A::DestroyForward, A::TellClosed]),
-    // Source: life and end.
+    // Source: open and closing.
     source(S::Open, I::Close, S::Draining, &[A::StartGrace]),
     source(S::Open, I::Ended, S::Gone, &[A::DestroyForward, A::TellClosed]),
     source(S::Open, I::DestroyBack, S::Gone, &[A::TellClosed]),
@@ -169,7 +170,7 @@ pub const TABLE: &[Row] = &[
     source(S::Draining, I::DestroyBack, S::Gone, &[A::TellClosed]),
     source(S::Draining, I::Ended, S::Gone, &[A::DestroyForward, A::TellClosed]),
     source(S::Draining, I::DownstreamLost, S::Gone, &[A::TellClosed]),
-    // The end of the channel comes right behind it, from host to host.
+    // The end of the channel follows directly, from host to host.
     source(S::Settling, I::Ended, S::Settling, &[A::KeepWord]),
     source(S::Settling, I::DestroyBack, S::Gone, &[A::TellClosed]),
     source(S::Settling, I::DownstreamLost, S::Gone, &[A::TellClosed]),
@@ -184,7 +185,7 @@ pub const TABLE: &[Row] = &[
     forwarder(S::Creating, I::UpstreamLost, S::Gone, &[A::DestroyForward]),
     forwarder(S::Creating, I::DownstreamLost, S::Gone, &[A::SendRefuse]),
     forwarder(S::Creating, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
-    // Forwarder: likewise.
+    // Forwarder: the same wait for the link.
     forwarder(S::Creating, I::NotYet, S::Fitting, &[A::KeepAnswer]),
     forwarder(S::Fitting, I::CreateAgain, S::Fitting, &[]),
     forwarder(S::Fitting, I::Fitted, S::Accepted, &[A::SendAccept]),
@@ -196,13 +197,13 @@ pub const TABLE: &[Row] = &[
     forwarder(S::Fitting, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
     forwarder(S::Accepted, I::CreateAgain, S::Accepted, &[]),
     forwarder(S::Accepted, I::Confirm, S::Open, &[A::SendConfirm]),
-    // No data can have been sent: CONFIRM comes before DESTROY.
+    // No data can have been sent: CONFIRM precedes DESTROY.
     forwarder(S::Accepted, I::DestroyForward, S::Gone, &[A::DestroyForward]),
     forwarder(S::Accepted, I::DestroyBack, S::Gone, &[A::DestroyBack]),
     forwarder(S::Accepted, I::UpstreamLost, S::Gone, &[A::DestroyForward]),
     forwarder(S::Accepted, I::DownstreamLost, S::Gone, &[A::DestroyBack]),
     forwarder(S::Accepted, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
-    // Forwarder: life and end.
+    // Forwarder: open and closing.
     forwarder(S::Open, I::CreateAgain, S::Open, &[]),
     forwarder(S::Open, I::DestroyForward, S::Draining, &[A::DestroyForward, A::StartGrace]),
     forwarder(S::Open, I::DestroyBack, S::Gone, &[A::DestroyBack]),
@@ -211,7 +212,7 @@ pub const TABLE: &[Row] = &[
     forwarder(S::Open, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
     forwarder(S::Draining, I::Drained, S::Settling, &[A::SendPassed]),
     forwarder(S::Draining, I::DestroyBack, S::Gone, &[A::SendPassed, A::DestroyBack]),
-    // What is under way is still passed on, for as long as the last refresh allows.
+    // Packets under way are still forwarded, for as long as the last refresh allows.
     forwarder(S::Draining, I::UpstreamLost, S::Draining, &[]),
     forwarder(S::Draining, I::DownstreamLost, S::Gone, &[A::DestroyBack]),
     forwarder(S::Draining, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
@@ -230,27 +231,27 @@ pub const TABLE: &[Row] = &[
     sink(S::Asking, I::LeaseOver, S::Gone, &[A::DestroyBack, A::TellClosed]),
     sink(S::Accepted, I::CreateAgain, S::Accepted, &[]),
     sink(S::Accepted, I::Confirm, S::Open, &[A::TellEstablished]),
-    // It need not wait for CONFIRM, which has a turn of its own on each link.
+    // The sink need not wait for CONFIRM, which has a turn of its own on each link.
     sink(S::Accepted, I::FirstData, S::Open, &[A::TellEstablished]),
     sink(S::Accepted, I::DestroyForward, S::Gone, &[A::TellClosed]),
     sink(S::Accepted, I::Close, S::Gone, &[A::DestroyBack, A::TellClosed]),
     sink(S::Accepted, I::UpstreamLost, S::Gone, &[A::TellClosed]),
     sink(S::Accepted, I::LeaseOver, S::Gone, &[A::DestroyBack, A::TellClosed]),
-    // Sink: life and end.
+    // Sink: open and closing.
     sink(S::Open, I::CreateAgain, S::Open, &[]),
     sink(S::Open, I::Confirm, S::Open, &[]),
     sink(S::Open, I::DestroyForward, S::Draining, &[A::StartGrace]),
     sink(S::Open, I::Close, S::Gone, &[A::SendEnded, A::DestroyBack, A::TellClosed]),
     sink(S::Open, I::UpstreamLost, S::Gone, &[A::TellClosed]),
     sink(S::Open, I::LeaseOver, S::Gone, &[A::DestroyBack, A::TellClosed]),
-    // Nobody between need wait for what this end will not take.
+    // The nodes between need not wait for packets that this end will not take.
     sink(S::Draining, I::Drained, S::Gone, &[A::SendDone, A::DestroyBack, A::TellClosed]),
     sink(S::Draining, I::Close, S::Gone, &[A::SendEnded, A::DestroyBack, A::TellClosed]),
     sink(S::Draining, I::LeaseOver, S::Gone, &[A::SendEnded, A::DestroyBack, A::TellClosed]),
     sink(S::Draining, I::UpstreamLost, S::Draining, &[]),
 ];
 
-/// The row for what happened, `None` if it is unexpected.
+/// The row for an input; `None` if the input is unexpected.
 pub fn transition(role: Role, state: State, input: Input) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.role == role && row.state == state && row.input == input)
 }
@@ -260,7 +261,7 @@ impl State {
     pub const fn holds(self) -> bool {
         !matches!(self, Self::Probing | Self::Offering | Self::Settling | Self::Gone)
     }
-    /// The name that `channels` shows.
+    /// The name of the state in the output of `channels`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Probing => "probing",
@@ -317,7 +318,7 @@ mod tests {
         I::DownstreamLost,
     ];
 
-    /// States that a role can reach by the table from where its channels begin.
+    /// States that a role can reach by the table from its initial state.
     fn reachable(role: Role) -> alloc::vec::Vec<State> {
         let mut found = match role {
             Role::Source => alloc::vec![S::Probing, S::Offering, S::Creating],

@@ -2,7 +2,7 @@
 //! neighbours. Messages form a stream that is cut into numbered segments; the sender of a segment sends it
 //! again with exponential back-off until it is acknowledged.
 //!
-//! Owned by [`Peer`](super::peer::Peer), which throws both halves away when either end's life changes. At most
+//! Owned by [`Peer`](super::peer::Peer), which resets both halves when either end's life changes. At most
 //! [`SEGMENTS_MAX`] segments wait, at most [`WINDOW_SEGMENTS`] are under way.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -15,16 +15,16 @@ use crate::limits::{
     SIGNAL_MESSAGE_BYTES_MAX, SIGNAL_SEGMENTS_MAX as SEGMENTS_MAX, SIGNAL_WINDOW_SEGMENTS as WINDOW_SEGMENTS,
 };
 
-/// Doublings of the time between retransmissions.
+/// Largest number of doublings of the time between retransmissions.
 const BACK_OFF_SHIFT_MAX: u32 = 5;
 /// Bytes of a message's length before it.
 const LENGTH_BYTES: usize = 2;
 
-/// No room: the neighbour has not acknowledged anything for too long.
+/// No room: the neighbour has acknowledged nothing for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// What was received: every segment below `next`, and `next + 1 + i` for each bit i of `later`.
+/// Received segments: every segment below `next`, and `next + 1 + i` for each bit i of `later`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Received {
     pub next: u64,
@@ -34,7 +34,7 @@ pub struct Received {
 #[derive(Debug)]
 struct Segment {
     bytes: Vec<u8>,
-    /// Times that it was sent, and when first.
+    /// Number of transmissions, and time of the first.
     sent: u32,
     first_at: Instant,
     /// Time at which to send the segment again.
@@ -64,7 +64,7 @@ impl SendStream {
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
-    /// Segments that have never been sent: the last ones.
+    /// Number of segments that have never been sent: the last ones.
     pub fn unsent(&self) -> usize {
         self.segments.iter().rev().take_while(|segment| segment.sent == 0).count()
     }
@@ -73,7 +73,7 @@ impl SendStream {
     pub fn len(&self) -> usize {
         self.segments.len()
     }
-    /// Appends a message, packing it behind what has not been sent yet.
+    /// Appends a message, packed into the last unsent segment if that has room.
     pub fn push(&mut self, message: &[u8]) -> Result<(), Full> {
         let fresh = message.len().div_ceil(self.segment_bytes) + 1;
         let length = u16::try_from(message.len()).map_err(|_| Full)?;
@@ -86,23 +86,27 @@ impl SendStream {
     }
     fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let room = match self.segments.back() {
-                Some(last) if last.sent == 0 => self.segment_bytes - last.bytes.len(),
-                _ => 0,
-            };
-            if room == 0 {
-                let bytes = Vec::new();
-                let at = Instant::ZERO;
-                let segment =
-                    Segment { bytes, sent: 0, first_at: at, again_at: at, due: true, acknowledged: false };
-                self.segments.push_back(segment);
-                continue;
+            match self.segments.back_mut() {
+                Some(last) if last.sent == 0 && last.bytes.len() < self.segment_bytes => {
+                    let room = self.segment_bytes - last.bytes.len();
+                    let (now, later) = bytes.split_at(room.min(bytes.len()));
+                    last.bytes.extend_from_slice(now);
+                    bytes = later;
+                }
+                _ => {
+                    let bytes = Vec::new();
+                    let at = Instant::ZERO;
+                    let segment = Segment {
+                        bytes,
+                        sent: 0,
+                        first_at: at,
+                        again_at: at,
+                        due: true,
+                        acknowledged: false,
+                    };
+                    self.segments.push_back(segment);
+                }
             }
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            if let Some(last) = self.segments.back_mut() {
-                last.bytes.extend_from_slice(now);
-            }
-            bytes = later;
         }
     }
     fn in_window(&mut self) -> impl Iterator<Item = (u64, &mut Segment)> {
@@ -112,12 +116,12 @@ impl SendStream {
     pub fn has_due(&self) -> bool {
         self.segments.iter().take(WINDOW_SEGMENTS).any(|segment| segment.due)
     }
-    /// The next segment to send: its number and bytes. Stays due until [`Self::sent`].
+    /// The next segment to send: its number and bytes. It stays due until [`Self::sent`].
     pub fn due(&self) -> Option<(u64, &[u8])> {
         let window = (self.first..).zip(self.segments.iter().take(WINDOW_SEGMENTS));
         window.filter(|(_, segment)| segment.due).map(|(number, segment)| (number, &*segment.bytes)).next()
     }
-    /// The segment `number` was sent; whether that was a retransmission.
+    /// Notes that the segment `number` was sent; returns whether that was a retransmission.
     pub fn sent(&mut self, number: u64, now: Instant) -> bool {
         let retransmit = self.retransmit;
         let Some((_, segment)) = self.in_window().find(|(n, _)| *n == number) else { return false };
@@ -130,7 +134,7 @@ impl SendStream {
         segment.due = false;
         segment.sent > 1
     }
-    /// The neighbour says what it has.
+    /// Handles an acknowledgement of the neighbour.
     pub fn acknowledge(&mut self, received: Received) {
         for (number, segment) in self.in_window() {
             let later = number.checked_sub(received.next.saturating_add(1));
@@ -145,8 +149,8 @@ impl SendStream {
             self.first += 1;
         }
     }
-    /// Marks what must be sent again; since when a segment that was sent again `retransmits_max` times
-    /// already is not acknowledged.
+    /// Marks segments for retransmission. Returns the time since which a segment is unacknowledged that was
+    /// retransmitted `retransmits_max` times already.
     pub fn handle_timeout(&mut self, now: Instant, retransmits_max: u32) -> Option<Instant> {
         let mut unheard = None;
         for (_, segment) in self.in_window().filter(|(_, s)| s.sent > 0 && !s.acknowledged) {
@@ -169,11 +173,11 @@ impl SendStream {
 pub struct ReceiveStream {
     next: u64,
     early: BTreeMap<u64, Vec<u8>>,
-    /// Bytes that are not a whole message yet.
+    /// Bytes of an incomplete message.
     buffer: Vec<u8>,
 }
 
-/// A message that no sender of ours makes.
+/// A message that no correct sender makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Garbled;
 
@@ -182,7 +186,7 @@ impl ReceiveStream {
         let bit = |number: &u64| number.checked_sub(self.next + 1).filter(|i| *i < 32).map_or(0, |i| 1 << i);
         Received { next: self.next, later: self.early.keys().map(bit).fold(0, |bits, bit: u32| bits | bit) }
     }
-    /// Takes a segment; one that is here already, or too far ahead, changes nothing.
+    /// Takes a segment; one that was received already, or is too far ahead, has no effect.
     pub fn take(&mut self, number: u64, bytes: &[u8]) {
         let window = self.next..self.next.saturating_add(WINDOW_SEGMENTS as u64);
         if !window.contains(&number) {
@@ -213,13 +217,14 @@ mod tests {
     use super::*;
     use crate::limits::{SIGNAL_AHEAD_SEGMENTS, SIGNAL_SEGMENT_BYTES_MIN};
 
-    /// However many segments a message begins: there never are more than may be, and what surely fits is taken.
+    /// Whatever number of segments a message needs: their number never exceeds the limit, and a message that
+    /// certainly fits is taken.
     #[test]
     fn a_message_that_would_be_too_many_segments_is_not_taken() {
         for free in 1..6 {
             for bytes in 1..200 {
                 let mut sender = SendStream::new(40, Nanos::from_millis(100));
-                // With its length each fills a segment.
+                // With its length each message fills a segment.
                 (0..SEGMENTS_MAX - free).for_each(|_| sender.push(&[7; 38]).expect("there is room"));
                 let taken = sender.push(&alloc::vec![7; bytes]);
                 assert!(sender.len() <= SEGMENTS_MAX, "{free} {bytes}: {}", sender.len());
@@ -288,6 +293,15 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_that_is_acknowledged_already_is_not_sent_again() {
+        let mut sender = SendStream::new(40, Nanos::from_millis(100));
+        sender.push(&[1; 30]).expect("room");
+        assert!(!sender.sent(0, Instant(1)) && sender.sent(0, Instant(2)));
+        sender.acknowledge(Received { next: 1, later: 0 });
+        assert!(!sender.sent(0, Instant(3)) && sender.is_empty());
+    }
+
+    #[test]
     fn an_endless_message_is_garbage() {
         let mut receiver = ReceiveStream::default();
         receiver.take(0, &u16::MAX.to_le_bytes());
@@ -326,7 +340,7 @@ mod tests {
             let mut sender = SendStream::new(40, Nanos::from_millis(100));
             while sender.push(&[1; 100][..bytes]).is_ok() {}
             assert!(sender.len() <= SEGMENTS_MAX, "{bytes}: {}", sender.len());
-            // A message is behind a rest that is too short for its length.
+            // A message follows a rest that is too short for its length.
             assert!(sender.len() + bytes.div_ceil(40) + 1 > SEGMENTS_MAX, "{bytes}: {}", sender.len());
         }
         let mut sender = SendStream::new(1_000, Nanos::from_millis(100));
@@ -355,7 +369,7 @@ mod tests {
         assert_eq!(hundreds, [1, 2, 4, 8, 16, 32, 32, 32, 32]);
     }
 
-    /// Whatever is missing, and nothing else, is sent again.
+    /// Only missing segments are retransmitted.
     #[test]
     fn what_came_behind_a_gap_is_not_sent_again() {
         for seed in 0..50 {
@@ -380,7 +394,7 @@ mod tests {
             let mut again = Vec::new();
             while let Some((number, bytes)) = sender.due().map(|(number, bytes)| (number, bytes.to_vec())) {
                 receiver.take(number, &bytes);
-                // What moves into the window meanwhile was never sent.
+                // A segment that enters the window meanwhile was never sent.
                 if !sender.sent(number, Instant(200_000_000)) {
                     continue;
                 }
@@ -397,7 +411,7 @@ mod tests {
         }
     }
 
-    /// A message that is too long for any neighbour is not taken, and changes nothing.
+    /// A message that is too long for any neighbour is not taken, and has no effect.
     #[test]
     fn a_message_that_is_too_long_is_not_taken() {
         let mut sender = SendStream::new(1_284, Nanos::from_millis(100));

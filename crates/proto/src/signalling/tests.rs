@@ -1,5 +1,6 @@
-//! Hosts in a row whose signalling meets without a medium between, for what only a member of the domain can say: words that
-//! authenticate and are wrong. (The tests of conversations, losses and times are in `tests/signalling`.)
+//! Hosts in a row whose signalling is connected without a medium, for attacks that only a member of the
+//! domain can make: messages that authenticate and are wrong. (The tests of conversations, losses and times
+//! are in `tests/signalling`.)
 
 mod lies;
 mod waits;
@@ -16,24 +17,24 @@ use crate::ids::{Address, Epoch, PathId};
 
 const MILLI: Nanos = Nanos::from_millis(1);
 
-/// What stages take when they are made final.
+/// The bounds that stages take when they are made final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Taking {
     /// All of their share.
     #[default]
     Share,
-    /// More than that.
+    /// More than their share.
     More,
-    /// One says nothing.
+    /// One stage is missing in the reply.
     Fewer,
 }
 
-/// A host's stages: all that is asked is held, at fixed bounds.
+/// A host's stages: every request is held, at fixed bounds.
 #[derive(Debug, Default)]
 struct Stages {
     node: NodeId,
     taking: Taking,
-    /// It thinks about its answers until it does not.
+    /// Its decision takes until this is cleared.
     thinks: bool,
     held: BTreeMap<ChannelId, bool>,
     answers: VecDeque<Answer>,
@@ -124,9 +125,9 @@ impl Resources for Stages {
 struct Host {
     signalling: Signalling,
     stages: Stages,
-    /// Its application consents to what it is asked for.
+    /// Whether its application consents to every channel.
     consents: bool,
-    /// Nothing that it says is heard.
+    /// Whether all its messages are lost.
     is_mute: bool,
     events: Vec<Event>,
 }
@@ -172,7 +173,7 @@ fn config(index: usize, count: usize) -> NodeConfig {
 }
 
 impl Row {
-    /// `count` hosts that know each other.
+    /// `count` hosts that have met.
     fn met(count: usize) -> Self {
         let now = Instant::ZERO + Nanos::from_secs(1);
         let host = |index: usize| {
@@ -187,7 +188,7 @@ impl Row {
         row
     }
 
-    /// The link of a host that leads on to the row's end, or back to its begin.
+    /// The link of a host towards the row's end, or back to its begin.
     fn link(&self, index: usize, onward: bool) -> LinkId {
         LinkId(u16::from(onward && index > 0))
     }
@@ -201,7 +202,7 @@ impl Row {
         }
     }
 
-    /// Calls one host's signalling, then lets all be said that waits.
+    /// Calls one host's signalling, then delivers all waiting messages.
     fn at<R>(&mut self, index: usize, call: impl FnOnce(&mut Signalling, Instant, &mut Stages) -> R) -> R {
         let Host { signalling, stages, .. } = &mut self.hosts[index];
         let result = call(signalling, self.now, stages);
@@ -209,7 +210,7 @@ impl Row {
         result
     }
 
-    /// What a host has to say, and what its application does.
+    /// Delivers a host's messages, and acts for its application.
     fn deliver(&mut self, index: usize) -> bool {
         let (now, mut any, mut out) = (self.now, false, [0; 1_400]);
         let Host { signalling, stages, consents, events, .. } = &mut self.hosts[index];
@@ -238,13 +239,13 @@ impl Row {
         any
     }
 
-    /// A host hears `message` from a neighbour of the domain that lies.
+    /// Delivers a forged `message` to a host, as from a neighbour of the domain.
     fn hear(&mut self, index: usize, from_onward: bool, message: message::Message) {
         let link = self.link(index, from_onward);
         self.at(index, |signalling, now, stages| signalling.on_message(link, message, now, stages));
     }
 
-    /// A host's stages have thought.
+    /// Completes the decision of a host's stages.
     fn answer(&mut self, index: usize) {
         self.hosts[index].stages.thinks = false;
         self.at(index, |signalling, now, stages| signalling.settle(now, stages));
@@ -256,7 +257,7 @@ impl Row {
         OpenRequest { to, contract: contract(), user: UserId(7), probe: false, token: None }
     }
 
-    /// A channel from the first host to the last, or a probe, is asked for; its path.
+    /// Requests a channel, or a probe, from the first host to the last; returns its path.
     fn ask(&mut self, request: OpenRequest) -> (ChannelId, PathId) {
         let channel = self.at(0, |signalling, now, stages| signalling.open(request, now, stages));
         let channel = channel.expect("can be tried");
@@ -273,7 +274,7 @@ impl Row {
         self.hosts[index].signalling.counters.unexpected
     }
 
-    /// What was sent but HELLOs and acknowledgements cannot be told apart here: packets of one host.
+    /// Packets that one host has sent, apart from HELLOs. Packets are not decoded here.
     fn sent(&self, index: usize) -> u64 {
         self.hosts[index].signalling.counters.packets_sent
     }

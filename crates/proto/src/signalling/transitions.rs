@@ -1,4 +1,4 @@
-//! What the rows of [`super::states::TABLE`] mean: inputs found, actions done.
+//! The meaning of the rows of [`super::states::TABLE`]: derives inputs from messages, and performs actions.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,10 +19,11 @@ use crate::api::{
 use crate::ids::{ChannelId, LinkId, PathId};
 use crate::limits::SHAPER_PATIENCE;
 
-/// Longest time that a sink's word may take beyond what is under way; about what a neighbour's silence takes.
+/// Longest time that a sink's final report may take beyond the packets under way; about as long as a
+/// neighbour's silence until it is given up.
 const SETTLING_TIME_MAX: Nanos = Nanos::from_secs(5);
 
-/// What the other end of a channel that is not open yet is told when one end closes it.
+/// The reason that the other end of a half-open channel receives when one end closes it.
 pub const CLOSED: &str = "closed";
 
 /// Details that come with an input.
@@ -33,13 +34,13 @@ pub struct InputDetails {
     /// rho, as the hop behind knows it.
     pub drift: Ppm,
     pub refusal: Option<ChannelRefusal>,
-    /// Why it ends, as this end's application is told.
+    /// Why the channel ends, as reported to this end's application.
     pub reason: CloseReason,
-    /// What its sink has of it, if that is known.
+    /// The sink's counts, if known.
     pub receipt: Option<Receipt>,
-    /// What of the channel has passed this host.
+    /// Counts of what has passed this host.
     pub passed: Passed,
-    /// What its source has sent, where that says so.
+    /// Everything that the source has sent, if it has reported that.
     pub sent: Option<Tally>,
 }
 
@@ -68,10 +69,11 @@ impl InputDetails {
     }
 }
 
-/// What the local stages may become, by the route's `stages`.
+/// The terms of the local stages, computed from the route's `stages`.
 fn terms(channel: &Channel, stages: &[StageGrant]) -> Result<CommitTerms, RefuseCause> {
     let garbled = || RefuseCause::Unsuitable("ACCEPT does not fit what was held".into());
-    let Channel { local, drift, setup: Some(setup), .. } = channel else { return Err(garbled()) };
+    let Channel { local, drift, setup, .. } = channel;
+    let setup = setup.as_ref().ok_or_else(garbled)?;
     let mine = stages.get(setup.own.clone()).ok_or_else(garbled)?;
     if mine != &*setup.stages || budget::spent(stages, *drift) > local.contract.deadline {
         return Err(garbled());
@@ -80,7 +82,7 @@ fn terms(channel: &Channel, stages: &[StageGrant]) -> Result<CommitTerms, Refuse
     Ok(budget::terms(&local.contract, stages, own, local.role, fixed, *drift))
 }
 
-/// Asks the local stages for their last word.
+/// Requests the final bounds of the local stages.
 pub fn ask_final(
     channel: &Channel,
     stages: &[StageGrant],
@@ -90,22 +92,21 @@ pub fn ask_final(
     Ok(())
 }
 
-/// Makes the channel final whose stages have said their last word, and writes them into the route's.
+/// Makes a channel final whose stages have replied, and stores their bounds in the route's.
 pub fn commit(
     channel: &mut Channel,
     stages: &mut [StageGrant],
     resources: &mut dyn Resources,
 ) -> Result<CommitTerms, RefuseCause> {
     let terms = terms(channel, stages)?;
-    let garbled = || RefuseCause::Unsuitable("ACCEPT does not fit what was held".into());
-    let Channel { local, setup: Some(setup), .. } = channel else { return Err(garbled()) };
+    let mut grants = resources.commit(&channel.local, &terms)?;
+    let setup = channel.setup_mut();
     let own = setup.own.clone();
-    let mut grants = resources.commit(local, &terms)?;
     let within = grants.iter().zip(&terms.bounds).all(|(grant, most)| grant.bound <= *most);
     if grants.len() != own.len() || !within {
         return Err(RefuseCause::Unsuitable("stages took more than their share".into()));
     }
-    // What was said with the offer stays said: a stage that holds the channel knows the rest only.
+    // The details of the offer stay: a stage that holds the channel reports only the rest.
     for (grant, offer) in grants.iter_mut().zip(&setup.stages) {
         let StageGrant { offered, made_of, cold_start, .. } = *offer;
         *grant = StageGrant { offered, made_of, cold_start, ..*grant };
@@ -115,13 +116,13 @@ pub fn commit(
     Ok(terms)
 }
 
-/// The user who asked for a channel that is being set up.
+/// The user who requested a channel that is being set up.
 fn source_of(channel: &Channel) -> Source {
     channel.source().unwrap_or(Source { node: channel.local.path.node, user: UserId::default() })
 }
 
 impl Signalling {
-    /// Drives one channel by the table. Nothing changes where the input is unexpected.
+    /// Applies an input to one channel by the table. An unexpected input has no effect.
     pub(super) fn apply(
         &mut self,
         id: ChannelId,
@@ -143,7 +144,7 @@ impl Signalling {
         self.carry_out(channel, row, what, now, resources);
     }
 
-    /// The local stages are asked for their last word; [`Self::commit`] follows.
+    /// Requests the final bounds of the local stages; [`Self::commit`] follows.
     fn begin_commit(
         &mut self,
         mut channel: Box<Channel>,
@@ -158,9 +159,7 @@ impl Signalling {
         }
         match ask_final(&channel, &what.stages, resources) {
             Ok(()) => {
-                if let Some(setup) = &mut channel.setup {
-                    setup.accepted = Some(core::mem::take(&mut what.stages));
-                }
+                channel.setup_mut().accepted = Some(core::mem::take(&mut what.stages));
                 self.channels.insert(channel);
                 self.settle(now, resources);
             }
@@ -168,7 +167,7 @@ impl Signalling {
         }
     }
 
-    /// The local stages have said it.
+    /// Continues with the final bounds of the local stages.
     pub(super) fn commit(
         &mut self,
         mut channel: Box<Channel>,
@@ -244,9 +243,9 @@ impl Signalling {
         }
     }
 
-    /// What is known here of a channel that changes its state by `row`, beside what the input has brought.
+    /// Adds this host's own information about a channel that changes its state by `row` to that of the input.
     fn note_end(&self, channel: &Channel, row: &Row, what: &mut InputDetails, resources: &dyn Resources) {
-        // What was begun is done; anything else came in between.
+        // The operation is complete; any other input came in between.
         let is_done =
             row.input == Input::Drained || row.input == Input::Ended && what.reason == CloseReason::Local;
         if is_done {
@@ -274,9 +273,7 @@ impl Signalling {
             Action::Commit | Action::TryNext => {}
             Action::SendAccept => self.send_accept(channel, what),
             Action::KeepAnswer => {
-                if let Some(setup) = &mut channel.setup {
-                    setup.all_stages = core::mem::take(&mut what.stages);
-                }
+                channel.setup_mut().all_stages = core::mem::take(&mut what.stages);
                 channel.deadline = Timer::due(now + SHAPER_PATIENCE);
             }
             Action::SendConfirm => self.say_to(down, &Message::Confirm { path }),
@@ -330,7 +327,7 @@ impl Signalling {
         self.answer(channel.local.link_in, source_of(channel), &refuse);
     }
 
-    /// Starts the time that the hosts on the way have to say what they have lost.
+    /// Starts the timer for the loss reports of the hosts on the route.
     fn start_settling(&mut self, channel: &mut Channel, passed: Passed, now: Instant) {
         let way = budget::way_max(&channel.local.contract);
         let answered = way + self.answer_time().min(SETTLING_TIME_MAX);
@@ -347,18 +344,18 @@ impl Signalling {
         self.announcements.events.push_back(closed);
     }
 
-    /// The link out gives now what a channel that was made final holds: its answer goes on.
+    /// The outgoing link now meets the bounds of a final channel: its reply is sent.
     pub fn fitted(&mut self, id: ChannelId, now: Instant, resources: &mut dyn Resources) {
-        let Some(mut channel) = self.channels.take(id) else { return };
-        let kept = channel.setup.as_mut().filter(|_| channel.state == State::Fitting);
-        let stages = kept.map(|setup| core::mem::take(&mut setup.all_stages));
-        self.channels.insert(channel);
-        if let Some(stages) = stages {
+        let stages = self.channels.change(id, |channel| {
+            let kept = channel.setup.as_mut().filter(|_| channel.state == State::Fitting);
+            kept.map(|setup| core::mem::take(&mut setup.all_stages))
+        });
+        if let Some(stages) = stages.flatten() {
             self.apply(id, Input::Fitted, InputDetails::stages(stages), now, resources);
         }
     }
 
-    /// A receiver that has asked for the channel, which will not be: its source has closed it before.
+    /// Refuses the request of a receiver whose channel the source has closed before it was open.
     fn answer_asker(&mut self, channel: &mut Channel, what: &mut InputDetails) {
         let attempt = channel.setup.as_mut().and_then(|setup| setup.attempt.as_mut());
         if let Some(asked) = attempt.and_then(|attempt| attempt.asked.take()) {
@@ -368,8 +365,8 @@ impl Signalling {
         }
     }
 
-    /// How long a closing channel may take here: at its source until what is queued is sent, behind it as long as the
-    /// last packet may be under way. A host that stops has its grace and no longer.
+    /// How long a closing channel may take here: at its source until queued messages are sent, behind it as
+    /// long as the last packet may be under way. A host that stops has its grace and no longer.
     fn drain_time(&self, channel: &Channel) -> Nanos {
         let grace = self.config.signalling.grace;
         let needed = match channel.local.role {
@@ -404,7 +401,7 @@ impl Signalling {
         } else {
             let waits = |c: &&Channel| matches!(c.state, State::Open | State::Draining | State::Settling);
             let known = self.channels.of_path(path).filter(|c| c.local.link_out == Some(link));
-            // Elsewhere DESTROY, which comes behind it hop by hop, says what is needed.
+            // At other hosts DESTROY, which follows hop by hop, carries what is needed.
             if let Some(id) = known.filter(waits).map(|channel| channel.local.channel) {
                 self.apply(id, Input::Ended, what, now, resources);
             }
@@ -443,12 +440,12 @@ impl Signalling {
                 let id = channel.local.channel;
                 self.apply(id, input, what, now, resources);
             }
-            // It crossed the end of the channel.
+            // The report crossed the end of the channel.
             None => self.counters.unexpected += 1,
         }
     }
 
-    /// A message about a channel, which must come from the side that may say it.
+    /// Handles a message about a channel. It must come from the side that may send it.
     pub(super) fn on_channel_message(
         &mut self,
         link: LinkId,

@@ -1,4 +1,4 @@
-//! What signalling shows of neighbours and channels.
+//! Read-only views of neighbours and channels.
 
 use punctual_analysis::{Instant, Nanos};
 
@@ -10,20 +10,22 @@ use super::{Channel, Signalling};
 use crate::api::DegradedHost;
 use crate::ids::{Address, ChannelId, LinkId, Name};
 
-/// A neighbour as signalling knows it.
+/// State of a neighbour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NeighbourView {
-    /// Whether HELLOs come.
+    /// Whether HELLOs arrive.
     pub alive: bool,
-    /// The neighbour's clock less ours; `None` before the first round trip.
+    /// The neighbour's clock minus ours; `None` before the first round trip.
     pub clock: Option<ClockOffset>,
     /// How often one of the two clocks was stepped or drifted beyond its tolerance, in this life of the neighbour.
     pub clock_breaks: u32,
-    /// What of ours came in there, in bytes of the wire, and when that was, on its clock.
+    /// Bytes of ours that the neighbour has received, in bytes of the wire, and the time of that on its
+    /// clock.
     pub their_received: Option<(u64, Instant)>,
     /// Number of lives of the neighbour that this node has met.
     pub lives: u32,
-    /// What packets of the neighbour take to our driver at most, as it says; `Nanos::MAX` before it has.
+    /// Longest travel time of the neighbour's packets to our driver, as it reports; `Nanos::MAX` before its
+    /// first report.
     pub travel_max: Nanos,
     /// Smallest round trip measured in this life of the neighbour.
     pub round_trip_min: Option<Nanos>,
@@ -31,13 +33,13 @@ pub struct NeighbourView {
     pub round_trip_recent: Option<Nanos>,
     /// Packets that came in over the link and do not authenticate, or are not from that neighbour to this node.
     pub unauthenticated: u64,
-    /// The version that it speaks, if that is not [`RTCOP_VERSION`] and nothing can be agreed with it.
+    /// The version that it uses, if that is not [`RTCOP_VERSION`] and prevents all messages to it.
     pub foreign_version: Option<u8>,
-    /// Signalling of other versions that came in over the link, by members of the domain.
+    /// Received signalling packets of other versions from members of the domain.
     pub packets_foreign: u64,
 }
 
-/// A channel as signalling knows it.
+/// State of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelView<'a> {
     /// The channel as the node was asked to hold it.
@@ -46,12 +48,12 @@ pub struct ChannelView<'a> {
     pub from: &'a Name,
     /// Listener.
     pub to: &'a Address,
-    /// Hosts on the way whose bounds are no guarantees.
+    /// Hosts on the route whose bounds are no guarantees.
     pub degraded: &'a [DegradedHost],
     /// State as `channels` shows it (`open`, `creating`, ...).
     pub state: &'static str,
-    /// True if the channel has ended here, with its stages, clip and counters, and only the sink's word is
-    /// still waited for.
+    /// True if the channel has ended here, with its stages, clip and counters, and waits only for the sink's
+    /// final report.
     pub has_ended: bool,
 }
 

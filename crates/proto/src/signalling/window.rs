@@ -3,20 +3,20 @@
 /// How far behind the newest number a packet may come in.
 pub const WINDOW_PACKETS: u64 = 128;
 
-/// The packet numbers that were seen.
+/// The packet numbers that were received.
 #[derive(Clone, Debug)]
 pub struct ReplayWindow {
     newest: u64,
-    /// Bit i: `newest - i` was seen.
+    /// Bit i: `newest - i` was received.
     seen: u128,
 }
 
 impl ReplayWindow {
-    /// A window whose first packet is `first`; whatever was sent before it counts as seen.
+    /// A window whose first packet is `first`; every earlier number counts as received.
     pub const fn starting_at(first: u64) -> Self {
         Self { newest: first, seen: u128::MAX }
     }
-    /// Takes `number` unless it was seen or is too old to tell.
+    /// Takes `number` unless it was received or is older than the window.
     pub const fn take(&mut self, number: u64) -> bool {
         if number > self.newest {
             let ahead = number - self.newest;
@@ -39,7 +39,8 @@ mod tests {
     use super::*;
     use alloc::collections::BTreeSet;
 
-    /// Any numbers, near and far, up to the largest: each is taken once, and only while the window reaches back to it.
+    /// Any numbers, near and far, up to the largest: each is taken once, and only while the window includes
+    /// it.
     #[test]
     fn the_window_is_a_set_of_the_newest_numbers() {
         for seed in 0..200 {
@@ -65,7 +66,7 @@ mod tests {
         }
     }
 
-    /// All that it reaches back to, in reverse: full, it takes nothing more.
+    /// All numbers of the window, in reverse: a full window takes no number again.
     #[test]
     fn a_full_window_takes_only_what_is_new() {
         let mut window = ReplayWindow::starting_at(0);

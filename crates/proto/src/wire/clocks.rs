@@ -1,10 +1,10 @@
-//! What the header says of time besides slack, in few bits: how wrong a clock reading may be, and how old a packet is when
-//! it leaves.
+//! The times in the header beside slack, in few bits: the error of a clock reading, and the age of a packet
+//! when it leaves.
 
 use punctual_analysis::Nanos;
 
-/// The most that a time in a header may be wrong by: the errors of all clock offsets that it was moved by, in ns, up to
-/// 4.29 s. What is beyond is unknown.
+/// Largest error of a time in a header: the sum of the errors of all clock offsets that converted it, in ns,
+/// up to 4.29 s. A larger error is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClockError(u32);
 
@@ -27,7 +27,7 @@ impl ClockError {
     pub fn plus(self, more: Nanos) -> Self {
         Self(u32::try_from(more.0).map_or(u32::MAX, |more| self.0.saturating_add(more)))
     }
-    /// `None` if it is unknown.
+    /// The error; `None` if it is unknown.
     pub const fn known(self) -> Option<Nanos> {
         match self {
             Self::UNKNOWN => None,
@@ -36,18 +36,18 @@ impl ClockError {
     }
 }
 
-/// How long after its logical arrival a packet leaves a host at the latest, on that host's clock: a float of 16 bits,
-/// rounded up by at most one part in 1,024 (16 ns at least). 0 says nothing.
+/// Longest time from a packet's logical arrival until it leaves a host, on that host's clock: a float of 16
+/// bits, rounded up by at most one part in 1,024 (16 ns at least). 0 means unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Age(u16);
 
 /// Bits of the significand; the others are the exponent.
 const SIGNIFICAND_BITS: u32 = 11;
-/// What the last bit of the smallest exponent is worth, in ns.
+/// Value of the last bit of the smallest exponent, in ns.
 const UNIT_NS: u64 = 16;
 
 impl Age {
-    /// The age of packets that state none: best effort, and what was demoted.
+    /// The age of packets that state none: best effort, and demoted packets.
     pub const NONE: Self = Self(0);
 
     /// The age of a span, rounded up; [`Age::NONE`] for a span of more than 19 hours.
@@ -68,7 +68,7 @@ impl Age {
     pub const fn to_bits(self) -> u16 {
         self.0
     }
-    /// The span; `None` if nothing is said.
+    /// The span; `None` if it is unknown.
     pub const fn span(self) -> Option<Nanos> {
         let significand = self.0 & ((1 << SIGNIFICAND_BITS) - 1);
         if significand == 0 {
@@ -80,6 +80,8 @@ impl Age {
 
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -95,6 +97,19 @@ mod tests {
         assert_eq!(Age::of(Nanos::ZERO).span(), Some(Nanos(UNIT_NS)), "an age is something that is said");
         assert_eq!(Age::of(Nanos(u64::MAX)), Age::NONE);
         assert_eq!(Age::NONE.span(), None);
+    }
+
+    /// A span that the wire can state stays as it is. One between two of them is rounded up to the longer one.
+    #[test]
+    fn each_span_is_rounded_up_to_the_next_that_the_wire_can_state() {
+        let stated: BTreeSet<Nanos> = (0..=u16::MAX).filter_map(|bits| Age::from_bits(bits).span()).collect();
+        let mut shorter = Nanos::ZERO;
+        for span in stated {
+            for within in [shorter + Nanos(1), Nanos((shorter.0 + span.0) / 2 + 1), span] {
+                assert_eq!(Age::of(within).span(), Some(span), "{within}");
+            }
+            shorter = span;
+        }
     }
 
     #[test]

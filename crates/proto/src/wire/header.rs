@@ -1,4 +1,4 @@
-//! The header as a plain struct, and its only two doors: `parse` and `write`.
+//! The header as a plain struct, and its only two conversions: `parse` and `write`.
 
 use punctual_analysis::Instant;
 use punctual_analysis::contract::MESSAGE_BYTES_MAX;
@@ -10,12 +10,14 @@ use super::clocks::{Age, ClockError};
 use crate::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};
 use crate::limits::{FRAGMENT_BYTES_MAX, HEADER_BYTES};
 
-/// The version of the wire format that this crate speaks. 2: the logical arrival is on the receiving host's clock, with its error and the age at departure (ADR 0025).
+/// The version of the wire format that this crate implements. 2: the logical arrival is on the receiving
+/// host's clock, with its error and the age at departure (ADR 0025).
 pub const VERSION: u8 = 2;
 
-/// Flag bit 0: the packet travels as best effort: it came to some stage too late, too early or too much for its contract.
+/// Flag bit 0: the packet travels as best effort because it arrived at some stage too late, too early, or
+/// beyond its contract.
 const DEMOTED: u16 = 1;
-/// Flag bit 1, only with bit 0: its source found it beyond its contract, so nothing was ever promised for it.
+/// Flag bit 1, only with bit 0: its source found it to break its contract, so it never had a guarantee.
 const UNPROMISED: u16 = 2;
 const BEYOND_CONTRACT: u16 = DEMOTED | UNPROMISED;
 
@@ -45,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Why a packet is thrown away at the edge.
+/// Why a packet is dropped on reception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
     /// Another version of the protocol.
@@ -56,19 +58,19 @@ pub enum WireError {
     Malformed(#[from] Malformed),
 }
 
-/// What is wrong with a malformed packet.
+/// The fault of a malformed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
-    /// Fewer bytes than a header, or than the header says.
+    /// Fewer bytes than a header, or than the header states.
     #[error("it is shorter than its header says")]
     Short,
     /// There is no such kind of packet.
     #[error("unknown kind {0}")]
     Kind(u8),
-    /// Flags that nobody has defined, or `demoted` on best effort.
+    /// Undefined flags, or `demoted` on best effort.
     #[error("flags {0:#06x} do not fit its kind")]
     Flags(u16),
-    /// A source that is no node, or a best-effort packet to nobody.
+    /// A source that is no node, or a best-effort packet without a destination.
     #[error("source or destination node does not fit its kind")]
     Nodes,
     /// Fragment index, count, message length and payload length contradict one another.
@@ -81,14 +83,14 @@ pub enum Malformed {
 pub struct Header {
     /// Guaranteed or best effort.
     pub kind: Kind,
-    /// True if the packet travels as best effort, because it came to some stage too late, too early or too
-    /// much for its contract. Only guaranteed data is demoted.
+    /// True if the packet travels as best effort because it arrived at some stage too late, too early, or
+    /// beyond its contract. Only guaranteed data is demoted.
     pub demoted: bool,
-    /// The source demoted the packet: the sender broke the contract, and nothing was ever promised for it.
+    /// The source demoted the packet: the sender broke the contract, and the packet never had a guarantee.
     pub unpromised: bool,
-    /// The channel, on every hop; of best effort its source and flow.
+    /// The channel, on every hop; for best effort its source and flow.
     pub path: PathId,
-    /// The channel's cookie; of best effort the hash of the port's name.
+    /// The channel's cookie; for best effort the hash of the port's name.
     pub cookie: Cookie,
     /// The message's number in its channel.
     pub message: u64,
@@ -100,21 +102,21 @@ pub struct Header {
     pub message_bytes: u32,
     /// Nominal arrival plus bound at the last stage, less the latest departure of the last bit there, in ns.
     pub slack_ns: i64,
-    /// Logical arrival of the message: of a channel on the clock of the host that sent this packet (rewritten at each
-    /// hop), of best effort on the source's.
+    /// Logical arrival of the message: for a channel on the clock of the host that sent this packet
+    /// (rewritten at each hop), for best effort on the source's.
     pub logical_arrival: Instant,
-    /// How long after its logical arrival the packet leaves its last host at the latest; 0 for best effort and where
-    /// nothing is promised.
+    /// Longest time from its logical arrival until the packet leaves its last host; 0 for best effort and
+    /// without a guarantee.
     pub age: Age,
     /// Payload of this packet in bytes, at most [`FRAGMENT_BYTES_MAX`].
     pub payload_bytes: u32,
-    /// For a channel: how far its logical arrival may be wrong.
+    /// For a channel: largest error of its logical arrival.
     pub clock_error: ClockError,
     /// Node that a best-effort packet goes to; node 0 for channels.
     pub destination: NodeId,
 }
 
-/// The bytes of the header, as they lie on the wire.
+/// The bytes of the header in the order on the wire.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Layout {
@@ -133,7 +135,7 @@ struct Layout {
     logical_arrival_ns: U64,
     payload_bytes: U16,
     age: U16,
-    /// Destination of best effort, clock error of a channel.
+    /// Destination of best effort, or clock error of a channel.
     end: U32,
 }
 
@@ -141,11 +143,11 @@ const _: () = assert!(size_of::<Layout>() == HEADER_BYTES);
 const _: () = assert!(FRAGMENT_BYTES_MAX <= u16::MAX as u32);
 
 impl Header {
-    /// Checks a packet once and for all; gives its header and payload. Bytes behind the payload (padding)
-    /// are left out.
+    /// Checks a packet completely; returns its header and payload. Bytes behind the payload (padding) are
+    /// left out.
     ///
     /// # Errors
-    /// [`WireError`] if the packet has another version or contradicts itself; it is to be dropped.
+    /// [`WireError`] if the packet has another version or contradicts itself; the caller must drop it.
     pub fn parse(packet: &[u8]) -> Result<(Self, &[u8]), WireError> {
         match packet.first() {
             None => return Err(Malformed::Short.into()),
@@ -160,8 +162,8 @@ impl Header {
         Ok((header, payload))
     }
 
-    /// Writes the header to the first [`HEADER_BYTES`] of `out`; gives how many that are. Consistency is the
-    /// caller's: what [`Header::parse`] would refuse is written all the same.
+    /// Writes the header to the first [`HEADER_BYTES`] of `out`; returns their number. The caller is
+    /// responsible for consistency: a header that [`Header::parse`] would refuse is written all the same.
     ///
     /// # Panics
     /// If `out` is shorter than a header.

@@ -1,4 +1,5 @@
-//! The data packet on the wire (ADR 0004): a header of 64 bytes, little-endian, at fixed offsets, then payload.
+//! The data packet on the wire (ADR 0004): a header of 64 bytes, little-endian, at fixed offsets, then
+//! payload.
 //!
 //! ```text
 //!  byte 0       1       2       3       4       5       6       7
@@ -24,35 +25,35 @@
 //!
 //! | offset | field           | type | unit, range                                                           |
 //! |-------:|-----------------|------|-----------------------------------------------------------------------|
-//! |      0 | version         | u8   | [`VERSION`]; another one is refused before anything else is looked at |
+//! |      0 | version         | u8   | [`VERSION`]; another one is refused before any other check |
 //! |      1 | kind            | u8   | 1 guaranteed, 2 best effort                                           |
-//! |      2 | flags           | u16  | guaranteed data only: bit 0: demoted; bit 1, only with it: by its source; the others are zero |
+//! |      2 | flags           | u16  | bit 0: demoted (only guaranteed data); bit 1: by its source; others 0 |
 //! |      4 | source node     | u32  | never 0                                                               |
 //! |      8 | channel number  | u32  | at the source                                                         |
-//! |     12 | cookie          | u32  | the channel's; of best effort the hash of the port's name             |
-//! |     16 | epoch           | u64  | the source's life                                                     |
+//! |     12 | cookie          | u32  | the channel's; for best effort the hash of the port's name            |
+//! |     16 | epoch           | u64  | of the source                                                         |
 //! |     24 | message number  | u64  | counts up in the channel                                              |
 //! |     32 | fragment index  | u16  | below the fragment count                                              |
 //! |     34 | fragment count  | u16  | 1 or more                                                             |
 //! |     36 | message length  | u32  | bytes, up to [`MESSAGE_BYTES_MAX`]                                    |
 //! |     40 | slack           | i64  | ns: nominal arrival + bound - latest departure of the last bit        |
-//! |     48 | logical arrival | u64  | ns: of a channel on the clock of the host that sent the packet, of best effort on the source's |
+//! |     48 | logical arrival | u64  | ns, on the clock of the sending host; for best effort on the source's |
 //! |     56 | payload bytes   | u16  | of this packet; what follows it is padding                            |
-//! |     58 | age             | u16  | latest departure of the last bit less logical arrival ([`Age`]); 0 says nothing |
-//! |     60 | clock error     | u32  | of a channel: ns that its logical arrival may be wrong by; all bits set: unknown |
-//! |     60 | destination     | u32  | of best effort: never node 0                                          |
+//! |     58 | age             | u16  | latest departure of the last bit less logical arrival ([`Age`]); 0: unknown |
+//! |     60 | clock error     | u32  | for a channel: error of its logical arrival in ns; all bits set: unknown |
+//! |     60 | destination     | u32  | for best effort: never node 0                                         |
 //!
-//! Each hop moves the logical arrival of a channel's packet to its own clock and adds what that may be wrong by to the
-//! clock error, so that every host knows how late a message is (ADR 0025). Nothing is scheduled or policed by it: a clock
-//! that lies changes only what is told.
+//! Each hop converts the logical arrival of a channel's packet to its own clock and adds the error of the
+//! conversion to the clock error, so that every host can compute how late a message is (ADR 0025). The result
+//! is not used to schedule or police: a wrong clock affects only reports.
 //!
 //! All fragments of a message but the last carry the same number of bytes, the *fragment size*, and the last
-//! one carries the rest, so fragment i lies at i times fragment size in the message. Every header tells that
-//! size ([`Header::fragment_bytes`]), and [`Header::parse`] refuses a header whose counts contradict it. A
-//! message without bytes is one fragment without payload; no other fragment is empty.
+//! one carries the rest, so fragment i lies at i times fragment size in the message. Every header contains
+//! that size ([`Header::fragment_bytes`]), and [`Header::parse`] refuses a header whose counts contradict it.
+//! A message without bytes is one fragment without payload; no other fragment is empty.
 //!
-//! Parsing is the only way in: whoever holds a parsed [`Header`] may rely on its counts, and on nothing else
-//! that a neighbour wrote (path, cookie, slack and numbers are checked by whom they concern).
+//! Parsing is the only way to get a received [`Header`]: its counts are consistent, but no other field is
+//! checked (path, cookie, slack and numbers are checked where they are used).
 
 mod clocks;
 mod header;

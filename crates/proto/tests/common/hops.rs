@@ -1,15 +1,15 @@
-//! What must hold where a channel passes or ends, whatever comes in: each takes a seed and says what does not, if
-//! anything. The mutation check looks at the same.
+//! Invariants of hosts where a channel passes or ends, whatever arrives: each check takes a seed and
+//! describes a violation, if there is one. The mutation check uses the same checks.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use punctual_proto::api::{ChannelCounters, FilterChange, PathFilter, Port, StageKind};
 use punctual_proto::ids::LinkId;
-use punctual_proto::wire::{Header, Kind};
-use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_proto::wire::Header;
+use punctual_proto::{BitRate, Contract, Nanos, Rate};
 
-use super::{FRAME_BYTES, Open, PROPAGATION, TestInbox, TestOutbox, World, line_config, name, pattern};
+use punctual_rig::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 /// The link that packets come in by: the left one.
@@ -41,7 +41,7 @@ fn line(hosts: usize, prediction_error: Nanos) -> World {
     World::of((0..hosts).map(config).collect())
 }
 
-/// The packets of one message of a channel as they leave its source; none goes on.
+/// The packets of one message of a channel as they leave its source; none arrives.
 fn captured(world: &mut World, open: &Open, bytes: u32) -> Vec<Vec<u8>> {
     let seen = Rc::new(RefCell::new(Vec::new()));
     let copy = seen.clone();
@@ -67,7 +67,7 @@ fn with_slack(packet: &[u8], number: u64, slack_ns: i64) -> Vec<u8> {
     packet
 }
 
-/// A driver gives a packet to its node, whose processor looks at it later.
+/// A driver passes a packet to its node, whose processor handles it later.
 fn arrive(world: &mut World, node: usize, packet: &[u8]) {
     let (frame, now) = (world.pool.frame(packet), world.now);
     world.nodes[node].handle_frame(LEFT, Port::Data, now, frame, now);
@@ -77,7 +77,7 @@ fn counters(world: &World, node: usize) -> ChannelCounters {
     world.nodes[node].channels()[0].counters
 }
 
-/// What the node told its driver of the channel.
+/// The channel's filter that the node sent to its driver.
 fn told(world: &mut World, node: usize) -> Option<PathFilter> {
     let mut found = None;
     while let Some((_, change)) = world.nodes[node].poll_filter() {
@@ -108,7 +108,8 @@ fn way(random: &mut Random) -> Option<Way> {
         Nanos(interval + random.between(20, 200) * MILLI),
     );
     let contract = contract.expect("in range");
-    // From none to some intervals: near and far from where the bucket's messages are rounded up.
+    // From none to some intervals: near the values at which the bucket's messages are rounded up, and far
+    // from them.
     let mut world = line(hosts, Nanos(random.below(3 * interval)));
     let open = world.open(0, hosts - 1, contract).expect("room for one");
     let node = random.between(1, hosts as u64 - 1) as usize;
@@ -117,8 +118,9 @@ fn way(random: &mut Random) -> Option<Way> {
     Some(Way { world, open, contract, node, filter, packets })
 }
 
-/// All that an honest path may deliver at once, and that the node takes for in time, passes the driver's bucket: messages
-/// I' apart, from the latest that is not demoted to the earliest that all stages before allow.
+/// All packets that an honest path may deliver at once, and that the node accepts as in time, pass the
+/// driver's bucket: messages I' apart, from the latest that is not demoted to the earliest that all previous
+/// stages allow.
 pub fn bucket_too_small(seed: u64) -> Option<String> {
     let mut random = Random(seed ^ 0xb0c7);
     let mut way = way(&mut random)?;
@@ -166,8 +168,9 @@ pub fn buffers_too_few(seed: u64) -> Option<String> {
     (!fits).then(|| format!("{kept} B are kept, {wanted} buffers needed, the driver is told of {buffers}"))
 }
 
-/// Two channels at a forwarder whose processor has no time for a while, within its bounds. What it serves late is not due
-/// at the link before its time: a packet is due its link's bound after it could be there, and the link serves by that.
+/// Two channels at a forwarder whose processor is stopped for a while, within its bounds. A packet that it
+/// serves late is not due at the link earlier for that: it is due the link's bound after it could be there,
+/// and the link serves by that.
 pub fn served_out_of_order(seed: u64) -> Option<String> {
     const ERROR: Nanos = Nanos::from_millis(3);
     let mut random = Random(seed ^ 0x07de);
@@ -223,8 +226,8 @@ pub fn served_out_of_order(seed: u64) -> Option<String> {
     })
 }
 
-/// Best effort that passes a forwarder: heaps of it that queue 2 has no room for. When all is over the driver's buffers are
-/// all there again, and best effort goes through.
+/// Best effort that passes a forwarder in bursts for which queue 2 has no room. At the end all buffers of the
+/// driver are free again, and best effort passes.
 pub fn best_effort_stuck(seed: u64) -> Option<String> {
     let mut random = Random(seed ^ 0xbe);
     let config = |index| {
@@ -243,7 +246,7 @@ pub fn best_effort_stuck(seed: u64) -> Option<String> {
     let flow = world.nodes[0].open_best_effort(to, 1_000, outbox.clone(), world.now).expect("a route");
     world.run_for(Nanos::from_secs(1));
     let refused = |world: &World| world.nodes[1].status(world.now).links[1].best_effort_dropped;
-    // As many as best effort may keep of the driver's buffers are refused, and more.
+    // More packets are refused than best effort may hold of the driver's buffers.
     for round in 0..400 {
         let until = world.now + Nanos(random.between(1, 5) * MILLI);
         world.still = Some((1, until));

@@ -1,14 +1,15 @@
-//! Whether a measured rate is true: over wires of any rate, with any bucket that is empty in time, that stand still once.
+//! Whether a measured rate is true: over wires of any rate, with any bucket that is empty in time, that are
+//! stopped once.
 
 use punctual_proto::api::{Event, MeasuredRate, RateRefusal};
 use punctual_proto::ids::LinkId;
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Nanos};
 
-use super::{Slow, World};
+use punctual_rig::{Slow, World};
 
 const LINK: LinkId = LinkId(0);
-/// What is tried.
+/// The largest rate that is tried.
 pub const TRIED: BitRate = BitRate(95_000_000);
 
 /// Waits for the end of a measurement at `node`.
@@ -24,13 +25,13 @@ pub fn measured(world: &mut World, node: usize) -> Result<MeasuredRate, RateRefu
     panic!("no word about the measurement within ten seconds");
 }
 
-/// Whether the truth lies within what is stated.
+/// Whether the truth is within the stated range.
 pub fn is_right(measured: MeasuredRate, truth: BitRate) -> bool {
     let error = u128::from(measured.rate.0) * u128::from(measured.error.0) / 1_000_000;
     u128::from(measured.rate.0.abs_diff(truth.0)) <= error
 }
 
-/// What is wrong with the measurement of `seed`.
+/// The violation in the measurement of `seed`.
 pub fn wrong(seed: u64) -> Option<String> {
     let mut random = SplitMix64::new(seed);
     let mut world = World::line(2, TRIED);

@@ -1,51 +1,20 @@
-//! What a world does, written down: every unit of work, every packet, every word to an application, and what hosts say of
-//! themselves in the end. Tests compare it with what was written once (docs/adr/0049).
+//! A written record of a simulated world: every unit of work, every packet, every event for an application,
+//! and the status of all hosts at the end. Tests compare it with a recorded one (docs/adr/0049).
 
 use std::fmt::Write;
 
-use punctual_proto::api::{Event, OpenRequest, Port, UserId, Work};
-use punctual_proto::config::CpuCosts;
-use punctual_proto::ids::{Address, ChannelId, LinkId};
-use punctual_proto::wire::{Header, Kind};
-use punctual_proto::{Contract, Instant, Nanos};
+use punctual_proto::api::{Event, OpenRequest, UserId};
+use punctual_proto::ids::{Address, ChannelId};
+use punctual_proto::{Contract, Nanos};
 
-use super::written::{self, trimmed};
-use super::{TestInbox, TestOutbox, World, name};
+use punctual_rig::{START, TestInbox, TestOutbox, World, name, pattern, trimmed};
 
-/// When worlds begin.
-const START: Instant = Instant(1_000_000_000);
-
-/// A unit of work, as a line.
-pub fn work(now: Instant, node: usize, work: &Work, costs: &CpuCosts) -> String {
-    let declared = work.declared_cost(costs).0;
-    format!("{} h{} {}, {declared} ns", now.since(START).0, node + 1, trimmed(work))
-}
-
-/// A packet that a driver was given, as a line.
-pub fn packet(now: Instant, node: usize, link: LinkId, port: Port, bytes: &[u8]) -> String {
-    let place = format!("{} h{}.{}", now.since(START).0, node + 1, link.0);
-    if port == Port::Signalling {
-        return format!("{place} signal of {} B", bytes.len());
-    }
-    let (header, payload) = Header::parse(bytes).expect("a packet of ours");
-    let Header { kind, message, fragment, fragments, message_bytes, slack_ns, destination, .. } = header;
-    let mut line = format!("{place} {kind:?} {message} {fragment}/{fragments} of {message_bytes} B");
-    write!(line, " to {} slack {slack_ns}, {} B", destination.0, payload.len()).expect("a text");
-    if kind == Kind::Guaranteed {
-        let age = header.age;
-        let logical = header.logical_arrival.since(START).0;
-        write!(line, ", channel {}, l {logical}, {age:?}", header.path.channel.0).expect("a text");
-    }
-    for (is, word) in [(header.demoted, " demoted"), (header.unpromised, " unpromised")] {
-        line += if is { word } else { "" };
-    }
-    line
-}
+use super::written;
 
 /// A channel of a script.
 struct Known {
     host: usize,
-    /// None: it could not even be tried.
+    /// `None`: the request could not be tried.
     source: Option<ChannelId>,
     /// Since it is open.
     outbox: Option<TestOutbox>,
@@ -56,14 +25,14 @@ struct Known {
 pub struct Script {
     pub world: World,
     pub text: String,
-    /// Channels that were asked for, in that order.
+    /// Requested channels, in order of the requests.
     channels: Vec<Known>,
     inboxes: Vec<(usize, ChannelId, TestInbox)>,
-    /// Receivers read what comes.
+    /// Whether receivers read their messages.
     pub reads: bool,
-    /// What receivers answer.
+    /// Whether receivers consent.
     pub consents: bool,
-    /// Adapters say each millisecond what has left; so much of each link is said.
+    /// Adapters report each millisecond what has left, this much of each link.
     pub completions: Option<Vec<Vec<u64>>>,
 }
 
@@ -89,14 +58,14 @@ impl Script {
         self.world.now.since(START).0
     }
 
-    /// Neighbours meet; nobody writes that.
+    /// Lets neighbours meet, without a record.
     pub fn meet(&mut self) {
         self.world.run_for(Nanos::from_millis(100));
         self.world.tape = Some(Vec::new());
         self.world.events.iter_mut().for_each(|events| events.clear());
     }
 
-    /// Asks for a channel; gives its number in this script.
+    /// Requests a channel; returns its number in this script.
     pub fn ask(&mut self, from: usize, to: &str, contract: Contract, probe: bool) -> usize {
         let to: Address = to.parse().expect("an address");
         let request = OpenRequest { to, contract, user: UserId(7), probe, token: None };
@@ -139,7 +108,7 @@ impl Script {
         };
         let (host, source, now) = (*host, *source, self.world.now);
         for bytes in bytes {
-            outbox.stuff(&super::pattern(number as u64, *sent, *bytes), 1, now);
+            outbox.stuff(&pattern(number as u64, *sent, *bytes), 1, now);
             *sent += 1;
         }
         self.world.nodes[host].handle_outbox(source, now);
@@ -156,7 +125,7 @@ impl Script {
         }
     }
 
-    /// Adapters say what has left.
+    /// Adapters report what has left.
     fn complete(&mut self) {
         let Some(said) = &mut self.completions else { return };
         let now = self.world.now;
@@ -172,7 +141,7 @@ impl Script {
         self.world.settle();
     }
 
-    /// Writes what has happened; applications answer and read.
+    /// Writes what has happened; applications reply and read.
     pub fn flush(&mut self) {
         for line in self.world.tape.as_mut().expect("somebody writes").drain(..) {
             self.text += &line;
@@ -180,7 +149,7 @@ impl Script {
         }
         for host in 0..self.world.nodes.len() {
             while let Some((link, change)) = self.world.nodes[host].poll_filter() {
-                // Keys are told to drivers, not to people.
+                // Keys must not be printed.
                 let what = format!("{change:?}");
                 let what = if what.starts_with("Neighbour") { "Neighbour".into() } else { what };
                 self.say(&format!("{} h{}.{} {what}", self.at(), host + 1, link.0));
@@ -258,7 +227,7 @@ impl Script {
         }
     }
 
-    /// What hosts say of themselves: all of it.
+    /// The complete status of all hosts.
     pub fn status(&mut self) {
         let now = self.world.now;
         for host in 0..self.world.nodes.len() {

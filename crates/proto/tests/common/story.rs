@@ -1,4 +1,4 @@
-//! How worlds of stories begin, and what is asked for in them.
+//! Initial worlds of the transcripts, and requests in them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use punctual_proto::config::NodeConfig;
 use punctual_proto::{BitRate, Contract, Late, Nanos, Rate};
 
 use super::script::Script;
-use super::{World, line_config};
+use punctual_rig::{World, line_config};
 
 pub const RATE: BitRate = BitRate(40_000_000);
 pub const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -36,5 +36,5 @@ pub fn soft(bytes: u32, late: Late) -> Contract {
     Contract { statistical, late, ..contract(bytes, 50, 1, 60) }
 }
 
-/// What is kept of what passes.
+/// Recorded packets.
 pub type Kept<T> = Rc<RefCell<Vec<T>>>;

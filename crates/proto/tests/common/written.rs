@@ -1,18 +1,6 @@
 //! Texts that were written down once, and are compared.
 
-use std::fmt::Debug;
 use std::path::PathBuf;
-
-/// `Debug` without fields that are nothing.
-pub fn trimmed(value: &impl Debug) -> String {
-    // Spans are many: their type says no more each time.
-    let text = format!("{value:?}").replace("Nanos(", "(");
-    let is_nothing = |field: &&str| {
-        let plain = !field.contains(['{', '}', '[', ']', '(', ')']);
-        plain && field.split_once(": ").is_some_and(|(_, value)| matches!(value, "0" | "false" | "None"))
-    };
-    text.split(", ").filter(|field| !is_nothing(field)).collect::<Vec<_>>().join(", ")
-}
 
 /// Compares `text` with `transcripts/NAME.txt`; `PUNCTUAL_PIN=1` writes that anew.
 pub fn is_as_written(name: &str, text: &str) {

@@ -1,5 +1,5 @@
-//! Users who ask without end, on links of the pace that signalling has: others open as before, no channel ends, and each has
-//! its share.
+//! Users who send requests without end, on links with the pace of signalling: others open as before, no
+//! channel ends, and each has its share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,27 +11,27 @@ use crate::network::{Agent, MILLI, Network, SECOND, contract, name};
 
 /// Between two packets: the default of `packets_per_second`.
 const PACE: u64 = 20 * MILLI;
-/// Whose opens are measured.
+/// Hosts whose opens are measured.
 const WITNESS: UserId = UserId(1_000);
 /// How often the crowd tries, and how often at once, all of it together.
 const TRIES_EVERY: u64 = 10 * MILLI;
 const TRIES: usize = 60;
 
-/// What a user of a crowd asks for.
+/// A request of a user of a crowd.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wish {
     /// Requests to a listener that is not there.
     Nobody,
     /// Channels to one.
     NoListener,
-    /// What could be had.
+    /// A probe.
     Probe,
     /// Channels to a listener that consents, and then closed.
     OpenAndClose,
 }
 
 impl Wish {
-    /// Of a crowd, one after the other.
+    /// The users of a crowd, one after the other.
     const fn of(user: u64) -> Self {
         [Self::Nobody, Self::NoListener, Self::Probe, Self::OpenAndClose][user as usize % 4]
     }
@@ -41,14 +41,14 @@ struct Crowd {
     network: Network,
     /// The host that each of it is at.
     users: Vec<(usize, Wish)>,
-    /// Whom they ask.
+    /// The host that they send requests to.
     to: usize,
     opened: BTreeMap<ChannelId, u64>,
-    /// Of each, how many of its wishes were answered from elsewhere.
+    /// For each, the number of its requests that were answered from elsewhere.
     answered: Vec<u64>,
     asked: BTreeMap<(usize, u64), usize>,
     channels: BTreeMap<(usize, ChannelId), usize>,
-    /// Of the witness: by the host where they start, and those that have ended or were refused.
+    /// The channels of the witness: by the host where they start, and those that have ended or were refused.
     own: BTreeSet<(usize, ChannelId)>,
     ended: Vec<Event>,
 }
@@ -93,7 +93,7 @@ impl Crowd {
         self.channels.extend(tried.into_iter().map(|channel| ((host, channel), index)));
     }
 
-    /// What applications were told meanwhile.
+    /// Takes the events of applications.
     fn hear(&mut self) {
         for host in 0..self.network.hosts.len() {
             let events = std::mem::take(&mut self.network.hosts[host].events);
@@ -131,7 +131,7 @@ impl Crowd {
         index.into_iter().for_each(|index| self.answered[index] += 1);
     }
 
-    /// The crowd asks for so long.
+    /// The crowd sends requests for this long.
     fn press(&mut self, nanos: u64) {
         let until = self.network.now + nanos;
         while self.network.now < until {
@@ -159,7 +159,7 @@ impl Crowd {
     }
 }
 
-/// Longest of ten opens from `from`, and the crowd afterwards; nobody's channel has ended.
+/// Longest of ten opens from `from`, and the crowd afterwards; no channel has ended.
 fn opens_beside(mut crowd: Crowd, from: usize) -> (Vec<Option<u64>>, Crowd) {
     crowd.network.rarely = true;
     crowd.press(3 * SECOND);
@@ -197,8 +197,8 @@ fn a_crowd_that_passes_a_relay_keeps_its_users_waiting_no_longer() {
     assert!(opens.iter().all(|open| open.is_some_and(|ms| ms <= 500)), "{opens:?}");
 }
 
-/// What cannot be sent in time is refused for that, by its host, and not left to time out; with a listener that says nothing,
-/// too.
+/// A request that cannot be sent in time is refused for that reason, by its host, and does not time out; with
+/// a listener that does not reply, too.
 #[test]
 fn what_waits_for_too_long_is_refused_with_its_reason() {
     let mut network = Network::line(4, 2, |_, config| config.links[0].packet_bytes_max = 192);
@@ -229,8 +229,8 @@ fn what_waits_for_too_long_is_refused_with_its_reason() {
     assert_eq!(network.states(0).len(), 400 - opens, "the others are asked");
 }
 
-/// What waits for too long at a host between is refused by that host: probes and requests that are nobody's there find their way
-/// back to who asked.
+/// A request that waits for too long at a host between is refused by that host: probes and requests that no
+/// host holds find their way back to their source.
 #[test]
 fn what_waits_for_too_long_on_its_way_is_refused_on_the_way_back() {
     let mut network = Network::line(5, 3, |_, config| {
@@ -238,7 +238,7 @@ fn what_waits_for_too_long_on_its_way_is_refused_on_the_way_back() {
     });
     network.rarely = true;
     network.run(SECOND);
-    // The last link is slow: what the host between hears, it cannot say on.
+    // The last link is slow: the host between receives more than it can forward.
     network.slow = Some((1, 2, PACE));
     let source = Address { port: name("in"), host: network.hosts[2].name() };
     for _ in 0..200 {

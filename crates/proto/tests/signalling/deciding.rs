@@ -1,4 +1,4 @@
-//! Stages that think before they answer: packets, closes, crashes and shutdowns come in between.
+//! Stages that reply later: packets, closes, crashes and shutdowns occur in between.
 
 use punctual_proto::api::{CloseReason, Event, RefuseCause};
 
@@ -29,7 +29,8 @@ fn a_channel_is_established_whatever_time_the_stages_take() {
     }
 }
 
-/// Whenever the application closes what it has asked for, nothing is left anywhere, and it is told once.
+/// At any time at which the application closes its request, no state is left anywhere, and it is notified
+/// once.
 #[test]
 fn a_close_at_any_step_leaves_nothing() {
     for thinking_max in THINKING {
@@ -82,7 +83,7 @@ fn a_restart_at_any_step_leaves_nothing_of_the_former_life() {
     }
 }
 
-/// A host that stops while its stages think refuses what has not begun, and becomes quiet.
+/// A host that stops while its stages decide refuses what has not begun, and becomes quiet.
 #[test]
 fn a_shutdown_at_any_step_becomes_quiet() {
     for victim in 0..4 {
@@ -124,7 +125,7 @@ fn many_channels_come_and_go_on_a_bad_medium() {
     }
 }
 
-/// The offer of a refusal is what stages that answer at once offer.
+/// The offer of a refusal equals that of stages that reply at once.
 #[test]
 fn an_offer_does_not_depend_on_the_time_that_it_takes() {
     let offer = |thinking_max| {
@@ -148,7 +149,7 @@ fn an_offer_does_not_depend_on_the_time_that_it_takes() {
     THINKING.into_iter().for_each(|thinking_max| assert_eq!(offer(thinking_max), at_once));
 }
 
-/// Half-open channels count from the time on at which the stages are asked.
+/// Half-open channels count from the time at which the stages are asked.
 #[test]
 fn who_waits_for_stages_counts_as_half_open() {
     let mut network = thinking(1, 2, 0);

@@ -1,4 +1,4 @@
-//! How channels end: for which reason at which end, and the sink's last word to the source.
+//! Ends of channels: the reason at each end, and the sink's final report to the source.
 
 use punctual_proto::Nanos;
 use punctual_proto::api::{CloseReason, DroppedPackets, Event, OpenRequest, Passed, Receipt, Tally};
@@ -77,7 +77,8 @@ fn the_word_comes_through_loss_doubling_and_reordering() {
     }
 }
 
-/// Whichever host behind the source dies before the word has come: the path is lost, within a bounded time.
+/// Whichever host behind the source crashes before the report has come: the path is lost, within a bounded
+/// time.
 #[test]
 fn a_path_that_is_lost_before_the_word_is_told_as_that() {
     for (hops, dead) in [(1, 1), (2, 1), (2, 2), (4, 1), (4, 3), (4, 4)] {
@@ -141,7 +142,8 @@ fn a_host_that_stops_says_so() {
     }
 }
 
-/// The forwarder before the host that died hears it first; those before that one pass it on, though they drain.
+/// The forwarder before the crashed host detects it first; those before that one forward the news, though
+/// they drain.
 #[test]
 fn a_path_that_is_lost_while_it_drains_is_told_to_the_source_at_once() {
     for hops in 2..=4 {
@@ -149,18 +151,18 @@ fn a_path_that_is_lost_while_it_drains_is_told_to_the_source_at_once() {
         network.crash(hops);
         network.close(0, source);
         network.at(0, |s, now, stages| s.drained(source, now, stages));
-        // A neighbour's silence takes 5 s, the word would be overdue after 15.
+        // A neighbour's silence takes 5 s; the report would be overdue after 15.
         network.run(7 * SECOND);
         assert_eq!(end(&network, 0), Some((CloseReason::PathLost, None)), "{hops} hops");
     }
 }
 
-/// D of an hour: nothing here ends by its time.
+/// D of an hour: no wait in this test ends because of its time.
 const HOUR_MS: u64 = 3_600_000;
 const SENT: Tally = Tally { packets: 9, digest: 77 };
 const SETTLED: u64 = SECOND;
 
-/// Hosts behind the source are told what it has sent, each as soon as it has closed.
+/// Hosts behind the source are notified of the total that it has sent, each as soon as it has closed.
 #[test]
 fn each_host_is_told_what_the_source_has_sent() {
     for hops in 1..=5 {
@@ -177,15 +179,15 @@ fn each_host_is_told_what_the_source_has_sent() {
     }
 }
 
-/// Says at a host that all has passed which it was told to await.
+/// Reports at a host that all packets which it was told to await have passed.
 fn pass_all(network: &mut Network, index: usize) {
     for (channel, _) in std::mem::take(&mut network.hosts[index].stages.awaited) {
         network.at(index, |s, now, stages| s.drained(channel, now, stages));
     }
 }
 
-/// In whatever order the hosts are done: the source is told, and its user's quota given back, when all of them have let go and
-/// not before; and long before D is over.
+/// In any order of the hosts: the source is notified, and its user's quota released, when all of them have
+/// released the channel and not before; and long before D is over.
 #[test]
 fn the_end_is_told_when_nobody_on_the_way_holds_anything() {
     for seed in 0..60 {
@@ -199,7 +201,7 @@ fn the_end_is_told_when_nobody_on_the_way_holds_anything() {
             let other = network.random.below(order.len() as u64) as usize;
             order.swap(index, other);
         }
-        // The sink is the last, or ends while others between have not seen all of it.
+        // The sink is the last, or ends while others between have not had all of it.
         order.truncate(network.random.below(hops as u64) as usize);
         for host in order.into_iter().chain([hops]) {
             assert_eq!(end(&network, 0), None, "seed {seed}: {host} still holds it");
@@ -231,8 +233,8 @@ fn a_sink_that_closes_what_drains_frees_all_hosts_before_the_source_is_told() {
     }
 }
 
-/// Whoever dies, at whichever step of an end that would take an hour: nothing is held, and the source is told, within a lease
-/// and the time that a neighbour's silence takes.
+/// Whichever host crashes, at any step of an end that would take an hour: nothing is held, and the source is
+/// notified, within a lease and the time of a neighbour's silence.
 #[test]
 fn a_crash_at_any_step_of_an_end_frees_everything_within_a_lease() {
     const HOPS: usize = 3;
@@ -264,8 +266,8 @@ fn a_crash_at_any_step_of_an_end_frees_everything_within_a_lease() {
     }
 }
 
-/// DESTROY is lost, and what tells of the end: for some seconds nothing comes through one direction of a link. Either the
-/// neighbour is taken for dead, or the end goes on where it stood.
+/// DESTROY is lost, and reports of the end: for some seconds no packet passes in one direction of a link.
+/// Either the neighbour counts as down, or the end continues where it was.
 #[test]
 fn an_end_of_which_a_part_is_lost_frees_everything() {
     for seed in 0..60 {
@@ -291,7 +293,8 @@ fn an_end_of_which_a_part_is_lost_frees_everything() {
     }
 }
 
-/// Where nobody knows that all has passed, D is the limit, and the quota is held as long as any host on the way is.
+/// Where it is unknown whether all has passed, D is the limit, and the quota is held as long as any host of
+/// the route holds the channel.
 #[test]
 fn what_was_lost_is_waited_for_as_long_as_it_may_come() {
     const DEADLINE_MS: u64 = 90_000;
@@ -306,7 +309,8 @@ fn what_was_lost_is_waited_for_as_long_as_it_may_come() {
     assert_eq!(end(&network, 0), Some((CloseReason::Local, Some(RECEIPT))));
 }
 
-/// What is admitted last goes first if the host has promised too much: a probe holds nothing, and who is closing goes anyway.
+/// The channel that was admitted last is ended first if the host has promised too much: a probe holds
+/// nothing, and a closing channel ends anyway.
 #[test]
 fn the_newest_channel_is_the_last_that_holds_something() {
     let mut network = Network::line(1, 2, |_, _| {});
@@ -323,7 +327,7 @@ fn the_newest_channel_is_the_last_that_holds_something() {
     assert_eq!(newest(&network), Some(channels[0]));
 }
 
-/// A host that does not stop is not quiet while it has a channel, or thinks about one.
+/// A host that does not stop is not quiet while it has a channel, or decides about one.
 #[test]
 fn a_host_with_something_to_do_is_not_quiet() {
     let quiet = |n: &Network| n.hosts[0].signalling.as_ref().is_some_and(|s| s.is_quiet());

@@ -1,4 +1,4 @@
-//! What happens when nothing fails but admission and people.
+//! Establishment without faults: only admission and applications refuse.
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_proto::api::{
@@ -31,7 +31,7 @@ fn sink_channel(network: &Network, index: usize) -> Option<ChannelId> {
     })
 }
 
-/// sum (d + p) + rho sum d, from what the application is told.
+/// sum (d + p) + rho sum d, from the grant for the application.
 fn total(grant: &Grant) -> u64 {
     let bounds: u64 = grant.stages.iter().map(|s| s.bound.0).sum();
     let propagation: u64 = grant.stages.iter().map(|s| s.propagation_max.0).sum();
@@ -79,7 +79,7 @@ fn check_terms(network: &Network, grant: &Grant) {
         let bounds: Vec<_> = stages.iter().map(|stage| stage.bound).collect();
         for (index, stage) in stages.iter().enumerate() {
             assert!(terms.horizon(index, &bounds) >= upstream, "h covers the bounds upstream");
-            // Besides its jitter allowance no message comes so early that it could be late.
+            // Besides its jitter allowance no message arrives so early that it could be late.
             let horizon = terms.horizon(index, &bounds) - terms.early;
             assert!(grant.deadline.0.saturating_sub(horizon.0) >= stage.bound.0);
             upstream += stage.bound;
@@ -288,7 +288,7 @@ fn ask(network: &mut Network, receiver: usize, source: usize) -> u64 {
     request.expect("can be tried")
 }
 
-/// An answer that crosses the end of what asked for it is counted, and is nobody's.
+/// A reply that crosses the end of its request is counted, and has no effect.
 #[test]
 fn a_probes_answer_that_comes_too_late_is_counted() {
     for refused in [false, true] {

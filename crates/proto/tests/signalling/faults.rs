@@ -65,7 +65,7 @@ fn many_channels_come_and_go_on_a_bad_medium() {
     }
 }
 
-/// Opens, lives for a moment, closes; `fault` strikes host `victim` after `step` steps.
+/// Opens, keeps open for a moment, closes; `fault` strikes host `victim` after `step` steps.
 fn life(
     seed: u64,
     victim: usize,
@@ -76,7 +76,7 @@ fn life(
     life_of(seed, victim, step, (hello_secs, 0), fault)
 }
 
-/// The same with stages that think about each answer for up to `thinking_max`.
+/// The same with stages that take up to `thinking_max` for each reply.
 pub fn life_of(
     seed: u64,
     victim: usize,
@@ -169,14 +169,15 @@ fn the_other_end_learns_that_the_peer_restarted() {
 
 #[test]
 fn a_receiver_whose_channel_is_not_refreshed_is_told_that_its_lease_is_over() {
-    // HELLOs are so rare that the lease alone notices. The source of three hosts, then the forwarder falls silent.
+    // HELLOs are so rare that only the lease detects it. The source of three hosts, then the forwarder falls
+    // silent.
     for victim in [0, 1] {
         let mut network = Network::line(1, 3, |_, config| {
             config.signalling.hello_interval = Nanos::from_secs(30);
         });
         network.open(0, 2, 50);
         assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
-        // Long enough for a lease that nobody renews: refreshes count.
+        // Long enough for a lease that is not renewed: refreshes count.
         let timing = &network.hosts[2].config.signalling;
         let (lease, grace) = (timing.lease.0, timing.grace.0);
         assert_eq!(lease, LEASE_DEFAULT.0);
@@ -184,10 +185,10 @@ fn a_receiver_whose_channel_is_not_refreshed_is_told_that_its_lease_is_over() {
         assert!(network.all_in("open"));
         network.crash(victim);
         let closed = |n: &Network| n.has(2, |e| matches!(e, Event::Closed { .. }));
-        // The last refresh came at most a fifth of a lease and a packet ago.
+        // The last refresh arrived at most a fifth of a lease and a packet ago.
         network.run(lease - lease / REFRESHES_PER_LEASE - lease / 10);
         assert!(!closed(&network), "victim {victim}: too early");
-        // A sink that hears it from the forwarder waits for what is under way.
+        // A sink that is notified by the forwarder waits for packets under way.
         network.run(lease * 3 / 10 + grace);
         assert!(closed(&network), "victim {victim}: too late");
         let told = |e: &Event| matches!(e, Event::Closed { reason: CloseReason::LeaseOver, .. });
@@ -271,7 +272,8 @@ fn recordings_change_nothing_in_this_life_or_the_next() {
     }
 }
 
-/// What the simulator's insider sends: it has the domain's key, so its packets are taken; what they repeat changes nothing.
+/// The packets of the simulator's insider: it has the domain's key, so its packets are accepted; their
+/// repeated content changes nothing.
 #[test]
 fn recordings_under_fresh_numbers_are_taken_and_change_nothing() {
     for seed in 0..5 {
@@ -331,7 +333,7 @@ fn another_domain_is_a_stranger() {
     assert!(network.hosts[0].signalling.as_ref().expect("alive").counters().unauthenticated > 0);
 }
 
-/// Answers that come too late are not answered: slow ends would have time for nothing else, and never meet.
+/// Late replies get no reply: otherwise slow ends would have time for nothing else, and never meet.
 #[test]
 fn neighbours_that_hear_each_other_late_meet_without_a_storm() {
     for seed in 0..5 {
@@ -340,7 +342,7 @@ fn neighbours_that_hear_each_other_late_meet_without_a_storm() {
         });
         network.lag = 400 * MILLI;
         assert!(network.run_until(8 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)), "seed {seed}");
-        // A restart of both within their round trip: each hears answers to its former life first.
+        // A restart of both within their round trip: each receives replies to its former life first.
         (0..2).for_each(|host| network.crash(host));
         (0..2).for_each(|host| network.start(host));
         let before = network.delivered;
@@ -403,7 +405,7 @@ fn what_waits_for_a_slow_neighbour_is_bounded_and_the_rest_refused() {
     assert_eq!(network.states(0), vec!["open"; opened]);
 }
 
-/// The limit is each neighbour's own: who floods takes nothing from another one.
+/// The limit is each neighbour's own: a flooding neighbour takes no place of another one.
 #[test]
 fn a_flood_of_one_neighbour_refuses_nobody_elses_channels() {
     let mut network = Network::new(1, 3, &[(0, 1), (2, 1)], |_, _| {});

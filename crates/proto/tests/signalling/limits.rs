@@ -1,4 +1,5 @@
-//! Limits of signalling, each crossed: what is within them works, the next is refused, and what came before goes on.
+//! Limits of signalling, each exceeded: operations within them work, the next one is refused, and the
+//! previous ones continue.
 
 use punctual_proto::Nanos;
 use punctual_proto::api::{Event, RefuseCause, RequestError, UserId};
@@ -10,7 +11,8 @@ use punctual_proto::limits::{
 
 use crate::network::{Agent, MILLI, Network, SECOND, contract, name};
 
-/// As many hosts on a route as there may be: each adds its grants to the messages, and an offer passes them all.
+/// A route with the largest number of hosts: each adds its grants to the messages, and an offer passes them
+/// all.
 #[test]
 fn the_longest_route_opens_and_refuses_with_an_offer() {
     let last = ROUTE_NODES_MAX - 1;
@@ -50,17 +52,17 @@ fn requests_of_receivers_are_bounded_at_both_ends() {
             |e| matches!(e, Event::RequestFailed { refusal, .. } if refusal.cause == RefuseCause::Crowded),
         )
     };
-    // One of another user finds a place at both ends: the last of who has all gives way.
+    // A request of another user finds a place at both ends: the last of the user with all of them gives way.
     let other = network.at(1, |s, now, _| s.request(&source, name("in"), contract(50), UserId(4), now));
     assert!(other.is_ok());
     network.run(MILLI);
     let asked = network.count(0, |event| matches!(event, Event::Requested { .. }));
     assert_eq!((asked, crowded(&network)), (REQUESTS_MAX + 1, 1));
-    // Nobody answers: each is told so once, and there is room again.
+    // No application replies: each requester is notified once, and there is room again.
     network.run(120 * SECOND);
     let failed = network.count(1, |event| matches!(event, Event::RequestFailed { .. }));
     assert_eq!(failed, REQUESTS_MAX + 1);
-    // So is each application that was asked: it remembers none of them.
+    // So is each application that was asked: it keeps none of them.
     let over = network.count(0, |event| matches!(event, Event::RequestOver { .. }));
     assert_eq!(over, REQUESTS_MAX + 1);
     network.hosts[0].agent = Agent::Consent;
@@ -68,8 +70,8 @@ fn requests_of_receivers_are_bounded_at_both_ends() {
     assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
 }
 
-/// Two users of a host who ask an application that says nothing, one of another host: who has the most gives way, at the host
-/// that is asked.
+/// Two users of a host with requests to an application that does not reply, and one of another host: the
+/// source with the most gives way, at the host that is asked.
 #[test]
 fn requests_that_came_from_elsewhere_are_shared_by_hosts_and_users() {
     let mut network = Network::new(2, 3, &[(0, 1), (0, 2)], |_, _| {});
@@ -103,7 +105,7 @@ fn requests_that_came_from_elsewhere_are_shared_by_hosts_and_users() {
     assert_eq!(line.as_deref(), Some(expected));
 }
 
-/// What waits for a listener, and what ends by its own time, ends in slices.
+/// Channels that wait for a removed listener, and channels whose time is over, end in slices.
 #[test]
 fn many_channels_that_end_together_end_in_slices() {
     const OPENED: usize = 10 * ENDS_MAX / 3;
@@ -144,7 +146,7 @@ fn many_channels_that_end_together_end_in_slices() {
     assert_eq!(network.count(1, |event| matches!(event, Event::Closed { .. })), OPENED);
 }
 
-/// Of characters of four bytes each, too.
+/// The text has characters of four bytes each, too.
 #[test]
 fn a_long_reason_arrives_cut_between_characters() {
     let mut network = Network::line(1, 2, |_, _| {});
@@ -193,7 +195,7 @@ fn a_node_full_of_channels_keeps_and_frees_them() {
         let refused = network.at(from, |s, now, stages| s.open(request, now, stages));
         assert_eq!(refused.err(), Some(RequestError::Exhausted), "host {from}");
     }
-    // Whoever comes from another neighbour is told so, too.
+    // A request from another neighbour is refused with that reason, too.
     network.open(2, 1, 50);
     network.run(SECOND);
     let told = |event: &Event| matches!(event, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted);
@@ -206,9 +208,9 @@ fn a_node_full_of_channels_keeps_and_frees_them() {
     assert!(network.nothing_held() && network.states(1).is_empty());
 }
 
-/// A host with as many neighbours as it may have, each of which begins as many channels as it may: together they fill it. One
-/// more of each is refused for its neighbour's part, one of the host's own for all, and a crowd that nobody answers leaves
-/// nothing.
+/// A host with the largest number of neighbours, each of which begins as many channels as it may: together
+/// they fill it. One more of each is refused for its neighbour's part, one of the host's own for all, and
+/// many requests without a reply leave no state.
 #[test]
 fn all_neighbours_may_begin_as_many_as_there_is_room_for_and_no_more() {
     let edges: Vec<_> = (1..=LINKS_MAX).map(|host| (0, host)).collect();

@@ -49,19 +49,19 @@ pub struct Stages {
     pub committed: Vec<(LocalChannel, CommitTerms, Vec<StageGrant>)>,
     /// Payload costs: the bound of a link.
     pub link_bound: u64,
-    /// Takes nothing that comes more often.
+    /// Refuses channels with shorter intervals.
     pub interval_min: Nanos,
-    /// Says of itself that it cannot keep what it promises.
+    /// Reports that it cannot keep its promises.
     pub degraded: Option<Degraded>,
-    /// What its applications were given.
+    /// Counts of its applications' messages.
     pub receipt: Receipt,
-    /// What channels that start here have sent.
+    /// Counts of the packets that channels have sent from here.
     pub sent: Tally,
     /// Channels that are closing here, and what will come of them.
     pub awaited: Vec<(ChannelId, Tally)>,
     /// Probes that were tested on their way back.
     pub tests: u32,
-    /// What was asked, in order; so many of them are given now, or all at once.
+    /// Replies in the order of the requests; this many of them are given now, or all at once.
     answers: VecDeque<Answer>,
     ready: Option<usize>,
 }
@@ -110,7 +110,7 @@ impl Stages {
         Ok(stages)
     }
 
-    /// What stages become on these terms.
+    /// The grants of the stages on these terms.
     fn finished(&self, mut stages: Vec<StageGrant>, terms: &CommitTerms) -> Vec<StageGrant> {
         assert_eq!(stages.len(), terms.bounds.len());
         for (stage, most) in stages.iter_mut().zip(&terms.bounds) {
@@ -193,7 +193,7 @@ impl Resources for Stages {
     }
 }
 
-/// What a host's application answers.
+/// Reaction of a host's application.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Agent {
     Consent,
@@ -243,11 +243,11 @@ pub struct Network {
     pub now: u64,
     pub hosts: Vec<Host>,
     pub loss_percent: u64,
-    /// What is lost from one host to another besides: each direction of a link may fail by itself.
+    /// Additional loss from one host to another: each direction of a link may fail separately.
     pub lossy: BTreeMap<(usize, usize), u64>,
     pub double_percent: u64,
     pub reorder_percent: u64,
-    /// How much later everything comes.
+    /// Additional delay of all packets.
     pub lag: u64,
     /// Between two packets of a host on a link; 0: they leave at once.
     pub pace: u64,
@@ -255,18 +255,19 @@ pub struct Network {
     pub slow: Option<(usize, usize, u64)>,
     /// By host and link: when the next may leave.
     free_at: BTreeMap<(usize, usize), u64>,
-    /// Longest time that stages think about an answer; none at all where it is 0. To be set before anything is asked.
+    /// Longest time of stages for a reply; 0: they reply at once. Set it before any request.
     pub thinking_max: u64,
-    /// The only host whose stages do; all where it is `None`.
+    /// The only host whose stages take time; all if it is `None`.
     pub thinker: Option<usize>,
-    /// Hosts whose next answer is ready then.
+    /// Times at which the next reply of a host is ready.
     thoughts: BTreeMap<(u64, u64), usize>,
     air: BTreeMap<(u64, u64), Flying>,
     flown: u64,
     pub delivered: u64,
-    /// This host speaks another version; between it and the others packets carry that of their receiver's stranger.
+    /// This host uses another version; between it and the others the versions in packets are converted.
     pub foreign: Option<usize>,
-    /// Books are compared when the test says so, not after each step: of many channels that takes its time.
+    /// Accounts are compared when the test requests it, not after each step, because that takes time with
+    /// many channels.
     pub rarely: bool,
     /// Every packet that was ever sent, if recording.
     pub tape: Option<Vec<Flying>>,
@@ -393,7 +394,7 @@ impl Network {
         let host = &mut self.hosts[index];
         let local = host.local(now);
         let result = call(host.signalling.as_mut().expect("alive"), local, &mut host.stages);
-        // Only this host has heard anything.
+        // Only this host has received a packet.
         self.settle_one(index);
         result
     }
@@ -433,7 +434,7 @@ impl Network {
         }
         true
     }
-    /// The next packet or timeout; `false` where there is none up to `until`.
+    /// Processes the next packet or timeout; `false` if there is none up to `until`.
     pub fn step(&mut self, until: u64) -> bool {
         self.settle();
         let timeout = |(index, host): (usize, &Host)| {
@@ -451,7 +452,7 @@ impl Network {
             return true;
         }
         if let Some(at) = turn.filter(|at| *at <= until && others == Some(*at)) {
-            // What may leave now does so when the next step begins.
+            // Packets that may leave now are sent when the next step begins.
             self.now = at;
             return true;
         }
@@ -486,7 +487,7 @@ impl Network {
         }
     }
 
-    /// One more answer of a host is ready; it may be gone, or have begun another life.
+    /// One more reply of a host is ready; the host may be down, or have begun another life.
     fn finish_thought(&mut self, key: (u64, u64)) {
         let index = self.thoughts.remove(&key).expect("a thought");
         if self.hosts[index].signalling.is_none() {
@@ -498,7 +499,7 @@ impl Network {
             stages.ready = Some(0);
         });
     }
-    /// Each answer of a host that thinks is ready some time after the one before.
+    /// Each reply of a host with slow stages is ready some time after the previous one.
     fn think(&mut self, index: usize) {
         if self.thinking_max == 0 || self.thinker.is_some_and(|thinker| thinker != index) {
             return;
@@ -512,7 +513,7 @@ impl Network {
         }
     }
 
-    /// Sends what waits, hears what applications are told, lets them answer, checks the books.
+    /// Sends waiting packets, takes the events of applications, lets them reply, checks the accounts.
     fn settle(&mut self) {
         (0..self.hosts.len()).for_each(|index| self.settle_one(index));
     }
@@ -591,7 +592,7 @@ impl Network {
             host.events.push(event.clone());
             match (event, host.agent) {
                 (Event::Incoming(incoming), Agent::Consent) => {
-                    // It may be gone: a DESTROY can follow in the same packet.
+                    // It may have ended: a DESTROY can follow in the same packet.
                     signalling.consent(incoming.channel, local, &mut host.stages).ok();
                 }
                 (Event::Incoming(incoming), Agent::Refuse) => {
@@ -610,7 +611,7 @@ impl Network {
             }
         }
     }
-    /// Held is exactly what signalling has in its table, but for what the stages have not answered yet.
+    /// The stages hold exactly the channels in signalling's table, except those whose replies are pending.
     pub fn check(&self, index: usize) {
         let host = &self.hosts[index];
         let Some(signalling) = &host.signalling else { return };
@@ -619,7 +620,8 @@ impl Network {
             .filter(|c| !matches!(c.state, "probing" | "offering" | "settling"))
             .map(|c| c.local.channel)
             .collect();
-        // Both are in the order of ids. Mostly nothing waits: thousands of channels need not be looked up one by one.
+        // Both are in the order of ids. Mostly nothing is pending: thousands of channels need not be looked
+        // up one by one.
         if host.stages.held.keys().eq(&known) {
             return;
         }

@@ -1,11 +1,11 @@
-//! What a node tells of its links: each change once, and packets that do not authenticate once a minute.
+//! A node's reports about its links: each change once, and packets that do not authenticate once a minute.
 
 use punctual_proto::api::{Event, LinkChange};
 use punctual_proto::ids::LinkId;
 
 use crate::network::{Network, SECOND};
 
-/// What host `index` was told of its link 0.
+/// The reports of host `index` about its link 0.
 fn told(network: &Network, index: usize) -> Vec<LinkChange> {
     let changes = network.hosts[index].events.iter().filter_map(|event| match event {
         Event::Link { link: LinkId(0), change } => Some(*change),
@@ -29,7 +29,7 @@ fn a_link_that_comes_and_goes_is_told_once_each_time() {
         network.start(1);
         network.run(20 * SECOND);
         assert_eq!(told(&network, 0), [Up, Down, Up], "seed {seed}");
-        // Back before anybody missed it.
+        // It is back before its silence is detected.
         network.crash(1);
         network.start(1);
         network.run(20 * SECOND);

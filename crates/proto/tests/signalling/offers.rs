@@ -1,4 +1,4 @@
-//! What a refusal offers holds: asked for exactly as offered, it is granted.
+//! The offer of a refusal holds: a request with exactly the offered contract is granted.
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::{ChannelRefusal, DegradedHost, Event, RefuseCause};
@@ -76,7 +76,7 @@ fn an_offered_rate_comes_with_a_deadline_that_holds() {
 
 #[test]
 fn what_nobody_said_yes_to_is_not_offered() {
-    // Nobody listens there, so nobody can say yes.
+    // There is no listener, so no application can accept.
     let mut network = uneven(1, 3);
     let mut request = network.request(3, 1);
     request.to.port = name("out");
@@ -84,7 +84,7 @@ fn what_nobody_said_yes_to_is_not_offered() {
     network.run(3 * SECOND);
     let refusal = refused(&network).expect("refused");
     assert!(refusal.offer.is_none() && refusal.stages.is_empty(), "{refusal:?}");
-    // The way is cut behind the hop that refuses: the refusal comes all the same, and soon.
+    // The route is cut behind the hop that refuses: the refusal arrives all the same, and soon.
     let mut network = uneven(2, 3);
     network.run(SECOND);
     network.crash(3);
@@ -95,7 +95,7 @@ fn what_nobody_said_yes_to_is_not_offered() {
     assert!(network.nothing_held() && network.states(0).is_empty());
 }
 
-/// The source has opened a channel for a receiver that asked, is refused, asks for what is offered, and closes.
+/// The source has opened a channel for a receiver's request, is refused, probes the offer, and closes.
 #[test]
 fn a_receiver_that_asked_is_told_when_the_source_gives_up() {
     let mut network = uneven(5, 3);
@@ -126,7 +126,7 @@ fn hosts_are_told_by_name() {
     assert_eq!(refusal.to_string(), "host h2: host h3 cannot be reached from here");
 }
 
-/// Each hop says of itself whether it can keep what it promises; both ends know it.
+/// Each hop reports whether it can keep its promises; both ends get the report.
 #[test]
 fn a_degraded_host_is_known_at_both_ends() {
     for degraded in 0..4 {
@@ -151,7 +151,8 @@ fn a_degraded_host_is_known_at_both_ends() {
     }
 }
 
-/// A host whose stages think for long asks them for no other offer once the application has waited for long enough.
+/// A host with slow stages is not asked for a further offer once the application has waited for the time
+/// limit.
 #[test]
 fn stages_that_think_for_long_are_asked_for_no_further_offer() {
     let (mut quick, mut slow) = (0, 0);

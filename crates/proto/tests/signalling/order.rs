@@ -1,12 +1,12 @@
-//! What applications are told comes in the order in which it happened, and hosts that understand each other find nothing
-//! unexpected in what they say.
+//! Events of applications are in the order in which they happened, and compatible hosts send no message that
+//! is unexpected.
 
 use punctual_proto::api::Event;
 use punctual_proto::ids::ChannelId;
 
 use crate::network::{Network, SECOND};
 
-/// Of requests that are refused in one call, without the network, each answer comes in its turn.
+/// For requests that are refused in one call, without the network, the replies are in order.
 #[test]
 fn events_come_in_order() {
     let mut network = Network::line(1, 3, |_, _| {});

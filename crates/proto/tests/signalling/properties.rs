@@ -1,5 +1,5 @@
-//! What must hold of a conversation whatever its medium does: each takes a seed and says what does not, if anything.
-//! The mutation check looks at the same.
+//! Invariants of a conversation over any medium: each check takes a seed and describes a violation, if there
+//! is one. The mutation check uses the same checks.
 
 use std::collections::BTreeMap;
 
@@ -71,8 +71,9 @@ fn line_with_a_channel(seed: u64, random: &mut Random) -> (usize, Network) {
     (hosts, network)
 }
 
-/// One direction of one link is silent for longer or shorter than a neighbour may be. Whatever either end made of it:
-/// soon after it is over both agree on what there is, and a new channel opens at once, either way.
+/// One direction of one link loses all packets for longer or shorter than a neighbour may be silent. However
+/// either end has reacted: soon after it is over both agree on the open channels, and a new channel opens at
+/// once, either way.
 pub fn one_way_silence(seed: u64) -> Option<String> {
     let mut random = Random(seed ^ 0x0e0a);
     let (hosts, mut network) = line_with_a_channel(seed, &mut random);
@@ -95,8 +96,8 @@ pub fn one_way_silence(seed: u64) -> Option<String> {
     (!opened).then(|| format!("after a silence from {deaf:?} nothing opens between hosts that are alive"))
 }
 
-/// A medium that is away for two seconds of the five for which a neighbour may be silent ends nothing, though something
-/// was being said just then; what was being said is heard afterwards.
+/// A medium that loses all packets for two seconds of the five for which a neighbour may be silent ends
+/// nothing, even if messages were under way just then; these arrive afterwards.
 pub fn short_outage(seed: u64) -> Option<String> {
     let mut random = Random(seed ^ 0x0074);
     let (hosts, mut network) = line_with_a_channel(seed, &mut random);
@@ -122,7 +123,7 @@ pub fn short_outage(seed: u64) -> Option<String> {
     (ended > 0 || !all).then(|| format!("an outage of 2 s ends {ended} channels, left are {states:?}"))
 }
 
-/// More channels over one link than one REFRESH names: all live for three leases and more.
+/// More channels over one link than one REFRESH can name: all stay open for three leases and more.
 pub fn many_refreshed(seed: u64) -> Option<String> {
     let mut random = Random(seed ^ 0x3a9e);
     let count = 1_001 + random.below(100) as usize;

@@ -1,5 +1,5 @@
-//! What drivers are told so that they know a neighbour's packets: the key fits all that it sends in this life, and nothing
-//! else.
+//! Keys for drivers to recognise a neighbour's packets: the key is valid for all packets that it sends in
+//! this life, and for no others.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use punctual_proto::signalling::SealKey;
 
 use crate::network::{Flying, Network, SECOND};
 
-/// The key that host `index` told its driver last; `None` where it told nothing new.
+/// The key that host `index` sent to its driver last; `None` if there is no new one.
 fn told(network: &mut Network, index: usize) -> Option<SealKey> {
     network
         .at(index, |signalling, _, _| std::iter::from_fn(|| signalling.poll_seal()).last())
         .map(|(_, key)| key)
 }
 
-/// What is sent to host `index` in the next two seconds, with a channel opened and closed.
+/// Packets that are sent to host `index` in the next two seconds, with a channel opened and closed.
 fn sent_to(network: &mut Network, index: usize) -> Vec<Flying> {
     network.tape = Some(Vec::new());
     let channel = network.open(0, 1, 50);
@@ -59,7 +59,7 @@ fn drivers_know_all_that_the_neighbour_sends_in_this_life() {
         none_fits(again, &first);
         none_fits(of_0, &second);
 
-        // One restarts: the other one learns the new life's key.
+        // One restarts: the other one gets the new life's key.
         network.crash(0);
         network.start(0);
         assert!(network.run_until(10 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)), "seed {seed}");
@@ -70,7 +70,7 @@ fn drivers_know_all_that_the_neighbour_sends_in_this_life() {
     }
 }
 
-/// What is authentic and meant for another host, or comes from another one, is not from that link's neighbour to this node.
+/// An authentic packet for another host, or from another one, is not from that link's neighbour to this node.
 #[test]
 fn packets_of_others_are_nobodys_here() {
     let mut network = Network::line(3, 3, |_, _| {});

@@ -1,4 +1,5 @@
-//! Neighbours of two versions: known as such, refused with that reason, and met again once they speak the same.
+//! Neighbours of two versions: detected as such, refused with that reason, and met again once they use the
+//! same version.
 
 use punctual_proto::api::{CloseReason, Event, RefuseCause};
 use punctual_proto::ids::LinkId;
@@ -71,7 +72,8 @@ fn channels_across_it_are_refused_with_that_reason_and_others_live_on() {
     assert_eq!(network.states(1), ["open"]);
 }
 
-/// What was open ends once, on both sides; what is asked before the silence is noticed is refused for the version, too.
+/// Open channels end once, on both sides; requests before the silence is detected are refused for the
+/// version, too.
 #[test]
 fn a_change_of_version_ends_what_was_open_and_leaves_nothing_half_open() {
     for seed in 0..5 {
@@ -101,7 +103,7 @@ fn neighbours_that_come_to_speak_the_same_version_meet() {
     assert!(network.run_until(2 * SECOND, |n| n.all_in("open")));
 }
 
-/// One that has left is down, whatever it spoke.
+/// A neighbour that has left is down, whatever version it used.
 #[test]
 fn a_foreign_neighbour_that_falls_silent_is_dead() {
     let mut network = upgraded(4);
@@ -115,7 +117,7 @@ fn a_foreign_neighbour_that_falls_silent_is_dead() {
     assert!(network.has(0, unreachable), "{:?}", network.hosts[0].events);
 }
 
-/// Recordings of what a neighbour said before it was upgraded do not take it away.
+/// Recordings of a neighbour's packets before its upgrade do not end its state.
 #[test]
 fn recordings_of_another_version_do_not_end_a_neighbour() {
     let mut network = upgraded(5);

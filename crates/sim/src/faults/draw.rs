@@ -6,13 +6,14 @@ use super::{Breach, Fault, FaultKind, FaultKinds, Lie, Mischief, Moment, Noise};
 use crate::dice::Dice;
 use crate::time::SimTime;
 
-/// Longest pause, partition, stall or down-time: enough for leases and neighbours to be given up.
+/// Longest pause, partition, stall or down-time: long enough for leases to expire and neighbours to be given
+/// up.
 const LASTS_MAX: Nanos = Nanos::from_millis(1_800);
 /// Signalling packets until an armed crash: a handshake of few hops takes fewer.
 const MOMENT_PACKETS_MAX: u64 = 24;
 
-/// Faults of `kinds` that begin at `from` or later and are over at `until`; `links` of each host. A schedule has
-/// few faults of few kinds: what several at once may do hides what one alone does.
+/// Faults of `kinds` that begin at `from` or later and end by `until`; `links` of each host. A schedule has
+/// few faults of few kinds, because the tolerated effects of several at once would hide those of one.
 pub fn draw(
     kinds: FaultKinds,
     links: &[usize],
@@ -44,7 +45,7 @@ pub fn draw(
     faults
 }
 
-/// One alone, and long enough to be told: from the middle of the traffic on, to its end.
+/// A single fault, long enough to be reported: from the middle of the traffic to its end.
 fn breach(links: &[usize], from: SimTime, until: SimTime, dice: &mut Dice) -> Vec<Fault> {
     let third = until.since(from).0 / 3;
     let at = SimTime(dice.between(from.0 + third, from.0 + third * 3 / 2));
@@ -99,7 +100,7 @@ fn clock(host: usize, dice: &mut Dice) -> Mischief {
     match dice.between(0, 2) {
         0 => Mischief::Jump { host, by },
         1 => Mischief::Freeze { host },
-        // Drivers take no stamp for true that is older than a second.
+        // Drivers accept no stamp that is older than a second.
         _ => Mischief::Restamp { host, by: by.min(Nanos::from_secs(1)) },
     }
 }

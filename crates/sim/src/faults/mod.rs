@@ -1,7 +1,8 @@
-//! Faults beyond those of single frames: what goes wrong, where, from when and how long.
+//! Faults beyond those of single frames: kind, place, begin and duration.
 //!
 //! The whole schedule of a run is drawn before anything happens, so that a part of it can be left out
-//! (`minimise`) without moving the rest. `world::faults` carries it out and says which channels each one touches.
+//! (`minimise`) without moving the rest. `world::faults` carries it out and determines which channels each
+//! fault touches.
 
 mod draw;
 
@@ -15,28 +16,28 @@ pub use draw::draw;
 
 use crate::time::SimTime;
 
-/// One thing that goes wrong.
+/// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// From when.
+    /// Begin of the fault.
     pub at: SimTime,
-    /// How long; a crashed host is down for so long.
+    /// Duration; a crashed host is down for this time.
     pub lasts: Nanos,
-    /// What.
+    /// Kind and place.
     pub what: Mischief,
 }
 
 impl Fault {
-    /// When it is over, unless it is a crash that waits for its moment.
+    /// Its end, unless it is a crash that waits for its moment.
     pub fn ends(&self) -> SimTime {
         self.at + self.lasts
     }
 }
 
-/// What goes wrong, and where. Hosts are named by their index, links by their index at that host.
+/// Kind and place of a fault. Hosts are named by their index, links by their index at that host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mischief {
-    /// Nothing that `host` sends over `link` arrives; with `both`, nothing that comes the other way either.
+    /// No packet that `host` sends over `link` arrives; with `both`, no packet in the other direction either.
     Partition {
         /// The sending host.
         host: usize,
@@ -45,116 +46,117 @@ pub enum Mischief {
         /// Whether the other direction is cut too.
         both: bool,
     },
-    /// The processor stands still; drivers go on receiving.
+    /// The processor is stopped; drivers continue to receive.
     Pause {
-        /// Whose.
+        /// Index of the host.
         host: usize,
     },
-    /// The host loses everything and comes back with another epoch.
+    /// The host loses all state and restarts with another epoch.
     Crash {
-        /// Which.
+        /// Index of the host.
         host: usize,
-        /// In the middle of what.
+        /// Moment of the crash.
         moment: Moment,
     },
-    /// The clock jumps ahead, as it does for a guest that was moved or put to sleep.
+    /// The clock jumps ahead, as for a guest that was migrated or suspended.
     Jump {
-        /// Whose.
+        /// Index of the host.
         host: usize,
-        /// How far.
+        /// Size of the jump.
         by: Nanos,
     },
-    /// The clock stands still: all that a monotonic clock can show of a step backwards.
+    /// The clock stops, which is the only visible effect of a step backwards on a monotonic clock.
     Freeze {
-        /// Whose.
+        /// Index of the host.
         host: usize,
     },
-    /// The wall clock, and with it the receive stamps of drivers, steps: frames look `by` older than they are.
+    /// The wall clock, and with it the receive stamps of drivers, steps: frames appear `by` older than they
+    /// are.
     Restamp {
-        /// Whose.
+        /// Index of the host.
         host: usize,
-        /// How much older.
+        /// Difference in age.
         by: Nanos,
     },
-    /// What `host` sends over `link` is kept back, and comes all at once in the end.
+    /// Packets that `host` sends over `link` are held back, and arrive all at once at the end.
     Heap {
         /// The sending host.
         host: usize,
         /// Its link.
         link: u16,
     },
-    /// What `host` says of the packets of channels that it sends is a lie.
+    /// `host` forges header values of the channel packets that it sends.
     Lie {
-        /// The liar.
+        /// Index of the host.
         host: usize,
-        /// About what.
+        /// The forged value.
         about: Lie,
     },
-    /// Frames that nobody asked for come in over `link` from `host`.
+    /// Unsolicited frames arrive over `link` from `host`.
     Noise {
-        /// The host that they seem to come from.
+        /// The host that they appear to come from.
         host: usize,
         /// Its link.
         link: u16,
-        /// What they are.
+        /// Kind of the frames.
         kind: Noise,
-        /// Between two of them.
+        /// Interval between two frames.
         interval: Nanos,
     },
     /// The host runs another version of the protocol, from one restart to the next.
     Version {
-        /// Which.
+        /// Index of the host.
         host: usize,
     },
-    /// The applications of the host do not read what they receive.
+    /// The applications of the host do not read their messages.
     Deaf {
-        /// Which.
+        /// Index of the host.
         host: usize,
     },
-    /// An assumption is broken, for so long: a stage cannot keep its promise.
+    /// A broken assumption for this duration: a stage cannot keep its promise.
     Breach(Breach),
 }
 
-/// An assumption that is broken.
+/// A broken assumption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breach {
     /// The link drains at this percentage of its rate.
     SlowLink {
-        /// Whose.
+        /// Index of the host.
         host: usize,
         /// Its link.
         link: u16,
-        /// Of the configured rate.
+        /// Percentage of the configured rate.
         percent: u32,
     },
-    /// Somebody else's packets take this percentage of the link, in the device's queue among ours.
+    /// Foreign packets take this percentage of the link, in the device's queue among ours.
     Foreign {
-        /// Whose.
+        /// Index of the host.
         host: usize,
         /// Its link.
         link: u16,
-        /// Of the link's rate.
+        /// Percentage of the link's rate.
         percent: u32,
     },
-    /// Every packet travels so much longer.
+    /// Every packet travels longer by this time.
     Longer {
-        /// Whose.
+        /// Index of the host.
         host: usize,
         /// Its link.
         link: u16,
-        /// Than it does otherwise.
+        /// Additional time.
         by: Nanos,
     },
-    /// Protocol work takes this percentage of what it really takes.
+    /// Protocol work takes this percentage of its true time.
     SlowProcessor {
-        /// Whose.
+        /// Index of the host.
         host: usize,
-        /// Of its costs.
+        /// Percentage of the true costs.
         percent: u32,
     },
-    /// The clock runs so much faster or slower than it did.
+    /// The clock runs faster or slower by this rate than before.
     Drift {
-        /// Whose.
+        /// Index of the host.
         host: usize,
         /// In parts per 10^9.
         ppb: i64,
@@ -162,7 +164,7 @@ pub enum Breach {
 }
 
 impl Breach {
-    /// Whose stage or clock it is.
+    /// Index of the host whose stage or clock it is.
     pub const fn host(&self) -> usize {
         match self {
             Self::SlowLink { host, .. }
@@ -172,7 +174,7 @@ impl Breach {
             | Self::Drift { host, .. } => *host,
         }
     }
-    /// Which link of that host's, if it is a link.
+    /// Index of the link, if it concerns a link.
     pub const fn link(&self) -> Option<u16> {
         match self {
             Self::SlowLink { link, .. } | Self::Foreign { link, .. } | Self::Longer { link, .. } => {
@@ -183,58 +185,59 @@ impl Breach {
     }
 }
 
-/// When a host that is to crash does.
+/// Moment of a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// At once.
     Now,
-    /// Right after it has handled so many signalling packets more; nothing that they caused has left yet.
+    /// Right after the host has handled this many further signalling packets; no packet that they caused has
+    /// left yet.
     Handled(u32),
-    /// Right after it has sent so many signalling packets more.
+    /// Right after the host has sent this many further signalling packets.
     Sent(u32),
 }
 
-/// What a neighbour lies about.
+/// Value that a neighbour forges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// Slack: more than there is, by this.
+    /// Slack: larger than the true one, by this.
     SlackMore(Nanos),
-    /// Slack: less than there is, by this.
+    /// Slack: smaller than the true one, by this.
     SlackLess(Nanos),
-    /// Slack: anything.
+    /// Slack: any value.
     SlackRandom,
-    /// Message numbers: far ones, now and then.
+    /// Message numbers: distant ones, sometimes.
     Numbers,
 }
 
-/// Frames that nobody asked for.
+/// Unsolicited frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noise {
     /// Signalling that does not authenticate.
     Signals,
     /// Signalling that was recorded on this link.
     Replays,
-    /// The same again with the domain's key, as fresh packets of the host itself.
+    /// Recorded signalling with a valid tag, as fresh packets of the host itself.
     Insider,
     /// Data of random bytes.
     Garbage,
-    /// Data of a channel that passes here, with another cookie.
+    /// Data of a channel that passes this host, with another cookie.
     Cookies,
     /// Data of channels that do not exist.
     Strangers,
 }
 
 impl Noise {
-    /// Whether it comes to the signalling port.
+    /// Whether they arrive at the signalling port.
     pub const fn is_signalling(self) -> bool {
         matches!(self, Self::Signals | Self::Replays | Self::Insider)
     }
 }
 
-/// Kinds of fault, for those who choose among them.
+/// Kinds of faults, for selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Single frames are lost, doubled, delayed, corrupted.
+    /// Single frames are lost, duplicated, delayed, corrupted.
     Frames,
     /// [`Mischief::Partition`].
     Partition,
@@ -254,14 +257,14 @@ pub enum FaultKind {
     Forge,
     /// [`Mischief::Version`].
     Version,
-    /// [`Mischief::Deaf`], agents that never answer, sources that vanish, hundreds of requests at once.
+    /// [`Mischief::Deaf`], agents that never reply, sources that vanish, hundreds of requests at once.
     Apps,
     /// [`Mischief::Breach`]: one in a run, alone. Not among all kinds: those leave the assumptions as they are.
     Breach,
 }
 
 impl FaultKind {
-    /// All of them, those last that are drawn only if they are asked for.
+    /// All kinds; the last ones are drawn only on request.
     pub const ALL: [Self; 12] = [
         Self::Frames,
         Self::Partition,
@@ -303,10 +306,10 @@ pub struct FaultKinds(u16);
 impl FaultKinds {
     /// None.
     pub const NONE: Self = Self(0);
-    /// All that leave the assumptions as they are.
+    /// All kinds that keep the assumptions.
     pub const ALL: Self = Self((1 << FaultKind::Breach as u16) - 1);
 
-    /// With `kind`.
+    /// This set with `kind`.
     #[must_use]
     pub const fn with(self, kind: FaultKind) -> Self {
         Self(self.0 | 1 << kind as u16)
@@ -317,7 +320,7 @@ impl FaultKinds {
         self.0 & (1 << kind as u16) != 0
     }
 
-    /// Those that are among them.
+    /// The kinds in this set.
     pub fn iter(self) -> impl Iterator<Item = FaultKind> {
         FaultKind::ALL.into_iter().filter(move |kind| self.has(*kind))
     }

@@ -1,8 +1,8 @@
-//! Large networks: what channels cost by their number. Real nodes on a ring of perfect links, so that the only work is
-//! theirs; time is virtual, what is measured is the time of the machine and its memory.
+//! Large networks: the cost of channels by their number. Real nodes on a ring of perfect links, so that only
+//! the nodes' work is measured. Time is virtual; the CPU time and memory of the machine are measured.
 //!
-//! Every node knows only those with whom it has something to do, as in a large domain: what it costs may depend on its
-//! own channels alone.
+//! Every node has only those others in its directory that it communicates with, as in a large domain: its
+//! cost may depend on its own channels only.
 
 mod queues;
 mod ring;
@@ -20,14 +20,14 @@ pub use queues::scheduler_ns;
 pub struct Size {
     /// Nodes on the ring, at least [`NODES_MIN`].
     pub nodes: usize,
-    /// Channels that start at each.
+    /// Channels that start at each node.
     pub channels_per_node: usize,
 }
 
-/// The longest channels go over three links and must not meet themselves.
+/// Smallest ring: the longest channels use three links and must not meet themselves.
 pub const NODES_MIN: usize = 5;
 
-/// What a network of one size cost.
+/// Measured costs of a network of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// Nodes.
@@ -36,31 +36,32 @@ pub struct Found {
     pub channels: u64,
     /// Channels that were refused.
     pub refused: u64,
-    /// Hosts on the ways of all channels, both ends included.
+    /// Hosts on the routes of all channels, both ends included.
     pub channel_hops: u64,
-    /// Establishing, all together, in seconds of one core.
+    /// Time of all establishments, in seconds of one core.
     pub establish_s: f64,
-    /// Established a second and core.
+    /// Establishments per second and core.
     pub established_per_s: f64,
     /// Signalling packets until all were open, per channel and hop.
     pub signals_per_hop: f64,
-    /// Signalling packets a node sends in a second of virtual time once all are open: refreshes and HELLOs.
+    /// Signalling packets per node and second of virtual time once all channels are open: refreshes and
+    /// HELLOs.
     pub signals_per_node_s: f64,
-    /// Memory of an open channel at one host, in bytes: what the process grew by.
+    /// Memory of an open channel at one host, in bytes: growth of the process.
     pub bytes_per_hop: f64,
-    /// Serving one packet at one hop, everything included, in nanoseconds of one core.
+    /// Time to serve one packet at one hop, everything included, in nanoseconds of one core.
     pub packet_ns: f64,
     /// Packets over links in that measurement.
     pub packet_hops: u64,
 }
 
-/// Refreshes seen in the steady state.
+/// Duration of the steady state, with several refreshes.
 const STEADY: Nanos = Nanos::from_secs(50);
 
-/// Reads the CPU time that the calling thread has used, by itself on the machine or not. The simulator itself reads no clock.
+/// Reads the CPU time that the calling thread has used. The simulator itself reads no clock.
 pub type CpuClock = fn() -> Nanos;
 
-/// Opens all channels, watches the steady state, sends a message on each.
+/// Opens all channels, observes the steady state, sends a message on each.
 ///
 /// # Errors
 /// If a configuration cannot be used, a channel stays half open, or a message is lost.
@@ -97,7 +98,7 @@ pub fn measure(size: Size, cpu: CpuClock) -> Result<Found, ScenarioError> {
     })
 }
 
-/// By which power of x the y grow: the slope of the line through the logarithms with the smallest squares.
+/// The power of x with which the y grow: the slope of the least-squares line through the logarithms.
 pub fn exponent(points: &[(f64, f64)]) -> f64 {
     let logs: Vec<(f64, f64)> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
     let mean = |value: fn(&(f64, f64)) -> f64| logs.iter().map(value).sum::<f64>() / logs.len() as f64;
@@ -122,7 +123,7 @@ mod tests {
     fn a_small_ring_opens_and_carries_everything() {
         let found = measure(Size { nodes: 6, channels_per_node: 6 }, || Nanos::ZERO).expect("runs");
         assert_eq!((found.channels, found.refused), (36, 0), "{found:?}");
-        // One, two and three links in turns: 2, 3 and 4 hosts.
+        // One, two and three links in turn: 2, 3 and 4 hosts.
         assert_eq!((found.channel_hops, found.packet_hops), (36 * 3, 36 * 2), "{found:?}");
         assert!(found.signals_per_node_s > 0.0 && found.signals_per_hop >= 1.0, "{found:?}");
     }

@@ -1,4 +1,4 @@
-//! The link scheduler alone, by the number of its channels.
+//! Cost of the link scheduler alone, by the number of its channels.
 
 use std::hint::black_box;
 
@@ -10,17 +10,17 @@ use super::CpuClock;
 use crate::dice::Dice;
 use crate::scenario::ScenarioError;
 
-/// Between two packets.
+/// Interval between two packets.
 const STEP: Nanos = Nanos(100);
 /// Packets queued at any time, of channels in a random order.
 const QUEUED: usize = 1_000;
 const WIRE_BYTES: u32 = 900;
 
-/// Nanoseconds of one core to queue a packet and to pick one, in steady state, with `channels` channels on the link, at
-/// least one.
+/// Nanoseconds of one core to queue a packet and to pick one, in steady state, with `channels` channels on
+/// the link, at least one.
 ///
 /// # Errors
-/// If a packet is not taken, or none comes out: then it was something else that was measured.
+/// If a packet is not taken, or none comes out: then the measurement is invalid.
 pub fn scheduler_ns(channels: usize, packets: u64, cpu: CpuClock) -> Result<f64, ScenarioError> {
     let mut scheduler = LinkScheduler::new(LinkParameters {
         rate: BitRate(1 << 50),
@@ -46,7 +46,8 @@ pub fn scheduler_ns(channels: usize, packets: u64, cpu: CpuClock) -> Result<f64,
         now = now + STEP;
         turn = (turn + 1) % flows.len();
         let bound = Nanos(dice.between(1, 2 * STEP.0 * QUEUED as u64));
-        // One in four waits in queue 3 first; not while nobody polls, or all of them would be due in one call.
+        // One in four waits in queue 3 first; not before the scheduler is polled, or all of them would be due
+        // in one call.
         let early = Nanos(if steady && turn % 4 == 0 { STEP.0 * QUEUED as u64 / 4 } else { 0 });
         let effective = now + early;
         let key = Guaranteed { effective, deadline: effective + bound, wire_bytes: WIRE_BYTES };
@@ -68,7 +69,8 @@ pub fn scheduler_ns(channels: usize, packets: u64, cpu: CpuClock) -> Result<f64,
     Ok((cpu() - began).as_secs_f64() * 1e9 / packets as f64)
 }
 
-/// Its part of what is queued, and of what waits up to three times as long while others go first.
+/// A channel's part of the queued packets, and of those that wait up to three times as long while others are
+/// served.
 fn slots(channels: usize) -> u32 {
     (4 * QUEUED / channels + 4) as u32
 }
@@ -81,7 +83,7 @@ fn failed(channels: usize, what: &str) -> ScenarioError {
 mod tests {
     use super::*;
 
-    /// A clock of its own for each thread, which always moves.
+    /// A clock per thread that advances with every reading.
     fn ticking() -> Nanos {
         use std::cell::Cell;
         thread_local!(static NOW: Cell<u64> = const { Cell::new(0) });

@@ -17,18 +17,19 @@ const PROPAGATION: Nanos = Nanos::from_micros(10);
 const MESSAGE_BYTES: u32 = 64;
 const INTERVAL: Nanos = Nanos::from_secs(10);
 const DEADLINE: Nanos = Nanos::from_secs(5);
-/// Between two requests of one node.
+/// Interval between two requests of one node.
 const OPENS_EVERY: Nanos = Nanos::from_millis(10);
-/// Between the first requests, and the messages, of two neighbours: few nodes of a large network are busy at once, so that
-/// a node finds its own in the caches of the one machine that plays them all, as on a machine of its own.
+/// Interval between the first requests, and the messages, of two neighbours. Few nodes of a large network are
+/// then busy at once, so that a node finds its state in the caches of the one machine that runs all nodes, as
+/// on a machine of its own.
 const NODES_EVERY: Nanos = Nanos::from_millis(20);
 const SENDERS_EVERY: Nanos = Nanos::from_millis(1);
-/// Handshakes and messages are through long before.
+/// Handshakes and messages are complete long before.
 const ENOUGH: Nanos = Nanos::from_secs(10);
-/// A node that wants to be called at once more often than this does not let time pass.
+/// If a node requests more calls than this at one time, time does not advance.
 const ROUNDS_MAX: u32 = 10_000;
 const LISTENER: &str = "sink";
-/// How far channels go, in turns.
+/// Numbers of links of channels, in turn.
 const LINKS: [usize; 3] = [1, 2, 3];
 
 enum Event {
@@ -44,10 +45,10 @@ struct Channel {
 
 struct Host {
     node: Node<SimMemory>,
-    /// The only wake-up that counts; others are stale.
+    /// The only valid wake-up; others are stale.
     wakes: Option<SimTime>,
     delivered: Deliveries,
-    /// Those that start here, in the order of their handles.
+    /// Channels that start here, in order of handles.
     channels: Vec<Channel>,
 }
 
@@ -65,7 +66,7 @@ pub(super) struct Ring {
     hops: u64,
     frames: FramePool,
     scratch: Vec<u8>,
-    /// What every node listens for, and what every channel asks for.
+    /// Name of every node's listener, and of every channel's destination.
     listener: Name,
     contract: Contract,
 }
@@ -175,17 +176,17 @@ impl Ring {
         self.packets
     }
 
-    /// Hosts on the ways of the open channels.
+    /// Hosts on the routes of the open channels.
     pub(super) fn channel_hops(&self) -> u64 {
         self.hops
     }
 
-    /// Neighbours find one another.
+    /// Runs until neighbours have met.
     pub(super) fn settle(&mut self) -> Result<(), ScenarioError> {
         self.run(ENOUGH)
     }
 
-    /// Opens all channels: how many are open and how many refused.
+    /// Opens all channels; returns the numbers of open and of refused ones.
     pub(super) fn open_all(&mut self) -> Result<(u64, u64), ScenarioError> {
         let wanted = self.size.channels_per_node;
         for node in 0..self.size.nodes {
@@ -200,7 +201,7 @@ impl Ring {
         Ok((open, refused))
     }
 
-    /// One message on each open channel.
+    /// Sends one message on each open channel.
     pub(super) fn send_all(&mut self) -> Result<(), ScenarioError> {
         let before = self.received;
         for number in 0..self.hosts.len() {
@@ -222,7 +223,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Lets time pass.
+    /// Advances time.
     pub(super) fn run(&mut self, span: Nanos) -> Result<(), ScenarioError> {
         let end = self.now + span;
         while let Some((at, event)) = self.queue.next_until(end) {
@@ -265,7 +266,7 @@ impl Ring {
         Ok(())
     }
 
-    /// A node does all that it can at this moment: its processor takes no time here.
+    /// A node does all work that is due at this time: its processor takes no time here.
     fn step(&mut self, number: usize) -> Result<(), ScenarioError> {
         let now = Instant(self.now.0);
         for _ in 0..ROUNDS_MAX {
@@ -292,7 +293,8 @@ impl Ring {
     fn sleep(&mut self, number: usize, timeout: Option<Instant>) {
         let Some(at) = timeout.map(|at| SimTime(at.0)) else { return };
         let wakes = &mut self.hosts[number].wakes;
-        // Once it wakes too early it sleeps again: the queue holds few wake-ups of a node, however often they move.
+        // A node that wakes too early sleeps again: the queue has few wake-ups of a node, however often they
+        // move.
         if wakes.is_none_or(|earlier| at < earlier) {
             *wakes = Some(at);
             self.queue.schedule(at, Event::Wake { node: number });

@@ -1,4 +1,4 @@
-//! Channels of a scenario: between whom, with what contract, activation and arrivals; packet sizes; floods.
+//! Channels of a scenario: their ends, contracts, activations and arrivals; packet sizes; floods.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use crate::topology::{Arrivals, ChannelSpec, Topology};
 
 /// Most channels that are drawn.
 pub(super) const CHANNELS_MAX: u64 = 400;
-/// From so many hosts on, channels are between hosts that are near each other.
+/// Number of hosts from which on channels are between hosts that are near each other.
 const HOSTS_NEAR: usize = 16;
-/// So near.
+/// Largest distance of these.
 const HOPS_MAX: u64 = 10;
 
 pub(super) fn draw_channels(
@@ -139,7 +139,7 @@ pub(super) fn draw_contract(dice: &mut Dice) -> Contract {
     }
 }
 
-/// Packets of different sizes for each class, and caps on each flow's processing. Dice of their own, see below.
+/// Different packet sizes for each class, and caps on each flow's processing. Dice of their own, see below.
 pub(super) fn draw_sizes(seed: u64, hosts: &mut [HostPlan]) {
     let mut dice = Dice::of(seed, Draw::Sizes);
     for host in hosts {
@@ -154,8 +154,8 @@ pub(super) fn draw_sizes(seed: u64, hosts: &mut [HostPlan]) {
     }
 }
 
-/// Processors under `rmdp`, and channels with budgets: where the topology leaves it open. Dice of their own, and
-/// only for some seeds, so that the others stay what they were.
+/// Processors under `rmdp`, and channels with budgets, if the topology leaves it open. Dice of their own, and
+/// only for some seeds, so that the other seeds are unchanged.
 pub(super) fn draw_activations(
     topology: &Topology,
     seed: u64,
@@ -186,7 +186,7 @@ pub(super) fn draw_activations(
 fn draw_activation(contract: Contract, config: &NodeConfig, dice: &mut Dice) -> Contract {
     let (numerator, denominator) = dice.pick(&[(1, 3), (1, 2), (1, 1), (1, 1), (2, 1), (5, 2)]);
     let span = Nanos(contract.interval().0 * numerator / denominator).max(INTERVAL_MIN);
-    // Every processor on the way may wait for its timer.
+    // Every processor of the route may wait for its timer.
     let period = span.min(Nanos(contract.deadline.0 / dice.between(4, 12)));
     let kind = dice.between(0, 7);
     let activation = |packets| match kind {
@@ -202,8 +202,8 @@ fn draw_activation(contract: Contract, config: &NodeConfig, dice: &mut Dice) -> 
     Contract { activation: activation(needed.saturating_add(dice.pick(&[0, 0, 1, 5]))), ..contract }
 }
 
-/// Applications that misbehave: agents that never answer, sources that vanish, and sometimes hundreds of requests for
-/// small channels at once.
+/// Misbehaving applications: agents that never reply, sources that vanish, and sometimes hundreds of requests
+/// for small channels at once.
 pub(super) fn draw_applications(
     channels: &mut Vec<ChannelPlan>,
     hosts: &[HostPlan],

@@ -1,5 +1,5 @@
-//! What names a plan: all that is drawn of it. A configuration's fields that no plan draws do not count, so that a new one
-//! renames nothing.
+//! The name of a plan, computed from all drawn values. Fields of a configuration that no plan draws do not
+//! count, so that a new field changes no name.
 
 use punctual_analysis::Contract;
 use punctual_proto::config::{CpuConfig, LinkConfig, NodeConfig};
@@ -7,13 +7,13 @@ use punctual_proto::config::{CpuConfig, LinkConfig, NodeConfig};
 use super::{ChannelPlan, HostPlan, Scenario};
 
 impl Scenario {
-    /// Names the plan: another one has another name.
+    /// The name of the plan; different plans have different names.
     pub fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         let hosts = self.hosts.iter().map(host);
         let channels = self.channels.iter().map(channel);
         let rest = format!("{:?} {:?} {:?} {:?}", self.floods, self.faults, self.schedule, self.times);
-        // What no plan had before renames none of them.
+        // A part that no plan had before changes no name.
         let requests = (!self.requests.is_empty()).then(|| format!("{:?}", self.requests));
         hosts.chain(channels).chain([rest]).chain(requests).for_each(|text| {
             hasher.update(text.as_bytes());

@@ -1,4 +1,4 @@
-//! Hours at full rate between clocks that part as fast as they may: whatever adds up by drift adds up here.
+//! Hours at full rate between clocks that drift apart as fast as allowed: accumulating errors become visible.
 
 use punctual_analysis::Nanos;
 
@@ -7,15 +7,15 @@ use crate::scenario::Scenario;
 use crate::time::HostClock;
 use crate::topology::Arrivals;
 
-/// How fast or slow a clock may run: two of them part by 200 ppm.
+/// Drift of a clock: two of them part by 200 ppm.
 const DRIFT_PPB: i64 = 100_000;
-/// Channels that send: what they cost is what a run costs.
+/// Channels that send; their number determines the cost of a run.
 const CHANNELS: usize = 8;
-/// Between two messages of best effort.
+/// Interval between two messages of best effort.
 const FLOOD_INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// Stretches the traffic of `plan` to `span`: a few channels that stay, all at full rate. Clocks run fast and slow by
-/// turns along the hosts, so that channels meet both signs of drift on their way.
+/// Stretches the traffic of `plan` to `span`: a few permanent channels, all at full rate. Clocks run fast and
+/// slow by turns along the hosts, so that routes have both signs of drift.
 pub fn stretch(plan: &mut Scenario, span: Nanos, dice: &mut Dice) {
     plan.times.set_traffic(span);
     let first = dice.between(0, 1);

@@ -1,4 +1,4 @@
-//! Hosts and links of a seed: what nodes are told, and what is true.
+//! Hosts and links of a seed: configurations of nodes, and true behaviour.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,8 @@ pub(super) fn draw_hosts(
     Ok(hosts)
 }
 
-/// Times are short, so that a run sees many leases; in huge networks a little longer, or HELLOs are all there is.
+/// Times are short, so that a run has many leases. In huge networks they are a little longer, otherwise most
+/// packets would be HELLOs.
 fn signalling(seed: u64, hosts: usize) -> SignallingConfig {
     let hello_interval = Nanos::from_millis(if hosts > HOSTS_HUGE { 300 } else { 100 });
     SignallingConfig {
@@ -73,7 +74,7 @@ fn signalling(seed: u64, hosts: usize) -> SignallingConfig {
     }
 }
 
-/// A processor's configuration and its longest wake-up; the configuration allows for that wake-up.
+/// A processor's configuration and its longest wake-up, which the configuration includes.
 fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
     let percent = spec.cpu_cost_percent.map_or_else(|| dice.log_between(25, 600), u64::from);
     let scale = |cost: Nanos| Nanos((cost.0 * percent / 100).max(1));
@@ -117,7 +118,8 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
     (cpu, wake_max)
 }
 
-/// The longest time until the processor looks again: it sleeps, or is in the middle of a unit, cold and interfered with.
+/// The longest time until the processor checks for work: it sleeps, or is working on a unit, with cold caches
+/// and interference.
 fn reaction(cpu: &CpuConfig, wake_max: Nanos) -> Nanos {
     let busy = unit_cost_max(cpu) + cpu.burst();
     let stretched =
@@ -175,8 +177,8 @@ fn join(
     Ok(())
 }
 
-/// A link with so many packets outstanding, and such bursts of kernel traffic, that its own signalling is still in time: a
-/// slow one under heavy kernel traffic takes fewer and shorter ones than drawn.
+/// A link with a window and bursts of kernel traffic for which its own signalling is still in time: a slow
+/// link under heavy kernel traffic has fewer and shorter ones than drawn.
 fn carrying_signals(mut config: LinkConfig, depth_min: u32, signalling: &SignallingConfig) -> LinkConfig {
     let period = 1_000_000_000 / u64::from(signalling.packets_per_second);
     let kept = u64::from(1_000_000 - config.interference.rho.0);

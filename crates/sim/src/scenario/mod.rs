@@ -31,7 +31,7 @@ use crate::options::{Class, FaultChoice, Faults, Options, ScheduleChoice, SizeCh
 use crate::time::{HostClock, SimTime};
 use crate::topology::{Arrivals, Size, Topology};
 
-/// What decides on the size of a seed's network, and on whether it has a schedule of faults.
+/// Stream that determines the size of a seed's network, and whether it has a schedule of faults.
 const CLASS_OF_SIZE: u64 = 0x517e;
 const CLASS_OF_SCHEDULE: u64 = 0xfa17;
 
@@ -40,36 +40,37 @@ const CLASS_OF_SCHEDULE: u64 = 0xfa17;
 pub struct Scenario {
     /// Hosts, in the order of their node ids (host `n` is node `n + 1`).
     pub hosts: Vec<HostPlan>,
-    /// Channels that applications ask for.
+    /// Channels that applications request.
     pub channels: Vec<ChannelPlan>,
-    /// Channels that receivers ask for.
+    /// Channels that receivers request.
     pub requests: Vec<RequestPlan>,
-    /// Best-effort transfers that offer too much.
+    /// Best-effort transfers with excess load.
     pub floods: Vec<FloodPlan>,
-    /// What links do to frames; if there is a schedule, until it is calm.
+    /// Faults of frames; if there is a schedule, until it is over.
     pub faults: Faults,
-    /// What else goes wrong. If there is anything, applications ask again once it is over, and all must be well.
+    /// Schedule of other faults. If it is not empty, applications repeat their requests once it is over, and
+    /// everything must work then.
     pub schedule: Vec<Fault>,
-    /// When what happens.
+    /// Phases of the run.
     pub times: Times,
 }
 
-/// One host, as configured and as it really is.
+/// One host: its configuration and its true behaviour.
 #[derive(Clone, Debug)]
 pub struct HostPlan {
-    /// What its node is told.
+    /// Configuration of its node.
     pub config: NodeConfig,
     /// Its clock.
     pub clock: HostClock,
     /// Longest time that its idle processor takes to wake up.
     pub wake_max: Nanos,
-    /// Whether its processor takes all the time that it may, whenever it may.
+    /// Whether its processor always takes the longest allowed time.
     pub slow: bool,
-    /// Where each of its links really leads.
+    /// True destinations of its links.
     pub links: Vec<LinkPlan>,
 }
 
-/// A link out of a host as it really is.
+/// True behaviour of an outgoing link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkPlan {
     /// The host at the other end.
@@ -78,40 +79,40 @@ pub struct LinkPlan {
     pub peer_link: u16,
     /// True drain rate, at least the configured one less its error.
     pub rate: BitRate,
-    /// Whether kernel traffic takes all that it may, whenever it may.
+    /// Whether kernel traffic always uses all of its bound.
     pub busy: bool,
 }
 
-/// A channel that somebody opens.
+/// A channel that an application opens.
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelPlan {
     /// Source host.
     pub from: usize,
     /// Sink host.
     pub to: usize,
-    /// What is asked for.
+    /// The requested contract.
     pub contract: Contract,
-    /// How it sends.
+    /// Arrival pattern of its messages.
     pub arrivals: Arrivals,
-    /// Whether it asks what the smallest deadline is, and takes that.
+    /// Whether it probes for the smallest deadline, and takes that.
     pub squeezes: bool,
-    /// Whether all its messages are as long as they may be.
+    /// Whether all its messages have the largest size.
     pub full: bool,
     /// Whether its agent consents.
     pub consents: bool,
-    /// Its agent never answers.
+    /// Its agent never replies.
     pub silent: bool,
-    /// One of hundreds that are asked for at once: nobody asks again for it.
+    /// One of hundreds that are requested at once; it is not requested again.
     pub storm: bool,
-    /// Its source goes away without a word then; only the end of the run closes the channel.
+    /// Time at which its source vanishes without closing it; only the end of the run closes the channel.
     pub vanishes_at: Option<SimTime>,
-    /// When it is asked for.
+    /// Time of its request.
     pub opens_at: SimTime,
-    /// When it is closed before the end.
+    /// Time at which it is closed before the end.
     pub closes_at: Option<SimTime>,
     /// Whether the sink closes it, not the source.
     pub sink_closes: bool,
-    /// Whether it is asked for again after it was closed.
+    /// Whether it is requested again after it was closed.
     pub reopens: bool,
 }
 
@@ -124,28 +125,28 @@ pub struct FloodPlan {
     pub to: usize,
     /// Size of its messages.
     pub message_bytes: u32,
-    /// Between two of them.
+    /// Interval between two messages.
     pub interval: Nanos,
 }
 
 /// The phases of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// First opens; HELLOs have found the neighbours.
+    /// First opens; neighbours have met by HELLOs.
     pub opens: SimTime,
     /// Last opens.
     pub opened: SimTime,
-    /// All faults of the schedule are over; if there is none, nothing ever changes then.
+    /// All faults of the schedule are over; without a schedule this phase has no effect.
     pub calm: SimTime,
-    /// What they have left behind must be gone: who has no channel asks again.
+    /// After-effects of faults must be over: applications without a channel request it again.
     pub heals: SimTime,
     /// Applications stop sending.
     pub stops: SimTime,
     /// Every promise is due; all channels are closed.
     pub closes: SimTime,
-    /// A lease later: nothing may be left. If there were faults, some channels are asked for once more.
+    /// One lease later: no state may be left. If there were faults, some channels are requested once more.
     pub revives: SimTime,
-    /// Nothing may be left; nodes shut down.
+    /// No state may be left; nodes shut down.
     pub empty: SimTime,
     /// Nodes must be quiet.
     pub ends: SimTime,
@@ -219,22 +220,23 @@ impl Scenario {
         Ok(plan)
     }
 
-    /// Whether the sources of soft channels are independent of each other, so that these are promised something.
+    /// Whether the sources of soft channels are independent of each other, so that soft channels have a
+    /// promise.
     pub fn is_independent(&self) -> bool {
         let soft = |plan: &&ChannelPlan| plan.contract.statistical.is_some();
         self.channels.iter().filter(soft).all(|plan| plan.arrivals == Arrivals::Independent)
     }
 
-    /// Whether a schedule of faults is part of it, and with it the phase in which everything must be well again.
+    /// Whether the plan has a schedule of faults, and with it the phase in which everything must work again.
     pub fn heals(&self) -> bool {
         self.times.heals > self.times.opened
     }
 }
 
-/// A share is open for a second until it is lent, and the shaper takes its time.
+/// A share is free for a second before it is lent, and the shaper takes its time.
 const LENT_AFTER: Nanos = Nanos::from_millis(1_200);
 
-/// How large the network of a seed is.
+/// Size of a seed's network.
 fn size(seed: u64, choice: SizeChoice) -> Size {
     match choice {
         SizeChoice::Small => Size::Small,
@@ -250,7 +252,7 @@ fn size(seed: u64, choice: SizeChoice) -> Size {
     }
 }
 
-/// Which kinds of fault a seed draws its schedule from.
+/// Kinds of faults of a seed's schedule.
 fn scheduled_kinds(seed: u64, options: &Options) -> FaultKinds {
     match options.schedule {
         ScheduleChoice::Kinds(kinds) => kinds,
@@ -268,7 +270,7 @@ fn scheduled_kinds(seed: u64, options: &Options) -> FaultKinds {
     }
 }
 
-/// The class of a run: larger networks are mixed unless another class is asked for.
+/// The class of a run: larger networks are mixed unless another class is requested.
 fn class(seed: u64, options: &Options) -> Class {
     let drawn = if size(seed, options.sizes) == Size::Small { class_of(seed) } else { Class::Mixed };
     let drawn = if drawn == Class::Soft && options.topology.is_some() { Class::Mixed } else { drawn };
@@ -287,7 +289,7 @@ fn class_of(seed: u64) -> Class {
 }
 
 impl Scenario {
-    /// The longest that any of the channels may need to close.
+    /// The longest time that any of the channels may need to close.
     pub(crate) fn drain_max(&self) -> Nanos {
         let asked = self.requests.iter().map(|request| &request.contract);
         let contracts = self.channels.iter().map(|channel| &channel.contract).chain(asked);
@@ -302,13 +304,13 @@ impl Times {
             _ => Nanos(dice.between(800_000_000, 1_500_000_000)),
         };
         let signalling = &hosts[0].config.signalling;
-        // Where kernel traffic follows admission, it has been lent something by then.
+        // If kernel traffic follows admission, it has been lent a share by then.
         let lends = hosts.iter().flat_map(|host| &host.config.links).any(|link| link.follows());
         let lent = if lends { LENT_AFTER } else { Nanos::ZERO };
         let opens = SimTime(0) + signalling.hello_interval * 4 + lent;
         let opened = opens + Nanos::from_millis(600);
         let calm = opened + traffic;
-        // Leases end, neighbours find each other, requests that were under way are given up.
+        // Leases expire, neighbours meet, requests that were under way are given up.
         let healed = calm + signalling.lease + signalling.hello_interval * 8;
         let (heals, stops) = if heals { (healed, healed + HEALED_TRAFFIC) } else { (opens, calm) };
         let closes = stops + DEADLINE_MAX + signalling.grace + Nanos::from_millis(100);
@@ -317,12 +319,12 @@ impl Times {
         Self { opens, opened, calm, heals, stops, closes, revives, empty, ends: empty + Nanos::from_secs(2) }
     }
 
-    /// How long applications send once all channels are asked for and everything is well.
+    /// Time for which applications send once all channels are requested and all after-effects are over.
     pub fn traffic(&self) -> Nanos {
         self.stops.since(self.opened.max(self.heals))
     }
 
-    /// They send for so long; all that comes after it keeps its distance.
+    /// Sets this time; all later phases keep their distances.
     pub fn set_traffic(&mut self, span: Nanos) {
         let planned = self.traffic();
         let after = [&mut self.stops, &mut self.closes, &mut self.revives, &mut self.empty, &mut self.ends];
@@ -331,7 +333,7 @@ impl Times {
         }
     }
 
-    /// Channels that are closed all at once are given `drain` to send what waits in their rings.
+    /// Gives channels that are closed at the same time `drain` to send the messages in their rings.
     fn wait_for(&mut self, drain: Nanos) {
         let more = drain + FAREWELL - self.revives.since(self.closes);
         for at in [&mut self.revives, &mut self.empty, &mut self.ends] {
@@ -339,8 +341,8 @@ impl Times {
         }
     }
 
-    /// A channel that is closed takes up to `span` until all that waits in its ring is sent; so does each that is asked for
-    /// alone in the end.
+    /// Adds time for closing: a channel takes up to `span` until all messages in its ring are sent; so does
+    /// each that is requested alone at the end.
     pub fn add_drain(&mut self, span: Nanos) {
         let revivals = if self.empty > self.revives { REVIVALS + 1 } else { 0 };
         self.revives = self.revives + span;
@@ -353,15 +355,15 @@ impl Times {
 /// Longest deadline and burst recovery that is drawn.
 pub(crate) const DEADLINE_MAX: Nanos = Nanos::from_millis(400);
 
-/// Channels that are asked for alone, in the end.
+/// Channels that are requested alone, at the end.
 pub(crate) const REVIVALS: u64 = 3;
-/// How long each of them takes.
+/// Duration of each of them.
 const REVIVAL: Nanos = Nanos::from_millis(600);
 
-/// From a channel's last message until nobody holds it any more.
+/// Time from a channel's last message until all its state is released.
 const FAREWELL: Nanos = Nanos::from_millis(300);
 
-/// How long applications go on after everything is well again.
+/// Time for which applications continue after the faults.
 const HEALED_TRAFFIC: Nanos = Nanos::from_millis(900);
 
 fn draw_faults(seed: u64, dice: &mut Dice) -> Faults {
@@ -378,7 +380,7 @@ pub(crate) fn node_id(host: usize) -> NodeId {
     NodeId(host as u32 + 1)
 }
 
-/// The host of a node; there need not be so many.
+/// The host of a node; it need not exist.
 pub(crate) fn host_of(node: NodeId) -> Option<usize> {
     (node.0 as usize).checked_sub(1)
 }
@@ -418,7 +420,7 @@ mod tests {
         }
     }
 
-    /// An hour of little traffic is as good a plan as any: hours pass before what comes after the traffic.
+    /// An hour of little traffic is a valid plan, too: hours pass before the phases after the traffic.
     #[test]
     fn stretched_plans_fit_too() {
         let hour = Nanos::from_secs(3_600);

@@ -1,4 +1,5 @@
-//! Channels that their receivers ask for: an application elsewhere opens one to them, says no, or says nothing.
+//! Channels that their receivers request: an application elsewhere opens one to them, refuses, or does not
+//! reply.
 
 use punctual_analysis::{Contract, Nanos, Ppm, Rate};
 
@@ -8,35 +9,35 @@ use crate::dice::{Dice, Draw, mix};
 use crate::memory::MESSAGE_BYTES_MIN;
 use crate::time::SimTime;
 
-/// What decides on whether receivers ask: in one seed of four, so that the others stay what they were; those that somebody wrote
-/// down for their lessons (tests/seeds) are among the others.
+/// Stream that determines whether receivers request channels: in one seed of four, so that the other seeds
+/// are unchanged; the recorded ones (tests/seeds) are among the others.
 const CLASS_OF_REQUESTS: u64 = 0x545d;
-/// Hosts of which receivers ask, at most.
+/// Most requesting hosts.
 const ASKERS_MAX: u64 = 20;
 
-/// A receiver that asks for a channel.
+/// A receiver's request for a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestPlan {
-    /// The host that asks, where the channel is to end.
+    /// The requesting host, where the channel ends.
     pub asker: usize,
-    /// The host whose application is asked.
+    /// The host whose application gets the request.
     pub source: usize,
-    /// For what.
+    /// The requested contract.
     pub contract: Contract,
-    /// When.
+    /// Time of the request.
     pub at: SimTime,
-    /// What that application does.
+    /// Reaction of that application.
     pub reply: Reply,
 }
 
-/// What an application does that is asked for a channel.
+/// Reaction of an application to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// It opens one.
     Opens,
-    /// It says no.
+    /// It refuses.
     Refuses,
-    /// It never answers.
+    /// It never replies.
     Silent,
 }
 
@@ -47,7 +48,7 @@ pub(super) fn draw_requests(seed: u64, hosts: &[HostPlan], times: &Times) -> Vec
     let mut dice = Dice::of(seed, Draw::Requests);
     let count = dice.between(1, 3 * (hosts.len() as u64).min(ASKERS_MAX));
     let mut requests: Vec<_> = (0..count).map(|_| draw_request(hosts, times, &mut dice)).collect();
-    // Sometimes a crowd, that a silent application keeps waiting.
+    // Sometimes many requests that a silent application keeps waiting.
     if dice.chance(Ppm(200_000)) {
         let one = RequestPlan { reply: Reply::Silent, ..draw_request(hosts, times, &mut dice) };
         requests.extend((0..dice.log_between(10, 120)).map(|_| one));

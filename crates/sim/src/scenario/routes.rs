@@ -7,10 +7,11 @@ use punctual_proto::limits::ROUTE_NODES_MAX;
 
 use super::{HostPlan, node_id};
 
-/// Up to so many hosts everybody knows everybody; in larger networks only those with whom there is something to do.
+/// Up to this number of hosts, every directory has all hosts; in larger networks only those that the host
+/// communicates with.
 const HOSTS_KNOWN: usize = 64;
 
-/// Gives every host its routes and its directory; `ends` are the pairs that have something to say to each other.
+/// Gives every host its routes and its directory; `ends` are the pairs that communicate.
 pub(super) fn give_routes(hosts: &mut [HostPlan], ends: impl Iterator<Item = (usize, usize)>) {
     let all = hosts.len() <= HOSTS_KNOWN;
     let others = |from: usize| (0..hosts.len()).filter(move |to| *to != from).map(move |to| (from, to));

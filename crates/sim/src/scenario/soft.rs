@@ -1,4 +1,4 @@
-//! Soft channels beside hard ones, on stages that admit them by the probability that they miss (`Class::Soft`).
+//! Soft channels beside hard ones, on stages that admit them by the probability of a miss (`Class::Soft`).
 
 use punctual_analysis::{Activation, Nanos, Ppb, Ppm, Rate, Statistical};
 use punctual_proto::config::{Admission, RunPolicy};
@@ -21,7 +21,7 @@ pub(super) fn soften(seed: u64, hosts: &mut [HostPlan], channels: &mut Vec<Chann
             }
         }
     }
-    // Sources that start together are not independent: then nothing is promised but to hard channels.
+    // Sources that start together are not independent: then only hard channels have a promise.
     let independent = dice.chance(Ppm(750_000));
     for number in 0..channels.len() {
         if !dice.chance(Ppm(500_000)) {

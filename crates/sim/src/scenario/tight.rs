@@ -1,5 +1,5 @@
-//! Runs with small margins, in which whatever admission leaves out is missed (`Class::Tight`), and runs that leave
-//! nothing of the links (`Class::Crowded`).
+//! Runs with small margins, in which any term that admission leaves out causes a miss (`Class::Tight`), and
+//! runs that leave no free capacity on links (`Class::Crowded`).
 
 use punctual_analysis::{Activation, BitRate, Contract, Delivery, Horizon, Late, Nanos, Policing, Ppm, Rate};
 
@@ -10,7 +10,7 @@ use crate::dice::{Dice, Draw};
 use crate::memory::MESSAGE_BYTES_MIN;
 use crate::topology::Arrivals;
 
-/// Makes the margins of a plan small; returns the floods that go with it. Dice of its own.
+/// Makes the margins of a plan small; returns its floods. Dice of its own.
 pub(super) fn tighten(seed: u64, hosts: &mut [HostPlan], channels: &mut [ChannelPlan]) -> Vec<FloodPlan> {
     let mut dice = Dice::of(seed, Draw::Tight);
     for host in hosts.iter_mut() {
@@ -48,14 +48,14 @@ fn floods(hosts: &[HostPlan], dice: &mut Dice) -> Vec<FloodPlan> {
     floods
 }
 
-/// Best-effort flows on each link of a crowded run: so many that each gets next to nothing.
+/// Best-effort flows on each link of a crowded run: so many that each gets a very small share.
 const CROWD: u64 = 120;
 /// Channels over each of its links: large ones, then small ones for the rest.
 const LARGE: u64 = 12;
 const SMALL: u64 = 24;
 
-/// Replaces the channels by some that take all of the links that they may have; returns a crowd of floods for what is
-/// left.
+/// Replaces the channels by some that take all of the links that they may reserve; returns many floods for
+/// the rest.
 pub(super) fn crowd(seed: u64, hosts: &mut [HostPlan], channels: &mut Vec<ChannelPlan>) -> Vec<FloodPlan> {
     let mut dice = Dice::of(seed, Draw::Tight);
     let Some(pattern) = channels.first().copied() else { return Vec::new() };
@@ -80,7 +80,7 @@ pub(super) fn crowd(seed: u64, hosts: &mut [HostPlan], channels: &mut Vec<Channe
     floods
 }
 
-/// A channel that takes about one of `shares` of a link, in no hurry.
+/// A channel that takes about one of `shares` of a link, with a long deadline.
 fn filling(plan: &ChannelPlan, rate: BitRate, shares: u64, dice: &mut Dice) -> ChannelPlan {
     let message_bytes_max = dice.between(600, 1_300) as u32;
     let interval = rate.time_of(u64::from(message_bytes_max)) * shares;
@@ -100,7 +100,7 @@ fn filling(plan: &ChannelPlan, rate: BitRate, shares: u64, dice: &mut Dice) -> C
     ChannelPlan { contract, arrivals, full: true, consents: true, squeezes: false, closes_at: None, ..*plan }
 }
 
-/// Links are to be what is short. What costs less than its host's release latency allows for is no lie.
+/// Links must be the bottleneck. Costs below the host's release latency are still honest.
 fn make_cheap(costs: &mut CpuCosts) {
     for cost in [
         &mut costs.send_message,

@@ -1,5 +1,5 @@
-//! A day in the life of a network: the plan of a seed, stretched. Applications send slowly; channels come and go all
-//! the time, so that whatever a host forgets to give back adds up until it is missed.
+//! A day in a network: the plan of a seed, stretched. Applications send slowly; channels are opened and
+//! closed all the time, so that leaked resources accumulate until they are detected.
 
 use punctual_analysis::contract::SPAN_MAX;
 use punctual_analysis::{Contract, Nanos, Rate};
@@ -7,12 +7,12 @@ use punctual_analysis::{Contract, Nanos, Rate};
 use crate::dice::Dice;
 use crate::scenario::{ChannelPlan, Scenario};
 
-/// Between two messages of a channel.
+/// Interval between two messages of a channel.
 const INTERVAL: (Nanos, Nanos) = (Nanos::from_millis(500), Nanos::from_secs(20));
-/// How long a channel stays open, and until it is asked for again.
+/// Time for which a channel stays open, and time until it is requested again.
 const STAYS: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_secs(1_200));
 const RESTS: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_secs(300));
-/// Between two messages of best effort.
+/// Interval between two messages of best effort.
 const FLOOD_INTERVAL: Nanos = Nanos::from_secs(2);
 
 /// Stretches the traffic of `plan` to `span`.
@@ -28,7 +28,7 @@ pub fn stretch(plan: &mut Scenario, span: Nanos, dice: &mut Dice) {
     }
 }
 
-/// One channel again and again.
+/// Opens and closes one channel repeatedly.
 fn lives(mut channel: ChannelPlan, plan: &mut Scenario, dice: &mut Dice) {
     let within = |dice: &mut Dice, (least, most): (Nanos, Nanos)| Nanos(dice.log_between(least.0, most.0));
     slow_down(&mut channel.contract, within(dice, INTERVAL));
@@ -41,7 +41,7 @@ fn lives(mut channel: ChannelPlan, plan: &mut Scenario, dice: &mut Dice) {
     }
 }
 
-/// Messages come no faster than every `interval`; a mean rate and its span keep their ratio to the peak.
+/// Slows messages down to one per `interval` at most; a mean rate and its span keep their ratio to the peak.
 fn slow_down(contract: &mut Contract, interval: Nanos) {
     let (before, interval) = (contract.interval(), interval.max(contract.interval()));
     let stretched = |span: Nanos| {

@@ -1,23 +1,24 @@
-//! Shapes of drawn networks: which hosts a link joins.
+//! Shapes of drawn networks: the pairs of hosts that links join.
 
 use std::collections::BTreeSet;
 
 use crate::dice::Dice;
 
-/// Most links of one host of a random network; a node takes 64.
+/// Most links of one host of a random network; a node supports 64.
 const DEGREE_MAX: usize = 16;
-/// Most leaves of one host of a star; what is more hangs on the leaves.
+/// Most leaves of one host of a star; further ones are attached to the leaves.
 const LEAVES_MAX: usize = 48;
 
-/// How hosts are joined.
+/// Shape of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Line,
     Star,
     Ring,
-    /// A random tree and a few links more: of the smallest networks.
+    /// A random tree and a few further links, for the smallest networks.
     Mesh,
-    /// k-ary: half of a pod's switches know its hosts, the other half the core (Al-Fares et al. 2008).
+    /// k-ary: half of a pod's switches are connected to its hosts, the other half to the core (Al-Fares et
+    /// al. 2008).
     FatTree,
     /// A random tree and half as many links more.
     Random,
@@ -30,7 +31,7 @@ impl Shape {
     pub const SMALL: [Self; 4] = [Self::Line, Self::Star, Self::Ring, Self::Mesh];
     pub const LARGE: [Self; 5] = [Self::Line, Self::Star, Self::Ring, Self::FatTree, Self::Random];
 
-    /// How many hosts there are, `hosts` at most (and at least two), and their links.
+    /// Number of hosts, `hosts` at most (and at least two), and their links.
     pub fn lay_out(self, hosts: usize, dice: &mut Dice) -> (usize, Edges) {
         let line = (1..hosts).map(|n| (n - 1, n));
         let edges = match self {
@@ -82,7 +83,7 @@ fn random(hosts: usize, dice: &mut Dice) -> Edges {
     edges.into_iter().collect()
 }
 
-/// The largest that has no more than `hosts` hosts, switches included, but at least k = 2.
+/// The largest fat tree that has no more than `hosts` hosts, switches included, but at least k = 2.
 fn fat_tree(hosts: usize) -> (usize, Edges) {
     let size = |k: usize| k * k * k / 4 + k * k + k * k / 4;
     let k = (2..).step_by(2).take_while(|k| size(*k) <= hosts).last().unwrap_or(2);

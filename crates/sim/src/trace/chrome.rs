@@ -1,8 +1,8 @@
 //! A timeline in the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing show.
 //!
-//! A process a host: its processor, its links (packets from hand-over to arrival) and what happened there. One
-//! process holds the channels: how long each was open, and its messages from sending to delivery. A message that
-//! never came is a span without an end.
+//! One process per host: its processor, its links (packets from hand-over to arrival) and its events. One
+//! process has the channels: the time for which each was open, and its messages from sending to delivery. A
+//! lost message is a span without an end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use crate::time::SimTime;
 const CHANNELS: usize = 0;
 const PROCESSOR: usize = 1;
 const EVENTS: usize = 2;
-/// Lanes of a link and of a channel; what overlaps more than that shares the last one.
+/// Lanes of a link and of a channel; further overlapping spans share the last one.
 const LANES_MAX: usize = 1_000;
 
 /// Writes `timeline` to `out` as one JSON document.
@@ -50,12 +50,12 @@ pub fn write(timeline: &Timeline, out: impl Write) -> io::Result<()> {
     writer.end()
 }
 
-/// Microseconds, as the format wants them.
+/// Microseconds, the unit of the format.
 fn us(at: SimTime) -> f64 {
     at.0 as f64 / 1e3
 }
 
-/// When what began ended, and which rows are in use.
+/// Ends of spans that have begun, and rows in use.
 struct Spans {
     delivered: BTreeMap<(usize, u64), SimTime>,
     closed: BTreeMap<usize, SimTime>,
@@ -99,7 +99,7 @@ impl Spans {
     ) -> io::Result<()> {
         let pid = host + 1;
         match *entry {
-            // Their flights show them.
+            // Their flights are drawn instead.
             Entry::Transmit { .. } | Entry::Receive { .. } | Entry::Deliver { .. } => Ok(()),
             Entry::Work { kind, packets, cost_ns } => {
                 let row = Row { pid, tid: PROCESSOR };
@@ -132,7 +132,7 @@ impl Spans {
     }
 }
 
-/// Where a span is shown.
+/// Row of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     pid: usize,
@@ -178,7 +178,7 @@ impl<W: Write> Writer<W> {
                            "args": {"sort_index": tid}}))
     }
 
-    /// From `from` to `to`; open to the end where there is none.
+    /// Writes a span from `from` to `to`; without `to` it is open to the end.
     fn span(
         &mut self,
         row: Row,

@@ -1,4 +1,5 @@
-//! Spans that overlap, on as few lanes as hold them without overlap: a viewer shows one lane as one row.
+//! Assigns overlapping spans to as few lanes as possible without overlap: a viewer displays one lane as one
+//! row.
 
 use crate::time::SimTime;
 
@@ -9,7 +10,8 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// The first lane that is free at `from`; taken until `to`. Spans come in the order of their beginnings.
+    /// The first lane that is free at `from`; taken until `to`. Spans must be given in the order of their
+    /// beginnings.
     pub fn take(&mut self, from: SimTime, to: SimTime) -> usize {
         let free = self.free_at.iter().position(|free| *free <= from);
         let lane = free.unwrap_or(self.free_at.len());

@@ -1,4 +1,4 @@
-//! What happened in one run, for people: line by line ([`Timeline::lines`]), or for a viewer ([`chrome`]).
+//! A readable record of one run: line by line ([`Timeline::lines`]), or for a viewer ([`chrome`]).
 
 pub mod chrome;
 mod lanes;
@@ -10,7 +10,7 @@ use punctual_proto::wire::Header;
 use crate::entry::Entry;
 use crate::time::SimTime;
 
-/// One run's events in their order; empty if nobody asked for them.
+/// One run's events in order; empty if not requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     hosts: Vec<String>,
@@ -28,20 +28,20 @@ enum Moment {
 /// A frame from an adapter to the driver at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flight {
-    /// Handed to the adapter.
+    /// Time of the hand-over to the adapter.
     pub from: SimTime,
     /// Sender.
     pub host: usize,
     /// Its link.
     pub link: usize,
-    /// At the other end.
+    /// Time of arrival at the other end.
     pub arrives: SimTime,
-    /// What it carries.
+    /// Description of its content.
     pub what: String,
 }
 
 impl Flight {
-    /// Of the frame `bytes`; `channel` knows whose a path is.
+    /// The flight of the frame `bytes`; `channel` maps a path to its channel.
     pub fn of(
         from: SimTime,
         host: usize,
@@ -69,32 +69,32 @@ impl Flight {
 }
 
 impl Timeline {
-    /// Empty, for hosts of these names.
+    /// An empty timeline for hosts of these names.
     pub fn new(hosts: Vec<String>) -> Self {
         Self { hosts, moments: Vec::new() }
     }
 
-    /// Something happened on `host`.
+    /// Adds an event on `host`.
     pub fn note(&mut self, at: SimTime, host: usize, entry: Entry) {
         self.moments.push(Moment::Happened { at, host, entry });
     }
 
-    /// A frame is on its way.
+    /// Adds the flight of a frame.
     pub fn fly(&mut self, flight: Flight) {
         self.moments.push(Moment::Flight(flight));
     }
 
-    /// Words about what was noted last.
+    /// Adds an explanation to the last event.
     pub fn explain(&mut self, words: String) {
         self.moments.push(Moment::Words(words));
     }
 
-    /// Something is wrong.
+    /// Adds a violation.
     pub fn violation(&mut self, at: SimTime, what: &str) {
         self.moments.push(Moment::Violation { at, what: what.into() });
     }
 
-    /// Time, host, what: a line each.
+    /// One line per event: time, host, description.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.moments.iter().map(|moment| match moment {
             Moment::Happened { at, host, entry } => self.line(*at, *host, &entry.to_string()),

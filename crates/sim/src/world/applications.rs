@@ -1,4 +1,4 @@
-//! Applications: they ask, consent, send, flood, close and ask again, as the plan says.
+//! Applications: they request, consent, send, flood, close and request again, as planned.
 
 use punctual_analysis::{Instant, Nanos};
 use punctual_proto::api::{OpenRequest, RequestError, UserId};
@@ -14,10 +14,10 @@ use crate::memory::{SimInbox, SimOutbox, effort};
 use crate::sender::Sender;
 use crate::time::SimTime;
 
-/// Longest time that an agent thinks, well within its timeout.
+/// Longest time of an agent's decision, well within its timeout.
 pub(super) const CONSENT_MAX: Nanos = Nanos::from_millis(30);
 
-/// A sender whose ring was full comes back after this.
+/// A sender whose ring was full tries again after this time.
 const RETRY: Nanos = Nanos::from_millis(1);
 
 impl World {
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// Somebody wants the channel of a plan; the number of the attempt.
+    /// Requests the channel of a plan; returns the number of the attempt.
     pub(super) fn ask(&mut self, origin: usize) -> usize {
         self.forget_attempts();
         let number = self.channels.count();
@@ -69,7 +69,7 @@ impl World {
         number
     }
 
-    /// The source sends what it wants to now, and comes back.
+    /// The source sends its due messages, and schedules its next turn.
     fn send(&mut self, number: usize) {
         let now = self.now;
         let Some(channel) = self.channels.get(number) else { return };
@@ -116,7 +116,7 @@ impl World {
         true
     }
 
-    /// A best-effort source puts in what fits, from its start to the end of traffic.
+    /// A best-effort source fills its ring, from its start to the end of traffic.
     fn flood(&mut self, number: usize) {
         let plan = self.scenario.floods[number];
         if self.now >= self.scenario.times.stops {
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// What each hop has counted of a channel, for the reader of the timeline.
+    /// Adds each hop's counters of a channel to the timeline.
     fn explain_counters(&mut self, number: usize) {
         let path = self.channels[number].path;
         for (host, plan) in self.hosts.iter().zip(&self.scenario.hosts) {
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// What an application asked for reaches the node.
+    /// Executes an application's request at the node.
     pub(super) fn do_call(&mut self, host: usize, call: Call, now: Instant) {
         let done = match call {
             Call::Ask(channel) => self.do_ask(host, channel, now),
@@ -203,7 +203,7 @@ impl World {
                 Ok(())
             }
             Call::Measure(link) => {
-                // Mostly refused: channels use it, or somebody else measures.
+                // Mostly refused: channels use it, or another measurement is in progress.
                 let _ = self.hosts[host].node.measure_rate(link, now);
                 Ok(())
             }
@@ -213,7 +213,7 @@ impl World {
             }
         };
         if let Err(error) = done {
-            // An agent that has thought too long: a fault has ended what it was asked about.
+            // An agent that has decided too late: a fault has ended the request.
             let late = match call {
                 Call::Answer(_) | Call::Decline(_) => true,
                 Call::Ask(channel) => self.is_asked_too_late(channel),
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    /// An attempt in answer to a receiver that has given up: there will be no channel.
+    /// Whether this is an attempt in reply to a receiver that has given up: there will be no channel.
     fn is_asked_too_late(&mut self, number: usize) -> bool {
         let channel = &mut self.channels[number];
         let is_answer = channel.token.is_some();
@@ -277,7 +277,8 @@ impl World {
         now: Instant,
     ) -> Result<(), RequestError> {
         let channel = &mut self.channels[number];
-        // A source may hear of its channel after the sink has given up what came to it: that end has nothing to close.
+        // A source may be notified of its channel after the sink has given it up: that end has nothing to
+        // close.
         let there = channel.state == State::Open && !channel.is_gone(at_sink);
         let Some(id) = channel.handle(at_sink).filter(|_| there) else { return Ok(()) };
         channel.state = State::Closing;
@@ -298,7 +299,7 @@ impl World {
         Ok(())
     }
 
-    /// An agent will answer after some thought.
+    /// Schedules an agent's decision.
     pub(super) fn think(&mut self, channel: usize) {
         let at = self.now + self.dice.span(Nanos::ZERO, CONSENT_MAX);
         self.queue.schedule(at, Event::Act(Act::Answer { channel }));

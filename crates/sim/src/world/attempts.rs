@@ -1,5 +1,5 @@
-//! The attempts of a run by their number. What is over for long is forgotten, once it was judged: a run of days would
-//! remember thousands.
+//! The attempts of a run by their number. Attempts that ended long ago are dropped, once they were judged: a
+//! run of days would store thousands.
 
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
@@ -10,16 +10,16 @@ use super::World;
 use super::channel::{Channel, State};
 use crate::time::SimTime;
 
-/// What is over so long is forgotten: faults are shorter, and nothing is told of it any more.
+/// Attempts that ended this long ago are dropped: faults are shorter, and no further report concerns them.
 const REMEMBERED: Nanos = Nanos::from_secs(20);
 
-/// See the module.
+/// The attempts of a run (see the module).
 pub(super) struct Attempts {
-    /// None in place of what is forgotten.
+    /// `None` in place of dropped attempts.
     known: Vec<Option<Box<Channel>>>,
-    /// The plans of those that were admitted.
+    /// Plans of the admitted attempts.
     admitted: BTreeSet<usize>,
-    /// When there may be something to forget.
+    /// Time at which an attempt may be dropped.
     forgets_at: SimTime,
 }
 
@@ -28,7 +28,7 @@ impl Attempts {
         Self { known: Vec::new(), admitted: BTreeSet::new(), forgets_at: SimTime(0) }
     }
 
-    /// How many were made.
+    /// Number of attempts that were made.
     pub(super) fn count(&self) -> usize {
         self.known.len()
     }
@@ -37,7 +37,7 @@ impl Attempts {
         self.known.push(Some(Box::new(channel)));
     }
 
-    /// One that may be forgotten.
+    /// An attempt; `None` if it was dropped.
     pub(super) fn get(&self, number: usize) -> Option<&Channel> {
         self.known.get(number)?.as_deref()
     }
@@ -50,7 +50,7 @@ impl Attempts {
         self.known.iter_mut().flatten().map(Box::as_mut)
     }
 
-    /// Numbers of those that are not forgotten.
+    /// Numbers of the attempts that were not dropped.
     pub(super) fn numbers(&self) -> Vec<usize> {
         (0..self.known.len()).filter(|number| self.known[*number].is_some()).collect()
     }
@@ -70,7 +70,7 @@ impl Index<usize> for Attempts {
     type Output = Channel;
 
     /// # Panics
-    /// For one that is forgotten: whoever may still speak of it asks with [`Attempts::get`].
+    /// If the attempt was dropped: use [`Attempts::get`] if that is possible.
     fn index(&self, number: usize) -> &Channel {
         self.known[number].as_ref().expect("it is not over for long")
     }
@@ -83,8 +83,8 @@ impl IndexMut<usize> for Attempts {
 }
 
 impl World {
-    /// Forgets what was over already when this was done last, [`REMEMBERED`] ago or longer; in the end all that is left is
-    /// judged together.
+    /// Drops attempts that had already ended at the previous call, [`REMEMBERED`] ago or longer; at the end
+    /// all remaining ones are judged together.
     pub(super) fn forget_attempts(&mut self) {
         if self.now < self.channels.forgets_at || self.now >= self.scenario.times.closes {
             return;
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Whether an attempt has ended at both ends, and nobody holds anything of it.
+    /// Whether an attempt has ended at both ends, and all its state is released.
     fn is_over(&self, number: usize) -> bool {
         let channel = &self.channels[number];
         let ended = matches!(channel.state, State::Closed | State::Refused)
@@ -111,7 +111,7 @@ impl World {
             && !channel.path.is_some_and(|path| self.hosts.iter().any(|host| host.node.holds(path)))
     }
 
-    /// Judges what an attempt still owes, and forgets it.
+    /// Judges the remaining obligations of an attempt, and drops it.
     fn forget(&mut self, number: usize) {
         let lost = self.channels[number].ledger.lost(self.now);
         self.report_lost(number, &lost);
@@ -120,7 +120,7 @@ impl World {
         for at_sink in [false, true] {
             let Some(id) = channel.handle(at_sink) else { continue };
             let key = (channel.host(at_sink), id);
-            // In a host's next life the same handle is somebody else's.
+            // In a host's next life the same handle belongs to another attempt.
             if self.handles.get(&key) == Some(&(number, at_sink)) {
                 self.handles.remove(&key);
             }

@@ -1,9 +1,11 @@
-//! Best effort gets its due (GUARANTEES): in any time t in which a link has best effort waiting, best effort is served
-//! at least t - interference(t) - sum of (floor((t + d + h) / I') + 1) * C - P * U - delta, in admission's unit costs.
+//! The check of best effort's guarantee (GUARANTEES): in any time t in which a link has best effort waiting,
+//! best effort is served at least t - interference(t) - sum of (floor((t + d + h) / I') + 1) * C - P * U -
+//! delta, in admission's unit costs.
 //!
-//! The bound is taken a little weaker, with x + 1 for floor(x) + 1: then it is a line, and one running minimum checks
-//! every window that ends now. Left out are links with caps on best effort, and those whose kernel traffic follows admission:
-//! what the kernel was lent comes back once best effort has waited for a while.
+//! The bound is taken a little weaker, with x + 1 for floor(x) + 1: then it is a line, and one running
+//! minimum checks every window that ends now. Not checked are links with caps on best effort, and those whose
+//! kernel traffic follows admission: the share that was lent to the kernel returns once best effort has
+//! waited for a while.
 
 use punctual_analysis::{Link, Nanos, Ppm};
 use punctual_proto::api::{ChannelStatus, Port, StageKind};
@@ -16,10 +18,10 @@ use punctual_proto::wire::{Header, Kind};
 use super::World;
 use crate::time::SimTime;
 
-/// Shares are in parts of this: channels may take tiny ones.
+/// Shares are integers in parts of this, because channels may have very small ones.
 const UNITS: i128 = 1_000_000_000;
 
-/// The most that others take in a time t: `slope` of t and `burst` nanoseconds.
+/// The largest work of others in a time t: `slope` of t and `burst` nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Others {
     slope: i128,
@@ -34,11 +36,11 @@ pub(super) struct Backlog {
     /// Signalling packets a second.
     signals: u64,
     others: Others,
-    /// Since when best effort waits without a break, and the least of what it was owed since then.
+    /// Since when best effort waits without a break, and the smallest guaranteed service since then.
     window: Option<i128>,
-    /// Served since the start, in unit costs times [`UNITS`].
+    /// Service since the start, in unit costs times [`UNITS`].
     served: i128,
-    /// Nothing is judged until then.
+    /// No check until this time.
     blind_until: SimTime,
 }
 
@@ -78,7 +80,7 @@ impl Backlog {
         i128::from(now.0) * (UNITS - self.others.slope) - self.served
     }
 
-    /// How much more than the bound allows best effort has been kept waiting.
+    /// Time by which best effort has waited longer than the bound allows.
     fn excess(&self, now: SimTime) -> i128 {
         let least = self.window.unwrap_or(i128::MAX);
         self.owed(now).saturating_sub(least) - self.others.burst * UNITS
@@ -98,7 +100,7 @@ impl Backlog {
             for stage in channel.stages.iter().filter(|stage| stage.kind == StageKind::Link) {
                 let cost = i128::from(stage.cost.0);
                 slope += cost * UNITS / period + 1;
-                // d + h is no more than D and the jitter allowance.
+                // d + h is at most D and the jitter allowance.
                 let span = channel.contract.deadline + channel.contract.jitter_allowance();
                 burst += cost + cost * i128::from(span.0) / period + 1;
             }
@@ -108,7 +110,7 @@ impl Backlog {
 }
 
 impl World {
-    /// Looks at a link of `host` before it is served (`begins`) and after.
+    /// Checks a link of `host` before it is served (`begins`) and after.
     pub(super) fn watch_backlog(&mut self, host: usize, link: LinkId, begins: bool) {
         let index = usize::from(link.0);
         let backlog = &self.hosts[host].backlogs[index];
@@ -136,14 +138,14 @@ impl World {
     fn others_at(&self, host: usize, index: usize) -> Others {
         let channels = self.hosts[host].node.channels();
         let over = channels.iter().filter(|channel| {
-            // Where a channel that is being set up will leave is not known here.
+            // The outgoing link of a channel that is being set up is unknown here.
             !self.paths.contains_key(&channel.path) || self.leaves_by(host, index, channel.path)
         });
         self.hosts[host].backlogs[index].others_of(over)
     }
 
-    /// Too little was served for the channels that there were when the window began. Those that there are now may be
-    /// others: then it begins anew.
+    /// Judges insufficient service for the channels that existed when the window began. If the present
+    /// channels are others, the window begins again.
     fn judge_backlog(&mut self, host: usize, index: usize) {
         let others = self.others_at(host, index);
         let now = self.now;

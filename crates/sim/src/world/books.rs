@@ -1,5 +1,6 @@
-//! What nobody holds: each count that a node keeps, against the sum over those that hold what is counted, and the frames
-//! that it was given, against those that it says it has. What is counted and held by nobody is lost for good.
+//! Leak checks: each count that a node keeps, against the sum over the objects that are counted, and the
+//! frames that a node was given, against those that it reports to hold. A part that is counted without an
+//! object is leaked.
 
 use punctual_proto::api::Account;
 use punctual_proto::ids::LinkId;
@@ -7,7 +8,7 @@ use punctual_proto::ids::LinkId;
 use super::World;
 
 impl World {
-    /// Looks at the books of every node.
+    /// Checks the accounts of every node.
     pub(super) fn check_books(&mut self) {
         for host in 0..self.hosts.len() {
             if self.hosts[host].is_up {
@@ -28,7 +29,7 @@ impl World {
         }
     }
 
-    /// Frames that its drivers have given it and that it has not dropped.
+    /// Checks the frames that a host's drivers have given to the node and that it has not dropped.
     fn check_frames(&mut self, host: usize) {
         for link in 0..self.hosts[host].taken.len() {
             let taken = u64::from(self.hosts[host].taken[link].get());

@@ -1,8 +1,8 @@
-//! Assumptions that are broken on purpose, and whether the stage that cannot keep its promise is named.
+//! Deliberately broken assumptions, and the check that the stage which cannot keep its promise is reported.
 //!
-//! The world knows which stage it is. Whoever is told of another one was told wrong; and once a message has come later than
-//! the clocks' error explains, in three slots of a second, both ends of its channel must have been told of the right one within
-//! a second.
+//! The world has the identity of the stage. A report of another stage is wrong. Once messages have come later
+//! than the clocks' error explains, in three slots of a second, both ends of their channel must get a report
+//! of the right stage within a second.
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::{self, CloseReason};
@@ -16,26 +16,27 @@ use crate::faults::Breach;
 use crate::time::SimTime;
 use crate::timeliness::{self, ReportedTimeliness};
 
-/// Within that of a late message the stage is named.
+/// Longest time from a late message until the stage is reported.
 const NAMED_WITHIN: Nanos = Nanos::from_secs(1);
 
 /// The broken stage of a run.
 #[derive(Clone, Debug)]
 pub(super) struct BrokenStage {
-    /// Its host and, of a link, the neighbour, as they are called; `None`: a clock, which is no stage.
+    /// Name of its host and, for a link, of the neighbour; `None` for a clock, which is no stage.
     name: Option<(String, Option<String>)>,
     until: SimTime,
-    /// When messages were late, a slot of [`WATCH_SLOT`] each, of the last second.
+    /// Times of late messages, one per slot of [`WATCH_SLOT`], in the last second.
     late_at: Vec<SimTime>,
-    /// The first message that was late as no accident is: when, and of which channel.
+    /// The first message whose lateness is no accident: its time and channel.
     late: Option<(SimTime, usize)>,
-    /// When the ends of channels were told: channel, at its sink, when.
+    /// Reports to ends of channels: channel, whether at its sink, time.
     named: Vec<(usize, bool, SimTime)>,
     misnamed: bool,
 }
 
 impl BrokenStage {
-    /// A message of channel `number` was late. One slot, or two, prove nothing about a stage (ADR 0026).
+    /// Notes that a message of channel `number` was late. One slot, or two, are no evidence about a stage
+    /// (ADR 0026).
     fn note_late(&mut self, now: SimTime, number: usize) {
         self.late_at.retain(|at| now.since(*at) < WATCH_SLOT * WATCH_SLOTS as u64);
         if self.late_at.last().is_none_or(|last| now.since(*last) >= WATCH_SLOT) {
@@ -63,9 +64,9 @@ impl World {
             misnamed: false,
         });
         let place = breach.link().map_or(Place::Host(host), |link| self.between(host, link));
-        // What it leaves behind drains until everything must be well.
+        // Its after-effects last until everything must work again.
         self.touch(place, self.scenario.times.heals, true, true);
-        // What a stage cannot do it cannot do for best effort either.
+        // A broken stage breaks its guarantee to best effort too.
         let heals = self.scenario.times.heals;
         self.hosts[host].backlogs.iter_mut().for_each(|backlog| backlog.forget(heals));
         let now = self.now;
@@ -106,14 +107,15 @@ impl World {
         self.broken.is_some()
     }
 
-    /// Whether a fault gave a stage no time, or held back what it sent, so shortly ago that it cannot have healed since.
+    /// Whether a fault stopped the stage, or held back its packets, so recently that it cannot have healed
+    /// since.
     pub(super) fn was_disturbed(&self, stage: &str, towards: Option<&str>) -> bool {
         let called =
             |name: &str| self.scenario.hosts.iter().position(|plan| plan.config.name.to_string() == name);
         let Some(host) = called(stage) else { return false };
         let lease = self.scenario.hosts[host].config.signalling.lease;
         let towards = towards.and_then(called);
-        // Who is late by a clock that was moved by less than its error is reported to be late.
+        // If a clock was moved by less than its error, lateness is reported that did not happen.
         let misread = |host: &usize| {
             let until = self.hosts[*host].clock_odd_until;
             until > SimTime(0) && self.now <= until + lease + REPORTED_WITHIN
@@ -124,7 +126,7 @@ impl World {
         self.touches.iter().any(|touch| touch.disturbs(host, towards, lease, self.now))
     }
 
-    /// A host says that a stage was late.
+    /// Handles a host's report that a stage was late.
     pub(super) fn told_late(&mut self, host: usize, stage: &api::LateStage) {
         let frames = !self.scenario.faults.is_none();
         if self.broken.is_none() && !frames && !self.was_disturbed(&stage.host, stage.towards.as_deref()) {
@@ -132,7 +134,7 @@ impl World {
         }
     }
 
-    /// An end was told of a stage that breaks its promise.
+    /// Handles a report to an end about a stage that breaks its promise.
     pub(super) fn told_of(&mut self, host: usize, channel: Option<ChannelId>, stage: &api::BrokenStage) {
         let known = channel.and_then(|channel| self.handles.get(&(host, channel)).copied());
         let now = self.now;
@@ -150,7 +152,8 @@ impl World {
         }
     }
 
-    /// Compares what was told of a delivered message with the truth; what clocks that were touched say is not compared.
+    /// Compares the report about a delivered message with the truth; reports by clocks that faults have
+    /// touched are not compared.
     pub(super) fn compare_told(
         &mut self,
         host: usize,
@@ -185,7 +188,7 @@ impl World {
         }
     }
 
-    /// At the end of a run: whether the broken stage was named.
+    /// At the end of a run: checks that the broken stage was reported.
     pub(super) fn check_named(&mut self) {
         let Some(BrokenStage { name, until, late, named, misnamed, .. }) = self.broken.take() else { return };
         self.outcome.told.misnamed += u64::from(misnamed);
@@ -195,7 +198,7 @@ impl World {
                 .iter()
                 .any(|(of, sink, when)| *of == number && *sink == at_sink && *when <= at + NAMED_WITHIN)
         };
-        // Nobody is told any more of what is over.
+        // There are no reports about closed channels.
         let was_open = at + NAMED_WITHIN < until
             && self
                 .channels
@@ -213,7 +216,7 @@ impl World {
         }
     }
 
-    /// A channel has ended, at one of its ends.
+    /// Handles the end of a channel, at one of its ends.
     pub(super) fn note_end(&mut self, number: usize, reason: CloseReason) {
         let now = self.now;
         self.channels[number].ended_at.get_or_insert((now, reason));

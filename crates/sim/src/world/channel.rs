@@ -1,4 +1,4 @@
-//! One attempt to open a channel, and what becomes of it.
+//! One attempt to open a channel, and its state.
 
 use punctual_proto::api::{CloseReason, Grant};
 use punctual_proto::ids::{ChannelId, PathId};
@@ -9,7 +9,7 @@ use crate::scenario::{ChannelPlan, node_id};
 use crate::sender::Sender;
 use crate::time::SimTime;
 
-/// Where an attempt is.
+/// State of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Signalling is under way.
@@ -18,9 +18,9 @@ pub(super) enum State {
     Open,
     /// Refused.
     Refused,
-    /// One end was closed; the other or the hops may not know yet.
+    /// One end was closed; the other end or the hops may not have been notified yet.
     Closing,
-    /// Both ends are gone.
+    /// Both ends have ended.
     Closed,
 }
 
@@ -34,36 +34,37 @@ pub(super) struct Channel {
     pub grant: Option<Grant>,
     pub outbox: Option<SimOutbox>,
     pub inbox: Option<InboxWatch>,
-    /// What the agent was told to provide.
+    /// Ring size that the agent was requested to provide.
     pub inbox_messages: u32,
     pub ledger: Ledger,
     pub sender: Sender,
     pub source_gone: bool,
     pub sink_gone: bool,
-    /// By host: the most slack that a packet may leave with.
+    /// By host: the largest allowed slack of a leaving packet.
     pub slack_max: Vec<(usize, i64)>,
-    /// A fault has hit one of its packets: its counters prove nothing.
+    /// True if a fault has hit one of its packets, which makes its counters meaningless.
     pub faulty: bool,
-    /// A fault touches its signalling: since when, and until when it may end by itself.
+    /// Time in which a fault touches its signalling: begin, and the time until which it may end because of
+    /// that.
     pub shaky: Option<(SimTime, SimTime)>,
-    /// Its source sends nothing until then.
+    /// Its source sends no messages until this time.
     pub rests_until: SimTime,
-    /// The plan that it follows.
+    /// Index of its plan.
     pub origin: usize,
-    /// It is asked for alone, on an empty network, since it was admitted once.
+    /// True if it is requested alone, on an empty network, because it was admitted once.
     pub revived: bool,
-    /// Its receiver has asked for it: the token that says so.
+    /// The token of its receiver's request, if there is one.
     pub token: Option<u64>,
-    /// When it was asked for.
+    /// Time of its request.
     pub asked_at: SimTime,
-    /// It was over when somebody looked last.
+    /// True if it had ended at the last check.
     pub was_over: bool,
-    /// When an end was first told that it is over, and why.
+    /// Time at which an end was first notified of its end, and the reason.
     pub ended_at: Option<(SimTime, CloseReason)>,
 }
 
 impl Channel {
-    /// A fresh attempt; `key` leads its messages.
+    /// A new attempt; its messages begin with `key`.
     pub fn new(plan: ChannelPlan, origin: usize, key: u64, sender: Sender, now: SimTime) -> Self {
         let ledger = Ledger::new(key, &plan.contract, plan.contract.deadline);
         Self {
@@ -93,7 +94,7 @@ impl Channel {
         }
     }
 
-    /// The host at an end has lost everything: nobody will hear of that end again.
+    /// The host at an end has lost all state: no further events of that end.
     pub fn lose(&mut self, at_sink: bool, now: SimTime) {
         if self.grant.is_some() {
             return self.ended(at_sink, now);
@@ -106,7 +107,7 @@ impl Channel {
         }
     }
 
-    /// Whether it bears a share of misses.
+    /// Whether its contract permits misses.
     pub fn is_soft(&self) -> bool {
         self.plan.contract.statistical.is_some()
     }
@@ -126,7 +127,7 @@ impl Channel {
         if at_sink { self.sink_gone } else { self.source_gone }
     }
 
-    /// Marks an end as gone.
+    /// Marks an end as ended.
     pub fn ended(&mut self, at_sink: bool, now: SimTime) {
         self.ledger.close(now);
         if at_sink {
@@ -137,7 +138,7 @@ impl Channel {
         self.state = if self.source_gone && self.sink_gone { State::Closed } else { State::Closing };
     }
 
-    /// What a node holds of its rings.
+    /// Handles that a node holds of its rings.
     pub fn held(&self) -> Vec<&'static str> {
         let outbox = self.outbox.as_ref();
         let held = [
@@ -148,7 +149,7 @@ impl Channel {
         held.into_iter().filter_map(|(held, what)| held.then_some(what)).collect()
     }
 
-    /// Whether `host` is on its way.
+    /// Whether `host` is on its route.
     pub fn passes(&self, host: usize) -> bool {
         let grant = self.grant.as_ref();
         grant.is_some_and(|grant| grant.route.contains(&node_id(host)))

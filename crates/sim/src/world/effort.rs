@@ -1,32 +1,33 @@
-//! Bounded work: what each call of a node may do at most. Counted are the calls it makes on buffers (taking, copying,
-//! reserving, publishing, dropping): the part of its work that everybody who drives it pays for.
+//! Bounded work: the limit of each call of a node. The measure is the number of operations on buffers
+//! (taking, copying, reserving, publishing, dropping), which every driver of a node pays for.
 
 use punctual_proto::limits::{BEST_EFFORT_MESSAGES_MAX, RING_MESSAGES_MAX};
 
 use super::World;
 use crate::memory::effort;
 
-/// A call and what it may do.
+/// A call and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effort {
     /// `handle_frame`: constant.
     Frame,
     /// `handle_sent`: constant.
     Sent,
-    /// `poll_transmit`: packets whose channel has gone are skipped, 64 at most; a source that has sent its message
+    /// `poll_transmit`: at most 64 packets of closed channels are skipped; a source that has sent its message
     /// takes the next ones from its ring, as `handle_outbox` does.
     Transmit,
     /// `begin_work`: constant, 16 picks.
     Begin,
-    /// `finish_work` of anything but signalling: a quantum of packets, and what it takes from a ring.
+    /// `finish_work` of anything but signalling: a quantum of packets, and the messages that it takes from a
+    /// ring.
     Finish,
     /// `handle_outbox`: a burst and a few messages, and never more than [`RING_MESSAGES_MAX`].
     Outbox,
 }
 
-/// Operations for each packet or message at most: taken or reserved, copied, published, dropped.
+/// Most operations for each packet or message: taken or reserved, copied, published, dropped.
 const EACH: u64 = 4;
-/// Packets that one call skips.
+/// Packets that one call may skip.
 const SKIPS: u64 = 64;
 /// Messages that one call takes beyond a burst.
 const EXTRA: u64 = 16;
@@ -43,7 +44,7 @@ impl World {
         }
     }
 
-    /// Judges what a call has done since `before`.
+    /// Judges the operations of a call since `before`.
     pub(super) fn check_effort(&mut self, host: usize, call: Effort, before: u64) {
         let done = effort() - before;
         let most = self.effort_max(call) * u64::from(self.options.sabotage.effort_percent) / 100;

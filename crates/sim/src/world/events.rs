@@ -1,4 +1,4 @@
-//! What nodes tell applications, and what they deliver: judged here.
+//! Handles and judges nodes' events for applications, and delivered messages.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use crate::entry::Entry;
 use crate::ledger::Ledger;
 use crate::memory::{Content, Delivered};
 
-/// More than what hops on a route may round by.
+/// More than the sum of the rounding of all hops on a route.
 const ROUNDING: Nanos = Nanos(200);
-/// How long a revived channel stays.
+/// Time for which a revived channel stays open.
 const REVIVED: Nanos = Nanos::from_millis(20);
 
 impl World {
     pub(super) fn poll_events(&mut self, host: usize, now: Instant) {
-        // What opened is gone already: that is told next.
+        // A channel that was opened has already ended: the event of that is next.
         let mut gone = BTreeSet::new();
         while let Some(event) = self.hosts[host].node.poll_event() {
             match event {
@@ -41,7 +41,7 @@ impl World {
                 },
                 NodeEvent::Incoming(incoming) => self.incoming(host, &incoming),
                 NodeEvent::Closed { channel, reason, .. } => {
-                    // One that was asked along another route before is of no interest any more.
+                    // Events of an earlier candidate route are ignored.
                     let known = self.handles.get(&(host, channel)).copied();
                     let current = |&(number, at_sink): &(usize, bool)| {
                         self.channels[number].handle(at_sink) == Some(channel)
@@ -60,6 +60,9 @@ impl World {
                 NodeEvent::Stage { channel, stage, healed: false } => self.told_of(host, channel, &stage),
                 NodeEvent::Late(stage) => self.told_late(host, &stage),
                 NodeEvent::Rate { link, result: Ok(found) } => self.measured(host, link, found),
+                NodeEvent::Registered { channel, .. } => {
+                    self.violate(&format!("host {host}: {channel:?} registered, nobody asked for it"));
+                }
                 NodeEvent::Rate { result: Err(_), .. }
                 | NodeEvent::Stage { healed: true, .. }
                 | NodeEvent::Established { .. }
@@ -74,7 +77,7 @@ impl World {
         }
     }
 
-    /// A channel was admitted; whether its source lists it (still) and it could start.
+    /// Handles an admitted channel; returns whether its source (still) lists it and it could start.
     fn opened(&mut self, host: usize, number: usize, grant: Grant, now: Instant) -> bool {
         let entry = Entry::Open { channel: number, deadline_ns: grant.deadline.0 };
         self.note(host, entry);
@@ -142,7 +145,7 @@ impl World {
         }
     }
 
-    /// It knows the smallest deadline now, and asks for that.
+    /// The smallest deadline is known now: requests a channel with that.
     fn probed(&mut self, number: usize, grant: Option<Grant>) {
         self.last_change = self.now;
         let channel = &mut self.channels[number];
@@ -203,7 +206,8 @@ impl World {
         }
     }
 
-    /// Only a fault that touches its signalling may end a channel; what it lost on the way was the fault's too.
+    /// Only a fault that touches its signalling may end a channel; its losses on the way are caused by the
+    /// fault too.
     fn ended_by_itself(&mut self, host: usize, number: usize, reason: CloseReason) {
         let frames = !self.scenario.faults.is_none() && !self.is_well();
         let shaky = self.channels[number].shaky;
@@ -216,7 +220,7 @@ impl World {
         }
     }
 
-    /// The same plan once more, this time to the end.
+    /// Requests the same plan once more, this time to the end.
     fn reopen(&mut self, number: usize) {
         let mut plan = self.channels[number].plan;
         plan.reopens = false;
@@ -226,7 +230,7 @@ impl World {
         self.queue.schedule(self.now, Event::Act(again));
     }
 
-    /// Judges what the node of `host` has delivered since the last check.
+    /// Judges the messages that the node of `host` has delivered since the last check.
     pub(super) fn deliver(&mut self, host: usize) {
         let delivered = self.hosts[host].delivered.take();
         for mut message in delivered {
@@ -265,7 +269,8 @@ impl World {
             self.outcome.tightness_percent = self.outcome.tightness_percent.max(percent);
         }
         self.note(host, Entry::Deliver { channel: number, index: judgement.index, latency_ns });
-        // What else went wrong may have moved its logical arrival; where an assumption is broken nothing else does.
+        // Another fault may have moved its logical arrival; in runs with a broken assumption there is no
+        // other fault.
         let is_known = judgement.is_known && (self.is_broken() || !judgement.excused);
         if let Some(due) = judgement.due.filter(|_| is_known) {
             self.compare_told(host, number, &message.info, due);
@@ -275,7 +280,7 @@ impl World {
         }
     }
 
-    /// A channel for a reader of violations.
+    /// Describes a channel in a violation.
     pub(super) fn describe(&self, number: usize) -> String {
         let plan = &self.channels[number].plan;
         let name = |host: usize| &self.scenario.hosts[host].config.name;
@@ -287,7 +292,7 @@ impl World {
         )
     }
 
-    /// Best effort may be lost, never altered, doubled or misdelivered; faults may double it.
+    /// Best effort may be lost, but never altered, duplicated or misdelivered; faults may duplicate it.
     fn judge_flood(&mut self, host: usize, message: &Delivered) {
         self.outcome.best_effort += 1;
         let bytes = message.bytes();

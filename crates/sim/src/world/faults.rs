@@ -1,9 +1,9 @@
-//! Carries out the schedule of faults, and says which channels each of them touches (ADR 0015).
+//! Carries out the schedule of faults, and determines which channels each of them touches (ADR 0015).
 //!
-//! A fault has a place and a time. It touches exactly the channels whose route passes that place: data, signalling,
-//! or both. Data that was under way from D before the fault until the channel has recovered is not promised; a
-//! channel whose signalling it touches may end within the time that soft state takes to notice. Nobody else is
-//! excused, neither on other links of the same host nor beside it.
+//! A fault has a place and a time. It touches exactly the channels whose route passes that place: data,
+//! signalling, or both. Data that was under way from D before the fault until the channel has recovered has
+//! no promise; a channel whose signalling it touches may end within the time that soft state takes to detect
+//! it. No other channel is excused, neither on other links of the same host nor beside it.
 
 use punctual_analysis::{Nanos, Policing, Ppm};
 use punctual_proto::config::LinkConfig;
@@ -18,20 +18,20 @@ use crate::faults::{Lie, Mischief, Moment};
 use crate::scenario::{self, node_id};
 use crate::time::SimTime;
 
-/// A version's host is down for so long when it changes.
+/// Down-time of a host when its version changes.
 pub(super) const UPGRADE: Nanos = Nanos::from_millis(20);
-/// Exchanges that a clock's change may go unnoticed for.
+/// Exchanges for which a clock's change may go undetected.
 const EXCHANGES_UNTIL_NOTICED: u64 = 10;
-/// Clocks of neighbours are known better than that.
+/// Upper bound on the error of neighbours' clock offsets.
 const NOTICEABLE: Nanos = Nanos::from_millis(10);
-/// Longer than runs with a broken assumption.
+/// Longer than any run with a broken assumption.
 const BREACH_RECOVERY: Nanos = Nanos::from_secs(3_600);
-/// Within that everybody has heard that a stage has healed.
+/// Time within which all hosts have been notified that a stage has healed.
 pub(super) const REPORTED_WITHIN: Nanos = Nanos::from_secs(2);
-/// Epochs of a host's lives lie so far apart.
+/// Distance between the epochs of a host's lives.
 const EPOCHS: u64 = 1 << 32;
 
-/// What happens to a fault.
+/// Phase of a fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
     /// It begins.
@@ -43,17 +43,17 @@ pub(super) enum Turn {
 /// Where a fault acts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
-    /// All that passes a host.
+    /// All packets that pass a host.
     Host(usize),
-    /// All that passes between two neighbours, either way.
+    /// All packets between two neighbours, in either direction.
     Between(usize, usize),
-    /// What a host sends on.
+    /// Packets that a host sends on.
     SentBy(usize),
-    /// What ends at a host.
+    /// Channels that end at a host.
     Sink(usize),
 }
 
-/// A fault as channels feel it.
+/// A fault's effect on channels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touch {
     place: Place,
@@ -61,13 +61,13 @@ pub(super) struct Touch {
     until: SimTime,
     data: bool,
     signals: bool,
-    /// Message numbers were invented.
+    /// Message numbers were forged.
     renumbered: bool,
 }
 
 impl Touch {
-    /// Whether the stage of `host`, or of its link `towards` a neighbour, may be broken by it at `now`: it takes a lease to heal,
-    /// and a moment for that to be told.
+    /// Whether the fault may break the stage of `host`, or of its link `towards` a neighbour, at `now`:
+    /// healing takes a lease, and its report some time.
     pub(super) fn disturbs(&self, host: usize, towards: Option<usize>, lease: Nanos, now: SimTime) -> bool {
         let here = match (self.place, towards) {
             (Place::Host(at), _) => at == host || Some(at) == towards,
@@ -79,8 +79,9 @@ impl Touch {
 }
 
 impl World {
-    /// What clocks say of a host's messages may be wrong until its neighbours have noticed, by its next exchanges. What is wrong
-    /// `by` less than the error of the clocks contradicts nothing: it is forgotten with its age.
+    /// Reports about a host's messages by its clock may be wrong until its neighbours have detected the
+    /// change, in their next exchanges. A change `by` less than the error of the clocks causes no
+    /// contradiction: its effect ends when the bounds expire.
     pub(super) fn misread(&mut self, host: usize, until: SimTime, by: Nanos) {
         let exchanges = self.scenario.hosts[host].config.signalling.hello_interval * EXCHANGES_UNTIL_NOTICED;
         let noticed = until + if by < NOTICEABLE { exchanges.max(CLOCK_BOUND_AGE_MAX) } else { exchanges };
@@ -209,7 +210,8 @@ impl World {
         Place::Between(host, self.scenario.hosts[host].links[usize::from(link)].peer)
     }
 
-    /// Counts a signalling packet that `host` has handled (or else sent) towards its crash; whether it crashed.
+    /// Counts a signalling packet that `host` has handled (or else sent) towards its crash; returns whether
+    /// it crashed.
     pub(super) fn count_signal(&mut self, host: usize, sent: bool) -> bool {
         let Some(Armed { moment, lasts }) = self.hosts[host].armed.as_mut() else { return false };
         let left = match (moment, sent) {
@@ -225,7 +227,7 @@ impl World {
         crashes
     }
 
-    /// `host` loses everything; it starts again after `lasts`, and not after it is to be calm.
+    /// `host` loses all state; it restarts after `lasts`, but not after the faults must be over.
     fn crash(&mut self, host: usize, lasts: Nanos) {
         let until = (self.now + lasts).min(self.scenario.times.calm.max(self.now + UPGRADE));
         self.note(host, Entry::Crash { until_ns: until.0 });
@@ -254,7 +256,7 @@ impl World {
         self.queue.schedule(self.now, Event::Step { host, life });
     }
 
-    /// A node without memory of what was, in another life.
+    /// A node without earlier state, in another life.
     fn renew(&mut self, host: usize) {
         let plan = &mut self.scenario.hosts[host];
         plan.config.epoch.0 = plan.config.epoch.0.wrapping_add(EPOCHS);
@@ -264,7 +266,7 @@ impl World {
         }
     }
 
-    /// The applications of a crashed host are gone.
+    /// The applications of a crashed host have ended.
     fn forget_applications(&mut self, host: usize) {
         let now = self.now;
         self.handles.retain(|(at, _), _| *at != host);
@@ -288,8 +290,8 @@ impl World {
         }
     }
 
-    /// `host` has no time for `length`: what it could not do meanwhile must still be done, which takes it
-    /// length * g / (1 - g) more, g the largest part of a resource that is given away.
+    /// `host` is stopped for `length`: the delayed work must still be done, which takes it length * g / (1 -
+    /// g) more, g the largest reserved share of a resource.
     fn hole(&mut self, host: usize, length: Nanos, until: SimTime) {
         let status = self.hosts[host].node.status(self.hosts[host].clock.read(self.now));
         let links = status.links.iter().map(|link| link.utilisation.0);
@@ -312,7 +314,7 @@ impl World {
         }
     }
 
-    /// A channel that was opened feels what has not worn off yet.
+    /// Applies to a newly opened channel the faults whose effects are not over.
     pub(super) fn feel_all(&mut self, channel: usize) {
         for touch in 0..self.touches.len() {
             self.feel(channel, self.touches[touch]);
@@ -328,16 +330,16 @@ impl World {
         let channel = &mut self.channels[number];
         if touch.data && touch.until + recovery + channel.plan.contract.deadline >= self.now {
             channel.faulty = true;
-            // What a source demotes takes numbers that may never come: then the sink's silence has no end.
+            // A demoted message takes a number that may never arrive: then the sink's silence has no end.
             let gaps = !channel.sender.keeps_contract() && channel.plan.contract.policing == Policing::Demote;
-            // What opens later has never borne an invented number.
+            // A channel that is opened later has never had a forged number.
             match (touch.renumbered && touch.until >= self.now, gaps) {
                 (false, _) => channel.ledger.excuse(touch.from, touch.until, recovery),
                 (true, false) => channel.ledger.excuse_numbers(touch.from, touch.until, recovery),
                 (true, true) => channel.ledger.excuse(touch.from, touch.until, Nanos::from_secs(3_600)),
             }
-            // Its node takes no message for older than its own wake-up: what waited meanwhile counts from the end of
-            // the fault on. The application gives it the time to come to rest.
+            // Its node counts no message as older than its own wake-up latency: messages that waited
+            // meanwhile count from the end of the fault on. The application pauses until they are sent.
             if matches!(touch.place, Place::Host(host) if host == channel.plan.from) {
                 let waiting = channel.grant.as_ref().map_or(0, |grant| grant.outbox_messages);
                 let rest = channel.plan.contract.interval() * (u64::from(waiting) + 2);
@@ -366,26 +368,27 @@ impl World {
         }
     }
 
-    /// The longest until everybody has heard of an end: a lease, a neighbour's silence, a request given up.
+    /// The longest time until all hosts have been notified of an end: a lease, a neighbour's silence, a
+    /// request given up.
     pub(super) fn notice_time(&self) -> Nanos {
         let signalling = &self.scenario.hosts[0].config.signalling;
         let silence = signalling.hello_interval * 6;
         signalling.lease + silence + signalling.grace + Nanos::from_millis(300)
     }
 
-    /// Whether signalling may fail at this time for somebody who asked at `asked`.
+    /// Whether signalling may fail at this time for a request made at `asked`.
     pub(super) fn may_be_silent(&self, asked: SimTime) -> bool {
         let frames = !self.scenario.faults.is_none();
         let endless = frames && !self.scenario.heals();
         endless || (frames || !self.touches.is_empty()) && asked < self.scenario.times.heals
     }
 
-    /// Whether no fault of frames happens any more.
+    /// Whether faults of frames have ended.
     pub(super) fn is_calm(&self) -> bool {
         self.scenario.heals() && self.now >= self.scenario.times.calm
     }
 
-    /// Whether all must be well: there is no fault, or all that they have left behind is gone.
+    /// Whether everything must work: there is no fault, or all after-effects are over.
     pub(super) fn is_well(&self) -> bool {
         if self.scenario.heals() {
             return self.touches.is_empty() && self.scenario.faults.is_none()
@@ -394,12 +397,13 @@ impl World {
         self.scenario.faults.is_none()
     }
 
-    /// How long a disturbed channel may take to be back within its bounds, besides D (ADR 0015): 2 * I and 257 times
-    /// J at its last stage. Stages recover at the same time: what one demotes does not move the next one's chain.
+    /// Time in which a disturbed channel returns within its bounds, besides D (ADR 0015): 2 * I and 257 times
+    /// J at its last stage. Stages recover at the same time: a packet that one demotes does not move the next
+    /// one's chain.
     pub(super) fn recovery(&self, channel: usize) -> Nanos {
         let channel = &self.channels[channel];
         let Some(grant) = &channel.grant else { return Nanos::ZERO };
-        // A source at its full rate makes up for what a stage has held back at a 256th of that rate: for the rest of the run.
+        // A source at its full rate catches up with a delay by a 256th of that rate: for the rest of the run.
         if self.is_broken() {
             return BREACH_RECOVERY;
         }
@@ -412,7 +416,7 @@ impl World {
         channel.plan.contract.interval() * 2 + (fixed + drift) * 257 + Nanos::from_millis(1)
     }
 
-    /// Asks again for every channel that is not there, each once.
+    /// Requests every channel that is not open, each once.
     pub(super) fn ask_again(&mut self) {
         let (from, to) = (self.scenario.times.heals, self.scenario.times.heals + Nanos::from_millis(300));
         for plan in 0..self.scenario.channels.len() {
@@ -427,7 +431,7 @@ impl World {
     }
 }
 
-/// What a link adds to J: a packet may leave as early as at once, where its slack was stamped with the latest time.
+/// Contribution of a link to J: a packet may leave at once, where its slack was stamped with the latest time.
 fn arrival_error(link: &LinkConfig) -> Nanos {
     let model = link_model(link);
     let window = u64::from(model.pipeline_depth.max(1)) * u64::from(model.mtu_wire_bytes);
@@ -452,7 +456,7 @@ fn host_of(what: &Mischief) -> usize {
 }
 
 impl Host {
-    /// Whether its processor is given no time at `now`.
+    /// Whether its processor is stopped at `now`.
     pub(super) fn is_paused(&self, now: SimTime) -> bool {
         now < self.paused_until
     }

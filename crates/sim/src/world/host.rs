@@ -1,4 +1,4 @@
-//! One host: a real node, and around it a clock, a processor, drivers and adapters.
+//! One host: a real node with a clock, a processor, drivers and adapters.
 
 use std::collections::VecDeque;
 
@@ -20,32 +20,32 @@ use crate::processor::Processor;
 use crate::scenario::HostPlan;
 use crate::time::{HostClock, SimTime};
 
-/// What applications ask of a node, once its processor looks.
+/// Requests of applications to a node, executed when its processor runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Call {
     /// Open the attempt's channel.
     Ask(usize),
     /// Consent to the attempt, or refuse it.
     Answer(usize),
-    /// The attempt's source has sent something.
+    /// The attempt's source has sent messages.
     Doorbell(usize),
     /// Close one end of the attempt.
     Close { channel: usize, at_sink: bool },
-    /// Ask for a channel that comes here: which request.
+    /// Request a channel that ends here, by index of the request.
     Request(usize),
-    /// Say no to a receiver's request: its token.
+    /// Refuse a receiver's request, by token.
     Decline(u64),
     /// Begin a best-effort transfer.
     StartFlood(usize),
-    /// It has sent something.
+    /// It has sent messages.
     FloodDoorbell(usize),
     /// End it.
     StopFlood(usize),
-    /// PDUs have come for a program's handler.
+    /// PDUs have arrived for a program's handler.
     Prompt { id: RtuId, count: u64 },
-    /// Find out what a link drains.
+    /// Measure the drain rate of a link.
     Measure(LinkId),
-    /// Tear all down.
+    /// Shut the node down.
     Shutdown,
 }
 
@@ -57,15 +57,15 @@ pub(super) struct Arrived {
     pub frame: SimFrame,
 }
 
-/// What the processor does.
+/// Activity of the processor.
 #[derive(Debug, Default)]
 pub(super) enum Activity {
-    /// It sleeps.
+    /// The processor sleeps.
     #[default]
     Idle,
-    /// It has been woken and will look.
+    /// It has been woken and will run.
     Waking,
-    /// It is in the middle of a unit, which nothing pre-empts.
+    /// It is working on a unit, which is not pre-empted.
     Working(Work),
 }
 
@@ -80,55 +80,56 @@ pub(super) struct Host {
     pub sent: VecDeque<(LinkId, u32)>,
     /// Shapers that have changed their rate.
     pub shaped: VecDeque<(LinkId, BitRate)>,
-    /// How long a shaper takes.
+    /// Reaction times of shapers.
     pub shaper_dice: Dice,
-    /// What admission has decided beside the processor.
+    /// Decisions that admission has made outside the processor's thread.
     pub decided: VecDeque<Decided>,
-    /// How long that takes; nothing if each decision is made where it is asked for.
+    /// Durations of decisions; `None` if each decision is made within its request.
     pub decision_dice: Option<Dice>,
     pub calls: VecDeque<Call>,
     /// Its programs' handlers.
     pub bodies: Bodies,
-    /// The only timer event that counts; others are stale.
+    /// The only valid timer event; others are stale.
     pub timer: Option<SimTime>,
     pub delivered: Deliveries,
     pub frames: FramePool,
-    /// By link: received frames that the node has.
+    /// By link: received frames that the node holds.
     pub taken: Vec<Held>,
-    /// By link: received frames that its adapter sends on, which it has until they have left.
+    /// By link: received frames that its adapter sends on and holds until they have left.
     pub sending: Vec<VecDeque<(SimTime, SimFrame)>>,
     pub filters: Filters,
-    /// Where channels to it are listened for.
+    /// Listener for channels to it.
     pub listener: Option<ListenerId>,
     /// Handle of the node's best-effort receiver.
     pub receiver: Option<ChannelId>,
-    /// Counts its starts; what is meant for an earlier life does not reach it.
+    /// Number of its starts; events for an earlier life are dropped.
     pub life: u32,
-    /// Whether it runs at all.
+    /// Whether it is running.
     pub is_up: bool,
-    /// Its processor stands still until then.
+    /// Time until which its processor is stopped.
     pub paused_until: SimTime,
-    /// It is to crash in the middle of something.
+    /// A pending crash.
     pub armed: Option<Armed>,
-    /// It speaks another version of the protocol.
+    /// True if it uses another version of the protocol.
     pub is_foreign: bool,
-    /// Since when it speaks what it speaks now.
+    /// Time since which it uses its present version.
     pub version_since: SimTime,
-    /// What it lies about.
+    /// Values that it forges.
     pub lies: Option<Lie>,
-    /// By how much its drivers stamp too early.
+    /// Time by which its drivers' receive stamps are too early.
     pub stamps_early: Nanos,
-    /// Its applications do not read.
+    /// True if its applications do not read.
     pub is_deaf: bool,
-    /// What they have not read.
+    /// Messages that they have not read.
     pub hoard: Vec<Delivered>,
-    /// What happens on its links.
+    /// Fault state of its links.
     pub wires: Vec<Wire>,
-    /// What best effort is owed on its links.
+    /// Guaranteed service of best effort on its links.
     pub backlogs: Vec<Backlog>,
-    /// Its processor or clock does not go on as it should.
+    /// Time until which its processor or clock is disturbed.
     pub unwell_until: SimTime,
-    /// Its clock has jumped, stood still, drifted, or its stamps were wrong: what is reported by it may be wrong until then.
+    /// Time until which its clock is disturbed (it has jumped, stopped, drifted, or its stamps were wrong):
+    /// reports by it may be wrong.
     pub clock_odd_until: SimTime,
 }
 
@@ -139,17 +140,18 @@ pub(super) struct Armed {
     pub lasts: Nanos,
 }
 
-/// The way out by one link, as far as faults have changed it.
+/// State of an outgoing link under faults.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
-    /// Partitions that cut it.
+    /// Number of partitions that cut it.
     pub cuts: u32,
-    /// What is sent is kept back until then.
+    /// Time until which sent packets are held back.
     pub heap_until: Option<SimTime>,
-    /// The frames that somebody recorded: signalling, and the last one of data.
+    /// Recorded frames: signalling, and the last one of data.
     pub signals: VecDeque<Vec<u8>>,
     pub data: Vec<u8>,
-    /// Signalling packets that an insider has put between the host's own, which leave under higher numbers since.
+    /// Signalling packets that an insider has inserted between the host's own, which have had higher numbers
+    /// since.
     pub insertions: u64,
 }
 
@@ -163,7 +165,8 @@ impl Host {
     ) -> Result<Self, NodeConfigError> {
         let node_seed = Dice::of(seed, Draw::Node(number)).bits();
         let mut node = Node::new(plan.config.clone(), node_seed, plan.clock.read(SimTime(0)))?;
-        // Engines decide beside their processors; the other half of the seeds shows that this changes no answer.
+        // Engines decide outside their processors' threads; the other half of the seeds shows that this
+        // changes no answer.
         let decision_dice = (seed % 2 == 1).then(|| Dice::of(seed, Draw::Decisions(number)));
         if decision_dice.is_some() {
             node.decide_elsewhere();
@@ -217,12 +220,12 @@ impl Host {
         })
     }
 
-    /// Whether its processor and its clock have gone on as they should so far.
+    /// Whether its processor and its clock have not been disturbed so far.
     pub fn has_been_well(&self) -> bool {
         self.unwell_until == SimTime(0) && self.clock_odd_until == SimTime(0)
     }
 
-    /// Frames that have left by `now` are buffers of their drivers again.
+    /// Returns to their drivers the buffers of frames that have left by `now`.
     pub fn give_back_sent(&mut self, now: SimTime) {
         for sending in &mut self.sending {
             while sending.front().is_some_and(|(departs, _)| *departs <= now) {
@@ -231,7 +234,7 @@ impl Host {
         }
     }
 
-    /// A node of the next life at `now`; whatever was under way here is lost. Adapters drain what they have.
+    /// A node of the next life at `now`; all packets in progress here are lost. Adapters drain their queues.
     pub fn renew(
         &mut self,
         plan: &HostPlan,
@@ -250,7 +253,7 @@ impl Host {
         self.sent.clear();
         self.sending.iter_mut().for_each(VecDeque::clear);
         self.shaped.clear();
-        // Its host puts shapers up anew before it begins.
+        // Its host sets shapers up again before it begins.
         for (adapter, link) in self.adapters.iter_mut().zip(&plan.config.links) {
             adapter.shape(now, link.interference.rho);
         }

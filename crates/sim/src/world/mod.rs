@@ -1,8 +1,8 @@
 //! The world: hosts, cables and applications, one event after the other in virtual time.
 //!
-//! Owns everything of one run. Within a step of a host, things happen in the order of the engine's loop:
-//! the unit that is done, requests, frames, completions, timers; then links are served; then the next unit
-//! begins. Nothing else reads or moves virtual time, and nothing else draws from the dice.
+//! Owns everything of one run. Within a step of a host, events have the order of the engine's loop: the
+//! completed unit, requests, frames, completions, timers; then links are served; then the next unit begins.
+//! No other code reads or moves virtual time, and no other code draws from the dice.
 
 mod applications;
 mod attempts;
@@ -52,23 +52,23 @@ use crate::queue::Queue;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::SimTime;
 
-/// Where channels are listened for on every host.
+/// Name of the listener on every host.
 const LISTENER: &str = "sink";
-/// Where best effort is received on every host.
+/// Name of the best-effort port on every host.
 const RECEIVER: &str = "bulk";
-/// Keys of best-effort content lie above those of channels.
+/// Keys of best-effort content are above those of channels.
 const FLOOD_KEYS: u64 = 1 << 32;
 /// Best-effort messages that an application's ring holds.
 const FLOOD_SLOTS: u32 = 32;
 /// Largest best-effort message.
 const FLOOD_BYTES_MAX: u32 = 32_768;
 
-/// In larger networks nobody looks at all that all hosts hold again and again.
+/// In larger networks the periodic check of all hosts' state is left out.
 const HOSTS_LOOKED_AT: usize = 64;
 
-/// What happens next.
+/// Events.
 enum Event {
-    /// A frame comes to a driver.
+    /// A frame arrives at a driver.
     Arrive { host: usize, link: LinkId, port: Port, frame: SimFrame },
     /// An adapter has sent.
     Sent { host: usize, life: u32, link: LinkId, wire_bytes: u32 },
@@ -76,54 +76,54 @@ enum Event {
     Shaped { host: usize, life: u32, link: LinkId, rate: BitRate },
     /// Admission has decided.
     Decided { host: usize, life: u32, decided: Box<Decided> },
-    /// A processor looks: it has woken up, or its unit is done.
+    /// A processor runs: it has woken up, or its unit is done.
     Step { host: usize, life: u32 },
-    /// A node's time has come.
+    /// A node's timer expires.
     Timer { host: usize },
     /// An application acts.
     Act(Act),
-    /// Something goes wrong, or is right again.
+    /// A fault begins or ends.
     Fault { fault: usize, turn: Turn },
-    /// A frame comes in that nobody has sent.
+    /// A forged frame arrives.
     Noise { fault: usize },
-    /// A crashed host starts again.
+    /// A crashed host restarts.
     Restart { host: usize, life: u32 },
 }
 
-/// What applications, and the run itself, do.
+/// Actions of applications, and of the run itself.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// Somebody wants the channel of a plan.
+    /// An application requests the channel of a plan.
     Ask { plan: usize },
-    /// A receiver asks for a channel.
+    /// A receiver requests a channel.
     Request { request: usize },
-    /// An application has thought about that, in this life of its host.
+    /// An application has decided about that, in this life of its host.
     Reply { request: usize, token: u64, life: u32 },
-    /// An agent has thought about a channel.
+    /// An agent has decided about a channel.
     Answer { channel: usize },
     /// A source sends.
     Send { channel: usize },
-    /// Somebody closes a channel.
+    /// An application closes a channel.
     Close { channel: usize, at_sink: bool },
-    /// A best-effort transfer goes on.
+    /// A best-effort transfer continues.
     Flood { flood: usize },
-    /// PDUs come for a program's handler, in this life of its host.
+    /// PDUs arrive for a program's handler, in this life of its host.
     Prompt { host: usize, id: RtuId, life: u32 },
-    /// Every host asks what its links drain.
+    /// Every host requests a measurement of its links.
     Measure,
-    /// Compare what is reserved with what is open.
+    /// Compare reservations with open channels.
     Compare,
-    /// All must be well again: who has no channel asks for it.
+    /// Everything must work again: applications without a channel request it.
     AskAgain,
-    /// Whoever knows a host of another version must say so, until that is over.
+    /// Neighbours of a host of another version must report that, until it is over.
     LookAcross { fault: usize },
-    /// Nothing may be above what there is, nor stay that has lost its source.
+    /// No reservation may exceed what exists, nor stay without its source.
     LookAround,
-    /// Nothing is left: what was admitted among others must be admitted alone.
+    /// No state is left: channels that were admitted among others must be admitted alone.
     Revive,
     /// Close everything.
     CloseAll,
-    /// Nothing may be left.
+    /// No state may be left.
     CheckEmpty,
 }
 
@@ -136,7 +136,7 @@ struct Flood {
     received: Vec<u64>,
 }
 
-/// Which channel a host's handle belongs to.
+/// The channel of each host's handle.
 type Handles = BTreeMap<(usize, ChannelId), (usize, bool)>;
 
 /// One run.
@@ -151,17 +151,17 @@ pub(crate) struct World {
     floods: Vec<Flood>,
     handles: Handles,
     paths: BTreeMap<PathId, usize>,
-    /// What each node reported before anything was open.
+    /// Status of each node before any channel was open.
     at_rest: Vec<NodeStatus>,
-    /// Faults of the schedule, as channels feel them.
+    /// Faults of the schedule, by their effects on channels.
     touches: Vec<Touch>,
     orphans: Orphans,
-    /// The broken stage of this run, and who was told of it.
+    /// The broken stage of this run, and the reports of it.
     broken: Option<BrokenStage>,
-    /// Largest burst and quantum, for what a call may do.
+    /// Largest burst and quantum, for the limits of calls.
     burst_max: u64,
     quantum_max: u64,
-    /// Of an open, close, refusal or end of a channel.
+    /// Time of the last open, close, refusal or end of a channel.
     last_change: SimTime,
     dice: Dice,
     fault_dice: Dice,
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// Every host listens for channels and receives best effort.
+    /// Every host listens for channels and binds its best-effort port.
     fn listen(&mut self) -> Result<(), ScenarioError> {
         for host in 0..self.hosts.len() {
             self.listen_at(host)?;
@@ -340,13 +340,13 @@ impl World {
         self.queue.schedule(times.empty, Event::Act(Act::CheckEmpty));
     }
 
-    /// Lets an application's request reach the node.
+    /// Passes an application's request to the node.
     fn call(&mut self, host: usize, call: Call) {
         if self.hosts[host].is_up {
             self.hosts[host].calls.push_back(call);
             self.wake(host);
         } else if let Call::Ask(channel) = call {
-            // There is no daemon to ask.
+            // The daemon is not running.
             self.channels[channel].lose(false, self.now);
         }
     }
@@ -355,7 +355,7 @@ impl World {
         self.journal.note(self.now, host, entry);
     }
 
-    /// Something is wrong.
+    /// Records a violation.
     fn violate(&mut self, what: &str) {
         let what = format!("{}: {what}", self.now);
         self.journal.remark(self.now, &what);
@@ -366,5 +366,5 @@ impl World {
     }
 }
 
-/// A run that is this wrong has nothing more to tell.
+/// A run with this many violations is stopped.
 const STOP_AFTER: u64 = 10_000;

@@ -1,4 +1,5 @@
-//! Two neighbours agree once all is quiet: each hears the other, and a driver lets in exactly what passes.
+//! Agreement of neighbours once the network is idle: each receives the other, and drivers accept exactly the
+//! open paths.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,7 @@ impl World {
         }
     }
 
-    /// What comes in at `host`, and by which link, as far as it is open.
+    /// Open paths that arrive at `host`, with their links.
     fn incoming_paths(&self, host: usize) -> impl Iterator<Item = (u16, PathId)> {
         let open = self.channels.iter().filter(|channel| channel.state == State::Open);
         open.filter_map(move |channel| {

@@ -1,4 +1,4 @@
-//! Frames between adapters and drivers, and what may happen to them on the way.
+//! Frames between adapters and drivers, and their faults in transit.
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_proto::api::Port;
@@ -18,7 +18,7 @@ use crate::time::SimTime;
 use crate::trace::Flight;
 
 impl World {
-    /// Hands a frame to an adapter of `host`; when it has left.
+    /// Hands a frame to an adapter of `host`; returns its departure.
     pub(super) fn launch(
         &mut self,
         host: usize,
@@ -71,7 +71,7 @@ impl World {
         self.queue.schedule(at, Event::Arrive { host: peer, link, port, frame });
     }
 
-    /// A frame comes to the driver of `host`.
+    /// Handles a frame that arrives at the driver of `host`.
     pub(super) fn arrive(&mut self, host: usize, link: LinkId, port: Port, frame: SimFrame) {
         self.note(host, Entry::Receive { link: link.0, bytes: frame.as_ref().len() as u32 });
         let there = &self.hosts[host];
@@ -86,7 +86,7 @@ impl World {
         self.wake(host);
     }
 
-    /// An honest path never meets what its driver would drop.
+    /// Checks that an honest path never exceeds its driver's filter.
     fn classify(&mut self, host: usize, link: LinkId, frame: SimFrame, received: Instant) -> SimFrame {
         self.hosts[host].give_back_sent(self.now);
         let (held, dropped) = self.hosts[host].filters.classify(link, frame.as_ref(), received);
@@ -101,7 +101,7 @@ impl World {
         frame.counted_in(held)
     }
 
-    /// Breaks what the network promises, without telling the checker.
+    /// Violates the network's properties without telling the checker.
     fn sabotaged(&mut self, port: Port, bytes: &mut [u8]) -> bool {
         let sabotage = self.options.sabotage;
         if port == Port::Data
@@ -129,12 +129,12 @@ impl World {
         }
     }
 
-    /// What links do to frames now.
+    /// Present faults of frames.
     fn frame_faults(&self) -> Faults {
         if self.is_calm() { Faults::NONE } else { self.scenario.faults }
     }
 
-    /// Whether a fault hits this frame; then its channel, and nobody else, is excused for a while.
+    /// Whether a fault hits this frame; then only its channel is excused for a while.
     fn struck(
         &mut self,
         host: usize,
@@ -160,7 +160,7 @@ impl World {
         let recovery = self.recovery(channel);
         let channel = &mut self.channels[channel];
         channel.faulty = true;
-        // What was delayed or doubled comes so much later.
+        // A delayed or duplicated frame arrives later by this much.
         let until = self.now + self.scenario.faults.delay_max + Nanos::from_millis(1);
         channel.ledger.excuse(self.now, until, recovery);
     }

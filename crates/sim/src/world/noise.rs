@@ -1,4 +1,4 @@
-//! What a hostile neighbour, or somebody on its cable, does to frames: lies in them, and frames of its own.
+//! Attacks by a hostile neighbour or on its cable: forged values in frames, and forged frames.
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::Port;
@@ -14,7 +14,7 @@ use crate::memory::SimFrame;
 
 /// Signalling packets of a link that are recorded.
 const RECORDED: usize = 16;
-/// How far invented message numbers lie ahead. (A near one that is delivered costs the message that bears it later.)
+/// Distance of forged message numbers. (A near one that is delivered costs the message that has it later.)
 const NUMBERS_AHEAD: u64 = 1 << 40;
 
 impl Wire {
@@ -27,7 +27,7 @@ impl Wire {
 }
 
 impl World {
-    /// What becomes of a frame of `host` on its way out, if the host is not what it should be.
+    /// Changes a frame that a hostile `host` sends.
     pub(super) fn falsify(&mut self, host: usize, index: usize, port: Port, bytes: &mut [u8]) {
         let peer = self.hosts[host].adapters[index].peer;
         self.translate(host, peer, port, bytes);
@@ -47,7 +47,8 @@ impl World {
         }
     }
 
-    /// A signalling packet of a host among whose packets are an insider's: as if those were its own.
+    /// A signalling packet of a host whose stream has an insider's packets: renumbered as if those were its
+    /// own.
     pub(super) fn renumber(&self, host: usize, index: usize, port: Port, bytes: &[u8]) -> Option<Vec<u8>> {
         let insertions = self.hosts[host].wires[index].insertions;
         if port != Port::Signalling || insertions == 0 {
@@ -67,8 +68,8 @@ impl World {
             Lie::SlackMore(by) => slack(header.slack_ns.saturating_add_unsigned(by.0)),
             Lie::SlackLess(by) => slack(header.slack_ns.saturating_sub_unsigned(by.0)),
             Lie::SlackRandom => slack(self.fault_dice.bits() as i64),
-            // All fragments of a message get the same number: who mixes them up changes payload, which anybody on
-            // the path can anyway.
+            // All fragments of a message get the same number, because mixing them would change payload, which
+            // any host on the path can do anyway.
             Lie::Numbers if mix(header.message).is_multiple_of(4) => {
                 Header { message: header.message.wrapping_add(NUMBERS_AHEAD), ..header }
             }
@@ -77,7 +78,7 @@ impl World {
         told.write(bytes);
     }
 
-    /// The next frame of a fault that makes noise.
+    /// Sends the next frame of a fault that makes noise.
     pub(super) fn make_noise(&mut self, fault: usize) {
         let plan = self.scenario.schedule[fault];
         let Mischief::Noise { host, link, kind, interval } = plan.what else { return };
@@ -89,7 +90,7 @@ impl World {
             let (peer, there) = (adapter.peer, LinkId(adapter.peer_link));
             let frame = SimFrame::new(&bytes, &self.hosts[peer].frames);
             let port = if kind.is_signalling() { Port::Signalling } else { Port::Data };
-            // Nothing is faster than the wire.
+            // A frame cannot be faster than the wire.
             let least = self.scenario.hosts[host].config.links[usize::from(link)].propagation_min;
             self.queue.schedule(self.now + least, Event::Arrive { host: peer, link: there, port, frame });
         }

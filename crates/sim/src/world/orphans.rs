@@ -1,5 +1,5 @@
-//! Looked at again and again during a run: no more is given away than there is, and nothing that lost its source
-//! stays longer than a lease.
+//! Periodic checks during a run: reservations do not exceed capacity, and no reservation stays longer than a
+//! lease after its source has lost it.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use super::{Act, Event, World};
 use crate::scenario::{DEADLINE_MAX, host_of};
 use crate::time::SimTime;
 
-/// Between two checks.
+/// Interval between two checks.
 const CHECK_INTERVAL: Nanos = Nanos::from_millis(150);
 
-/// Since when each host holds a path that its source does not know.
+/// Since when each host holds a path that its source does not have.
 pub(super) type Orphans = BTreeMap<(usize, PathId), SimTime>;
 
 impl World {
-    /// Looks at everything that all hosts hold.
+    /// Checks all reservations of all hosts.
     pub(super) fn look_around(&mut self) {
         self.check_books();
         self.check_capacities();
@@ -74,15 +74,15 @@ impl World {
         self.hosts[source].node.holds(path) && !self.options.sabotage.sources_denied
     }
 
-    /// A lease from the last refresh, which may have been under way for as long as a stream retransmits, and what the
-    /// last packet may take; seen up to a check late.
+    /// A lease from the last refresh, which may have been under way for as long as a stream retransmits, and
+    /// the time of the last packet; detected up to one check late.
     fn orphan_time(&self) -> Nanos {
         let signalling = &self.scenario.hosts[0].config.signalling;
         let under_way = if self.touches.is_empty() { Nanos::ZERO } else { signalling.hello_interval * 6 };
         signalling.lease + DEADLINE_MAX + under_way + CHECK_INTERVAL + Nanos::from_millis(100)
     }
 
-    /// Whether a host's processor or clock does not go on as it should, or did a moment ago.
+    /// Whether a host's processor or clock is disturbed, or was a moment ago.
     fn is_unwell(&self, host: usize) -> bool {
         self.hosts[host].unwell_until + self.orphan_time() >= self.now
     }

@@ -1,7 +1,7 @@
-//! What hosts measure their links to drain, beside what these really drain.
+//! Measured drain rates of links, compared with the true ones.
 //!
-//! Asked for every link again and again, whatever else goes on: that it harms nobody the checker of promises sees. Where a
-//! fault may have touched what came through nothing is judged.
+//! Every link is measured repeatedly, during all other activity; the checker of promises detects any effect
+//! on channels. Results that a fault may have affected are not judged.
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::MeasuredRate;
@@ -11,13 +11,13 @@ use punctual_proto::limits::RATE_TIME;
 use super::host::Call;
 use super::{Act, Event, World};
 
-/// Between two rounds of questions.
+/// Interval between two rounds of measurements.
 const AGAIN: Nanos = Nanos::from_millis(130);
-/// What a measurement rests on at least: kernel packets have their burst in it once.
+/// Shortest span of a measurement: it contains the kernel's burst once.
 const SPAN: Nanos = Nanos(RATE_TIME.0 / 4);
 
 impl World {
-    /// Every host asks about each of its links.
+    /// Every host requests a measurement of each of its links.
     pub(super) fn measure(&mut self) {
         for host in 0..self.hosts.len() {
             for link in 0..self.hosts[host].adapters.len() {
@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    /// What a host found.
+    /// Judges the result of a host.
     pub(super) fn measured(&mut self, host: usize, link: LinkId, found: MeasuredRate) {
         self.outcome.measured += 1;
         let (most, least) = self.hosts[host].adapters[usize::from(link.0)].drains(SPAN);

@@ -1,5 +1,5 @@
-//! Receivers that ask for channels, what becomes of that, and what waits for an answer anywhere: who waits for nobody was
-//! forgotten.
+//! Receivers' requests for channels, their results, and waiting operations of all nodes: an operation that
+//! waits without a counterpart was leaked.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use crate::scenario::{ChannelPlan, Reply, RequestPlan};
 use crate::time::SimTime;
 use crate::topology::Arrivals;
 
-/// How much earlier or later than it should a request may be given up: clocks run differently, processors are busy.
+/// Tolerance of the time at which a request is given up: clocks run differently, processors are busy.
 const GIVEN_UP_WITHIN: Nanos = Nanos::from_millis(60);
 
-/// How far a request is.
+/// State of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Not made yet, or gone with its host.
+    /// Not made yet, or lost with its host.
     #[default]
     None,
-    /// An answer is waited for.
+    /// It waits for a reply.
     Waiting,
-    /// It has come to its end.
+    /// It is complete.
     Over,
 }
 
@@ -33,9 +33,9 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     states: Vec<State>,
-    /// Which request a host's token is of.
+    /// The request of each host's token.
     tokens: BTreeMap<(usize, u64), usize>,
-    /// What applications were asked and have not answered: by host and token, since when.
+    /// Requests that applications have received and not answered: by host and token, with their time.
     asked: BTreeMap<(usize, u64), SimTime>,
 }
 
@@ -46,7 +46,7 @@ impl Requests {
 }
 
 impl World {
-    /// Whoever asks does so at its time.
+    /// Schedules each request for its time.
     pub(super) fn schedule_requests(&mut self) {
         for (request, plan) in self.scenario.requests.iter().enumerate() {
             self.queue.schedule(plan.at, Event::Act(Act::Request { request }));
@@ -75,7 +75,7 @@ impl World {
         Ok(())
     }
 
-    /// An application is asked; it thinks about it, or not at all.
+    /// An application receives a request; it decides later, or not at all.
     pub(super) fn requested(&mut self, host: usize, listener: ListenerId, user: UserId, token: u64) {
         self.last_change = self.now;
         let request = user.0 as usize;
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// It answers.
+    /// The application replies.
     pub(super) fn reply(&mut self, request: usize, token: u64, life: u32) {
         let plan = self.scenario.requests[request];
         if self.hosts[plan.source].life != life {
@@ -110,7 +110,7 @@ impl World {
             full: false,
             consents: true,
             silent: false,
-            // Nobody asks again for it.
+            // It is not requested again.
             storm: true,
             vanishes_at: None,
             opens_at: self.now,
@@ -128,13 +128,13 @@ impl World {
         self.hosts[host].node.refuse_request(token, "not wanted", now)
     }
 
-    /// What an application was asked it has answered now.
+    /// Notes that an application has answered a request.
     pub(super) fn answered(&mut self, host: usize, token: u64) {
         self.last_change = self.now;
         self.requests.asked.remove(&(host, token));
     }
 
-    /// A channel comes to who has asked for one.
+    /// Checks a channel that arrives at the receiver which requested one.
     pub(super) fn comes_as_asked(&mut self, host: usize, incoming: &Incoming) {
         let Some(token) = incoming.token else { return };
         self.last_change = self.now;
@@ -155,7 +155,7 @@ impl World {
         self.outcome.requests += 1;
     }
 
-    /// Who has asked is told that there will be no channel.
+    /// A receiver is notified that there will be no channel.
     pub(super) fn request_failed(&mut self, host: usize, token: u64, refusal: &ChannelRefusal) {
         self.last_change = self.now;
         let request = self.requests.tokens.get(&(host, token)).copied();
@@ -168,7 +168,8 @@ impl World {
         let fits = match (plan.reply, &refusal.cause) {
             (Reply::Silent, cause) => *cause == RefuseCause::Timeout,
             (Reply::Refuses, cause) => matches!(cause, RefuseCause::Receiver(_)),
-            // Its source has told why there is no channel; what that may be, the attempt itself shows.
+            // Its source has reported why there is no channel; whether that is allowed is checked with the
+            // attempt.
             (Reply::Opens, cause) => *cause != RefuseCause::Timeout,
         };
         if !fits && !self.may_be_silent(plan.at) {
@@ -176,7 +177,7 @@ impl World {
         }
     }
 
-    /// A host has forgotten what it was asked and what it wanted.
+    /// A host has lost the requests that it had received and sent.
     pub(super) fn forget_requests(&mut self, host: usize) {
         let Requests { states, tokens, asked } = &mut self.requests;
         tokens.retain(|(asker, _), request| {
@@ -189,7 +190,7 @@ impl World {
         asked.retain(|(source, _), _| *source != host);
     }
 
-    /// All is quiet: what waits at a node waits for somebody.
+    /// When the network is idle: each waiting operation of a node must have a counterpart.
     pub(super) fn check_waiting(&mut self, host: usize) {
         if !self.hosts[host].is_up {
             return;

@@ -1,4 +1,4 @@
-//! What nodes say is reserved, against what the checker knows to be open.
+//! Reservations reported by nodes, against the open channels known to the checker.
 
 use punctual_analysis::{Guarantee, Nanos};
 use punctual_proto::api::{ChannelStatus, NodeStatus, StageKind};
@@ -10,9 +10,9 @@ use super::host::Call;
 use super::{Act, Event, World};
 use crate::scenario::{HostPlan, host_of, node_id};
 
-/// A released hop has heard of it by then.
+/// Time after which a released hop has been notified.
 const SETTLED: Nanos = Nanos::from_millis(300);
-/// Between two tries of a comparison.
+/// Interval between two tries of a comparison.
 const AGAIN: Nanos = Nanos::from_millis(20);
 /// Each stage may round by this much.
 const ROUNDING_PPM: u64 = 2;
@@ -23,8 +23,8 @@ impl World {
         !pending && self.now.since(self.last_change) >= SETTLED
     }
 
-    /// Reservations equal what is in use. Waits until signalling has settled; while faults are felt there is no
-    /// telling.
+    /// Checks that reservations equal what is in use. Waits until signalling has settled; during faults no
+    /// comparison is possible.
     pub(super) fn compare(&mut self) {
         if !self.is_well() {
             return;
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// `wanted`: the least and the most.
+    /// `wanted`: the smallest and the largest allowed value.
     fn compare_ppm(&mut self, host: usize, what: &str, found: u32, wanted: [u64; 2], channels: usize) {
         let rounding = (channels as u64 + 1) * ROUNDING_PPM;
         let [least, most] = wanted;
@@ -116,7 +116,7 @@ impl World {
         next.is_some_and(|next| host_of(*next) == Some(self.scenario.hosts[host].links[index].peer))
     }
 
-    /// Every hop holds the bounds that the source was told.
+    /// Checks that every hop holds the bounds that were reported to the source.
     fn compare_bounds(&mut self, host: usize, channels: &[ChannelStatus]) {
         let node = self.scenario.hosts[host].config.id;
         for status in channels {
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// Reserved slots and buffers suffice for channels that keep their contract.
+    /// Checks that reserved slots and buffers suffice for channels that keep their contract.
     fn check_overflows(&mut self) {
         let mut expired = 0;
         for host in 0..self.hosts.len() {
@@ -153,7 +153,7 @@ impl World {
         self.outcome.expired = self.outcome.expired.max(expired);
     }
 
-    /// A lease after the last close nothing is left anywhere; then nodes shut down.
+    /// Checks one lease after the last close that no state is left; then nodes shut down.
     pub(super) fn check_empty(&mut self) {
         self.channels.numbers().into_iter().for_each(|number| self.judge_soft(number));
         self.check_nothing_left();
@@ -188,7 +188,7 @@ impl World {
         self.check_books();
     }
 
-    /// Every attempt has come to its end, and its rings were given back.
+    /// Checks that every attempt is complete, and its rings were returned.
     fn check_attempts(&mut self) {
         let clean = self.is_well();
         for number in self.channels.numbers() {
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// A node that was shut down is quiet.
+    /// Checks that a node which was shut down is quiet.
     pub(super) fn check_quiet(&mut self) {
         for host in 0..self.hosts.len() {
             if self.now >= self.scenario.times.empty && !self.hosts[host].node.is_quiet() {
@@ -219,8 +219,9 @@ fn is_soft(admission: Admission) -> bool {
     admission == Admission::STATISTICAL
 }
 
-/// Sum of C / I' over the stages of `channels` that `which` selects, in ppm: the least with the mean I' of channels that
-/// are soft there, the most with the peak's. A `soft` stage counts by the mean what its units leave soft.
+/// Sum of C / I' over the stages of `channels` that `which` selects, in ppm: the smallest with the mean I' of
+/// channels that are soft there, the largest with the peak's. A `soft` stage counts channels by the mean
+/// unless their units make them hard.
 fn used_ppm<'a>(
     channels: impl Iterator<Item = &'a ChannelStatus>,
     soft: bool,

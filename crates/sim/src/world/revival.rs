@@ -1,4 +1,4 @@
-//! Everything that can be established is: what was admitted once, among others, must be admitted on an empty network.
+//! Every channel that was admitted once, among others, must be admitted on an empty network.
 
 use punctual_analysis::Nanos;
 
@@ -6,12 +6,12 @@ use super::{Act, Event, World};
 use crate::scenario::REVIVALS;
 
 impl World {
-    /// Asks for some of the channels that were admitted once, one after the other.
+    /// Requests some of the channels that were admitted once, one after the other.
     pub(super) fn revive(&mut self) {
         self.check_nothing_left();
         let mut plans: Vec<usize> = self.channels.admitted().collect();
         let refused = self.options.sabotage.revivals_refused;
-        // Each is closed and forgotten before the next one.
+        // Each is closed and released before the next one.
         let times = self.scenario.times;
         let apart = Nanos(times.empty.since(times.revives).0 / (REVIVALS + 1));
         for turn in 0..REVIVALS.min(plans.len() as u64) {

@@ -1,15 +1,15 @@
-//! Soft guarantees: the state says that they are soft, and no channel misses more than its contract bears.
+//! Soft guarantees: the status reports them as soft, and no channel misses more than its contract permits.
 
 use punctual_analysis::{Guarantee, Ppb};
 use punctual_proto::api::{ChannelStatus, NodeStatus};
 
 use super::World;
 
-/// Bad luck that is none: so many standard deviations of a fair count, and one.
+/// Tolerated bad luck: this many standard deviations of a fair count, and one.
 const DEVIATIONS: f64 = 4.0;
 
 impl World {
-    /// Every hop says how firm the promise is.
+    /// Checks that every hop reports the strength of the guarantee.
     pub(super) fn compare_guarantees(
         &mut self,
         host: usize,
@@ -42,8 +42,8 @@ impl World {
         }
     }
 
-    /// What a soft channel has missed, once all of it is due. Independent sources keep their ratio; what a fault touched
-    /// does not count.
+    /// Judges the misses of a soft channel, once all its messages are due. Independent sources keep their
+    /// ratio; messages touched by a fault do not count.
     pub(super) fn judge_soft(&mut self, number: usize) {
         let soft = self.channels[number].plan.contract.statistical;
         let Some(soft) = soft.filter(|_| self.scenario.is_independent()) else { return };
@@ -61,7 +61,7 @@ impl World {
     }
 }
 
-/// Misses of `judged` messages that a channel of this ratio may be unlucky enough to have.
+/// Misses of `judged` messages that are within the tolerated bad luck of a channel of this ratio.
 fn most(judged: u64, ratio: Ppb) -> u64 {
     let mean = judged as f64 * ratio.as_f64();
     (mean + DEVIATIONS * mean.sqrt()) as u64 + 1

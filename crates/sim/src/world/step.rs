@@ -1,4 +1,4 @@
-//! One look of a host's processor: what the engine's loop does between two units of work.
+//! One turn of a host's processor: the work of the engine's loop between two units.
 
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 use punctual_proto::api::{PacketOut, Port, Transmit, WorkKind};
@@ -10,15 +10,15 @@ use super::{Event, World};
 use crate::entry::Entry;
 use crate::memory::effort;
 
-/// Longest time that a shaper takes to change, and then to tell.
+/// Longest time that a shaper takes to change, and then to confirm.
 const SHAPER_TAKES_MAX: Nanos = Nanos::from_millis(60);
 /// Longest time that a decision of admission takes.
 const DECISION_TAKES_MAX: Nanos = Nanos::from_millis(5);
-/// A node that wants to be called at once more often than this within one check does not let time pass.
+/// If a node requests more calls than this within one turn, time does not advance.
 const ROUNDS_MAX: u32 = 1_000;
 
 impl World {
-    /// Something is there for the processor of `host`; if it sleeps, it wakes up, which takes its time.
+    /// Work is present for the processor of `host`; if it sleeps, it wakes up, which takes time.
     pub(super) fn wake(&mut self, host: usize) {
         let sleeper = &mut self.hosts[host];
         if sleeper.is_up && matches!(sleeper.activity, Activity::Idle) {
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// The processor of `host` looks at everything once, and begins a unit or goes to sleep.
+    /// The processor of `host` handles all input once, and begins a unit or goes to sleep.
     pub(super) fn step(&mut self, host: usize) {
         let now = self.hosts[host].clock.read(self.now);
         let life = self.hosts[host].life;
@@ -92,14 +92,14 @@ impl World {
             self.outcome.shaped += 1;
             self.hosts[host].node.handle_shaped(link, rate, now);
         }
-        // Does nothing if nothing is due; asking first costs as much.
+        // No effect if nothing is due; a check beforehand costs as much.
         self.hosts[host].node.handle_timeout(now);
         while let Some((link, rate)) = self.hosts[host].node.poll_shaper() {
             self.shape(host, link, rate);
         }
     }
 
-    /// Admission decides beside the processor, which takes its time.
+    /// Lets admission decide outside the processor's thread, which takes time.
     fn have_decided(&mut self, host: usize) {
         let asker = &mut self.hosts[host];
         let Some(dice) = &mut asker.decision_dice else { return };
@@ -109,7 +109,7 @@ impl World {
         self.queue.schedule(at, Event::Decided { host, life: asker.life, decided });
     }
 
-    /// A shaper changes some time after it is asked, and tells some time after that.
+    /// A shaper changes some time after the request, and confirms some time after that.
     fn shape(&mut self, host: usize, link: LinkId, rate: BitRate) {
         let config = &self.scenario.hosts[host].config.links[usize::from(link.0)];
         let drained = config.rate.less(config.rate_error);
@@ -140,6 +140,7 @@ impl World {
                 let len = packet.copy_to(&mut scratch);
                 self.hosts[host].backlogs[usize::from(link.0)].count(port, wire_bytes, &scratch[..len]);
                 let departs = self.launch(host, link, port, wire_bytes, &mut scratch[..len]);
+                self.check_departure(host, link, port, &scratch[..len], departs);
                 if let PacketOut::Frame(mut frame) = packet {
                     frame.give_up();
                     self.hosts[host].sending[usize::from(link.0)].push_back((departs, frame));

@@ -1,5 +1,5 @@
-//! Hosts of another version: whoever hears one says so with both versions and without flapping, nothing is opened across
-//! it, and what is asked for across it is refused for that reason, not by silence.
+//! Hosts of another version: each neighbour reports both versions without flapping, no channel is opened
+//! across them, and requests across them are refused for that reason, not by silence.
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::{ForeignVersion, Grant, Port, RefuseCause};
@@ -13,21 +13,21 @@ use crate::options::Versions;
 use crate::scenario::{host_of, node_id};
 use crate::time::SimTime;
 
-/// Turns a version into another one, and back.
+/// Converts a version into another one, and back.
 const FOREIGN: u8 = 0x40;
-/// Between two checks.
+/// Interval between two checks.
 const CHECK_INTERVAL: Nanos = Nanos::from_millis(100);
-/// Channels that are asked for across a host of another version.
+/// Channels that are requested across a host of another version.
 const ASKED: usize = 3;
 
 impl World {
-    /// From now on `host` speaks another version, or the common one again.
+    /// From now on `host` uses another version, or the common one again.
     pub(super) fn speak(&mut self, host: usize, foreign: bool) {
         self.hosts[host].is_foreign = foreign;
         self.hosts[host].version_since = self.now;
     }
 
-    /// Whether what `host` sends is of another version.
+    /// Whether packets of `host` are of another version.
     fn speaks_foreign(&self, host: usize) -> bool {
         let host = &self.hosts[host];
         match self.options.sabotage.versions {
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// A frame of `host` to `peer` in the version of its sender: signalling authenticates all the same.
+    /// Converts a frame of `host` to `peer` to the version of its sender; signalling still authenticates.
     pub(super) fn translate(&self, host: usize, peer: usize, port: Port, bytes: &mut [u8]) {
         if self.speaks_foreign(host) == self.speaks_foreign(peer) {
             return;
@@ -53,12 +53,13 @@ impl World {
         }
     }
 
-    /// The longest until everybody knows: the silence of the version before, and a HELLO of the new one.
+    /// The longest time until all neighbours have detected it: the silence of the previous version, and a
+    /// HELLO of the new one.
     fn version_noticed(&self) -> Nanos {
         UPGRADE + self.scenario.hosts[0].config.signalling.hello_interval * 8
     }
 
-    /// Looks at the neighbours of a host whose version has just changed, unless something else goes wrong meanwhile.
+    /// Checks the neighbours of a host whose version has just changed, unless another fault interferes.
     pub(super) fn watch_versions(&mut self, fault: usize) {
         let begins = self.now + self.version_noticed();
         let ends = self.scenario.schedule[fault].ends();
@@ -80,7 +81,7 @@ impl World {
         }
     }
 
-    /// Whether no other fault is felt while this one lasts.
+    /// Whether no other fault has effects while this one lasts.
     fn is_alone(&self, fault: usize) -> bool {
         let schedule = &self.scenario.schedule;
         let (from, until) = (schedule[fault].at, schedule[fault].ends());
@@ -92,7 +93,7 @@ impl World {
         self.scenario.faults.is_none() && others.all(elsewhere)
     }
 
-    /// Every link says what its ends speak.
+    /// Checks that every link reports the versions of its ends.
     pub(super) fn look_across(&mut self, fault: usize) {
         if self.now >= self.scenario.schedule[fault].ends() {
             return;
@@ -115,7 +116,7 @@ impl World {
         self.queue.schedule(self.now + CHECK_INTERVAL, Event::Act(Act::LookAcross { fault }));
     }
 
-    /// Whether two neighbours of a route have spoken different versions for so long that both know.
+    /// Whether two neighbours of a route have used different versions for so long that both have detected it.
     fn crosses(&self, route: &[NodeId], since: SimTime) -> bool {
         let host = |node: NodeId| host_of(node).and_then(|host| self.hosts.get(host));
         route.windows(2).any(|pair| {
@@ -124,7 +125,7 @@ impl World {
         })
     }
 
-    /// Whether every way between two hosts crosses from one version to another.
+    /// Whether every route between two hosts crosses from one version to another.
     fn must_cross(&self, from: usize, to: usize) -> bool {
         let (here, there) = (node_id(from), node_id(to));
         let config = &self.scenario.hosts[from].config;
@@ -136,14 +137,14 @@ impl World {
         routes.iter().all(|route| self.crosses(route, self.now))
     }
 
-    /// Nothing is opened across versions.
+    /// Checks that no channel is opened across versions.
     pub(super) fn check_opened_across(&mut self, number: usize, grant: &Grant) {
         if self.crosses(&grant.route, self.now - self.version_noticed()) {
             self.violate(&format!("channel {number} opened across hosts of two versions: {:?}", grant.route));
         }
     }
 
-    /// Whether a host of another version may still be known to somebody who asked at `asked`.
+    /// Whether a host of another version may still be known to a host that requested at `asked`.
     fn versions_differed(&self, asked: SimTime) -> bool {
         self.scenario.schedule.iter().any(|fault| {
             matches!(fault.what, Mischief::Version { .. })
@@ -152,7 +153,7 @@ impl World {
         })
     }
 
-    /// Nobody is left to guess why there is no channel across versions, and nobody is told so if there are none.
+    /// Checks that a refusal across versions has that reason, and that no other refusal has it.
     pub(super) fn check_refused_across(&mut self, number: usize, cause: &RefuseCause) {
         let (from, to) = (self.channels[number].plan.from, self.channels[number].plan.to);
         let asked = self.channels[number].asked_at;

@@ -1,4 +1,4 @@
-//! What is in memory, read again and again while applications send.
+//! Memory in use, read repeatedly while applications send.
 
 use punctual_analysis::Nanos;
 
@@ -18,7 +18,7 @@ impl World {
         }
     }
 
-    /// Nothing may have grown.
+    /// Checks that memory has not grown.
     pub(super) fn check_memory(&mut self) {
         if let Some(wrong) = growth(&self.outcome.memory) {
             self.violate(&wrong);

@@ -1,7 +1,7 @@
-//! Packets on the wire, against what their channel was granted.
+//! Packets on the wire, against their channel's grant.
 //!
-//! A packet leaves a link's queues at e - h or later, with e >= n; h counts the contract's jitter allowance. The slack that it carries is
-//! n + d less its departure, which comes later still: so slack never exceeds d + h.
+//! A packet leaves a link's queues at e - h or later, with e >= n; h counts the contract's jitter allowance.
+//! Its slack is n + d less its departure, which is later still: so slack never exceeds d + h.
 
 use punctual_analysis::{Contract, Horizon, Nanos};
 use punctual_proto::api::{Grant, Port, StageGrant};
@@ -10,7 +10,7 @@ use punctual_proto::wire::{Header, Kind};
 use super::World;
 use crate::scenario::host_of;
 
-/// d + h of each link on the way, by host.
+/// d + h of each link of the route, by host.
 pub(super) fn slack_max(contract: &Contract, grant: &Grant) -> Vec<(usize, i64)> {
     let stages = &grant.stages;
     let bounds = |stages: &[StageGrant]| stages.iter().map(|stage| stage.bound).sum::<Nanos>();
@@ -30,7 +30,7 @@ pub(super) fn slack_max(contract: &Contract, grant: &Grant) -> Vec<(usize, i64)>
 }
 
 impl World {
-    /// No packet leaves before its time.
+    /// Checks that no packet leaves before its time.
     pub(super) fn check_time(&mut self, host: usize, port: Port, bytes: &[u8]) {
         if port == Port::Signalling {
             return;

@@ -1,4 +1,4 @@
-//! What sees faults: each takes a seed and says what is wrong, if anything is.
+//! Checkers that detect faults: each takes a seed and describes a violation, if there is one.
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::Event;
@@ -18,25 +18,26 @@ pub enum Catcher {
     Drawn,
     /// The simulator, small margins.
     Tight,
-    /// The simulator, links that channels take all of.
+    /// The simulator, links that channels reserve completely.
     Crowded,
-    /// The simulator, kernel traffic that has what is not admitted.
+    /// The simulator, kernel traffic that has the share that is not reserved.
     Lent,
     /// The simulator, one assumption broken.
     Breach,
-    /// The oracle, what the policy of this name holds.
+    /// The oracle, on the reservations of the policy of this name.
     Oracle(&'static str),
-    /// The simulation of one stage, adversarial arrivals, what the policy of this name admits.
+    /// The simulation of one stage with adversarial arrivals, on channels that the policy of this name
+    /// admits.
     Stage(&'static str),
     /// The simulation of one link, packet by packet.
     Link,
     /// Hostile packets at one channel's effective arrivals.
     Arrivals,
-    /// A sequence of operations: hosts in a row, one of them crashes, HELLOs are too rare to tell.
+    /// A sequence of operations: hosts in a row, one of them crashes, HELLOs are too rare to detect it.
     Crash,
     /// Measurements of links, any wire.
     Rate,
-    /// A sequence of operations: two hosts that claim to be the same life of one node ask for a channel each.
+    /// A sequence of operations: two hosts that claim to be the same life of one node request a channel each.
     Twin,
     /// EDF's stages, the demand-bound test by brute force.
     Demand,
@@ -46,41 +47,41 @@ pub enum Catcher {
     Order,
     /// A conversation of neighbours.
     Talk(Talk),
-    /// A host on a channel's way.
+    /// A host on a channel's route.
     Hop(Hop),
 }
 
-/// What happens to neighbours.
+/// Events of neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Talk {
     /// They open channels with near and with far deadlines.
     Bounds,
-    /// One direction is silent for a while.
+    /// One direction loses all packets for a while.
     OneWay,
-    /// The medium is away for a moment.
+    /// The medium loses all packets for a short time.
     Outage,
-    /// They have more channels than one REFRESH names.
+    /// They have more channels than one REFRESH can name.
     Crowd,
 }
 
-/// What happens to a host.
+/// Events of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
-    /// All that may be in time comes at once.
+    /// All packets that may be in time arrive at once.
     Bucket,
-    /// It tells its driver of buffers.
+    /// It sends its driver the number of buffers.
     Buffers,
-    /// Its processor has no time for a while.
+    /// Its processor is stopped for a while.
     Stillness,
-    /// Best effort comes in heaps.
+    /// Best effort arrives in bursts.
     Heaps,
 }
 
-/// How long applications send where margins are small: what is left out shows at once.
+/// Time for which applications send if margins are small: left-out terms show at once.
 const SHORT_TRAFFIC: Nanos = Nanos::from_millis(300);
 
 impl Catcher {
-    /// What catches.
+    /// Name of the checker.
     pub fn name(self) -> &'static str {
         match self {
             Self::Drawn | Self::Tight | Self::Crowded | Self::Lent | Self::Breach => "simulator",
@@ -97,7 +98,7 @@ impl Catcher {
         }
     }
 
-    /// How it is configured.
+    /// Its configuration.
     pub fn configuration(self) -> String {
         match self {
             Self::Drawn => "drawn networks, faults in every fourth".into(),
@@ -120,7 +121,7 @@ impl Catcher {
         }
     }
 
-    /// What a unit of its work is, and how many there may be until it has seen the fault.
+    /// The unit of its work, and the number of units within which it must detect the fault.
     pub fn limit(self) -> (&'static str, u64) {
         match self {
             Self::Drawn
@@ -139,7 +140,7 @@ impl Catcher {
         }
     }
 
-    /// How many runs or sets of the core without a fault must hold, at least.
+    /// Smallest number of runs or sets of the core without a fault that must pass.
     pub fn honest(self) -> u64 {
         match self {
             Self::Talk(Talk::Crowd) => 2,
@@ -152,7 +153,7 @@ impl Catcher {
         }
     }
 
-    /// What is wrong with the run or set of `seed`.
+    /// The violation in the run or set of `seed`.
     pub fn look(self, seed: u64) -> Option<String> {
         match self {
             Self::Drawn => simulate(seed, &Options::default()),
@@ -232,7 +233,7 @@ fn simulate(seed: u64, options: &Options) -> Option<String> {
     }
 }
 
-/// Untrue words about what comes late, or a broken stage that is not named.
+/// Untrue reports of lateness, or a broken stage that is not reported.
 fn untrue(seed: u64) -> Option<String> {
     let options = Options {
         sizes: SizeChoice::Small,
@@ -249,7 +250,8 @@ fn untrue(seed: u64) -> Option<String> {
     (told.named < told.breaches).then(|| format!("a broken stage is not named within a second: {told:?}"))
 }
 
-/// A host of four in a row crashes at some step of a channel's life: a lease later nobody holds anything.
+/// A host of four in a row crashes at some step of a channel's establishment or end: a lease later no host
+/// holds state of it.
 fn crash(seed: u64) -> Option<String> {
     let rare = |_: usize, config: &mut NodeConfig| config.signalling.hello_interval = Nanos::from_secs(30);
     let mut network = Network::line(seed, 4, rare);

@@ -1,4 +1,4 @@
-//! The faults, each with what catches it.
+//! The faults, each with its checker.
 
 use punctual_analysis::mutation::Mutation;
 
@@ -6,11 +6,11 @@ use crate::catchers::{Catcher, Hop, Talk};
 
 /// A fault and its catcher.
 pub struct Fault {
-    /// Which.
+    /// The fault.
     pub mutation: Mutation,
-    /// In the words of the list.
+    /// Name in the list.
     pub name: &'static str,
-    /// What sees it.
+    /// The checker that detects it.
     pub catcher: Catcher,
 }
 
@@ -21,7 +21,7 @@ const fn fault(mutation: Mutation, name: &'static str, catcher: Catcher) -> Faul
 use Catcher as C;
 use Mutation as M;
 
-/// All of them.
+/// All faults.
 pub const FAULTS: &[Fault] = &[
     fault(M::BlockingOffByOnePacket, "blocking term off by one packet", C::Link),
     fault(M::MessageLevelCosts, "fixed priority with message-level costs", C::Oracle("fixed-priority")),

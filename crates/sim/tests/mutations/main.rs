@@ -1,29 +1,29 @@
-//! The mutation check: every deliberate fault of the core is seen, the core without a fault is not "caught".
+//! The mutation check: every deliberate fault of the core is detected, and the core without a fault passes.
 //!
-//! `cargo test --release -p punctual-sim --features mutations --test mutations -- [--short] [--only NAME] [--json]
-//! [--write]`. Each fault runs with its catcher's configuration until the first seed or set that catches it, at most
-//! 500 seeds or 20,000 sets; the core without a fault runs the same from the first to beyond the last of those.
-//! `--short` looks from the known first one on only. `--write` notes what was found for that, and in
-//! docs/GUARANTEES.md.
+//! `cargo test --release -p punctual-sim --features mutations --test mutations -- [--short] [--only NAME]
+//! [--json] [--write]`. Each fault runs with its catcher's configuration until the first seed or set that
+//! catches it, at most 500 seeds or 20,000 sets; the core without a fault runs the same from the first to
+//! beyond the last of those. `--short` searches only from the known first seed on. `--write` stores the
+//! results for that, and in docs/GUARANTEES.md.
 
 #[path = "../../../analysis/tests/checks/mod.rs"]
 mod checks;
 #[path = "../../../proto/tests/common/mod.rs"]
 mod common;
 #[path = "../../../proto/tests/linksched_model.rs"]
-#[allow(dead_code)] // Its own tests.
+#[allow(dead_code)] // Has its own tests.
 mod linksched_model;
 #[path = "../../../proto/tests/signalling/network.rs"]
-#[allow(dead_code)] // What the tests of signalling need besides.
+#[allow(dead_code)] // Parts that only the tests of signalling use.
 mod network;
 #[path = "../../../proto/tests/signalling/properties.rs"]
-#[allow(dead_code)] // Its own tests.
+#[allow(dead_code)] // Has its own tests.
 mod properties;
 #[path = "../../../analysis/tests/soundness.rs"]
-#[allow(dead_code)] // Its own tests.
+#[allow(dead_code)] // Has its own tests.
 mod soundness;
 #[path = "../../../analysis/tests/statistical.rs"]
-#[allow(dead_code)] // Its own tests.
+#[allow(dead_code)] // Has its own tests.
 mod statistical;
 
 mod catchers;
@@ -40,7 +40,7 @@ use catchers::Catcher;
 use faults::{FAULTS, Fault};
 use report::Row;
 
-/// In the short form: how many seeds or sets from the known first one on.
+/// Number of seeds or sets from the known first one on in the short form.
 const SHORT_SEEDS: u64 = 8;
 const SHORT_SETS: u64 = 400;
 
@@ -69,7 +69,7 @@ fn arguments() -> Result<Arguments, String> {
     Ok(found)
 }
 
-/// Looks for one fault, and for what the core does without it.
+/// Searches for one fault, and runs the core without it.
 fn check(fault: &Fault, arguments: &Arguments, held: &mut Held) -> Row {
     let (unit, limit) = fault.catcher.limit();
     let known = report::known(fault);
@@ -87,12 +87,12 @@ fn check(fault: &Fault, arguments: &Arguments, held: &mut Held) -> Row {
     Row { fault_name: fault.name, catcher: fault.catcher, caught, honest }
 }
 
-/// What the core without a fault is known to hold, so that nothing is tried twice.
+/// Seeds that the core without a fault is known to pass, so that none is run twice.
 #[derive(Default)]
 struct Held(Vec<(Catcher, Range<u64>)>);
 
 impl Held {
-    /// The first of `seeds` that catches the core without a fault: there must be none.
+    /// The first of `seeds` at which the core without a fault fails: there must be none.
     fn of(&mut self, catcher: Catcher, seeds: Range<u64>) -> Option<(u64, String)> {
         let covers = |held: &Range<u64>| held.start <= seeds.start && held.end >= seeds.end;
         if self.0.iter().any(|(known, held)| *known == catcher && covers(held)) {

@@ -1,4 +1,4 @@
-//! What was found: the table, its JSON, the seeds that are known, and the section of docs/GUARANTEES.md.
+//! Results: the table, its JSON, the known seeds, and the section of docs/GUARANTEES.md.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::catchers::Catcher;
 use crate::faults::Fault;
 
-/// Where each fault was caught first when somebody last looked from the beginning: a name and a number a line.
+/// First detection of each fault in the last complete search: a name and a number per line.
 const KNOWN: &str = include_str!("known.txt");
 const HEADING: &str = "## Mutation check";
 
-/// One fault, looked for.
+/// The result for one fault.
 pub struct Row {
     pub fault_name: &'static str,
     pub catcher: Catcher,
@@ -57,7 +57,7 @@ fn key(fault: &Fault) -> String {
     format!("{:?}", fault.mutation)
 }
 
-/// Where the fault is known to be caught first.
+/// The known first seed that detects the fault.
 pub fn known(fault: &Fault) -> Option<u64> {
     let key = key(fault);
     let line = KNOWN.lines().find_map(|line| line.strip_prefix(&key)?.strip_prefix(' '))?;
@@ -78,7 +78,7 @@ pub fn json(rows: &[(&Fault, Row)]) -> Value {
     json!({"faults": rows.iter().map(row).collect::<Vec<_>>(), "holds": rows.iter().all(|(_, row)| row.holds())})
 }
 
-/// Notes the first seeds, and the table in docs/GUARANTEES.md.
+/// Stores the first seeds, and the table in docs/GUARANTEES.md.
 pub fn write(rows: &[(&Fault, Row)]) -> Result<(), String> {
     let mut known = String::new();
     let mut table = format!(
@@ -109,7 +109,7 @@ pub fn write(rows: &[(&Fault, Row)]) -> Result<(), String> {
     save(&guarantees, &with_section(&text, &table))
 }
 
-/// `text` with `section` in place of the one of its heading, or behind all.
+/// `text` with `section` in place of the one with its heading, or appended.
 fn with_section(text: &str, section: &str) -> String {
     let Some(begin) = text.find(HEADING) else { return format!("{}\n\n{section}", text.trim_end()) };
     let behind = &text[begin + HEADING.len()..];

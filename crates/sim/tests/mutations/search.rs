@@ -1,4 +1,4 @@
-//! The first seed that shows something, on all cores.
+//! Parallel search for the first seed with a violation.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// The least seed of `seeds` of which `look` says something, and what it says. A panic says something, too.
+/// The smallest of `seeds` for which `look` returns a violation, and the violation. A panic counts as one,
+/// too.
 pub fn first(seeds: Range<u64>, look: impl Fn(u64) -> Option<String> + Sync) -> Option<(u64, String)> {
     let next = AtomicU64::new(seeds.start);
     let end = AtomicU64::new(seeds.end);

@@ -1,4 +1,4 @@
-//! The input handler: one segment.
+//! The input handler, which processes one segment.
 
 use alloc::vec::Vec;
 
@@ -15,15 +15,15 @@ use crate::sequence::before;
 use crate::wire::{self, Flags, Malformed, Segment, bare};
 
 impl Connection {
-    /// A connection whose handshake a listener did. The caller hands it the third segment next. None if the flow cannot be
-    /// one of a connection.
+    /// A connection whose handshake a listener has completed. The caller passes the third segment of the
+    /// handshake next. `None` if the addresses or ports of the flow are invalid for a connection.
     pub fn accept(opening: &Opening, config: &Config, secrets: &Secrets, now: Instant) -> Option<Self> {
         let shake = &opening.0;
         let mut connection = Self::closed(shake.syn.flow, config, secrets, shake.iss, now)?;
         if !connection.machine.listen(connection.flow) {
             return None;
         }
-        // The machine opens as if the SYN came now; what it answers was sent by the listener.
+        // The machine opens as if the SYN arrived now; the listener has already sent its reply.
         let (mut packet, mut answer) = (Vec::new(), Vec::new());
         wire::write(&shake.syn, 64, false, &mut packet);
         connection.machine.input(now, &packet, &mut answer);
@@ -32,8 +32,8 @@ impl Connection {
         (connection.state() == State::SynReceived).then_some(connection)
     }
 
-    /// Processes the packet of one segment; an answer that must leave at once is in `reply`, which is empty otherwise.
-    /// `packet` is used as scratch.
+    /// Processes the packet of one segment; a reply that must leave at once is in `reply`, which is empty
+    /// otherwise. `packet` is used as scratch.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Connection {
         Received::Processed
     }
 
-    /// The peer's SYN is known.
+    /// Initialises the connection from the peer's SYN.
     fn synchronize(&mut self, syn: &Segment, now: Instant) {
         let shift = syn.scale.map_or(0, |_| shift_of(self.config.receive_bytes));
         self.numbers.synchronize(syn.seq, shift);
@@ -131,15 +131,16 @@ impl Connection {
         }
     }
 
-    /// Whether a segment only repeats that everything but our FIN arrived. The machine would count it as a duplicate
-    /// acknowledgement: the third one stops its retransmission timer for a segment of data, and no FIN leaves again.
+    /// Whether a segment only repeats the acknowledgement of everything but our FIN. The machine would count it
+    /// as a duplicate acknowledgement: the third one stops its retransmission timer for a segment of data, and
+    /// the FIN is not sent again.
     fn repeats_ack_before_fin(&self, segment: &Segment, place: Place) -> bool {
         let is_fin_out = matches!(self.state(), State::FinWait1 | State::Closing | State::LastAck);
         let is_bare = segment.length() == 0 && !segment.flags.rst;
         is_fin_out && is_bare && self.unacknowledged_bytes() == 0 && segment.ack == Some(place.una)
     }
 
-    /// Hands a segment to the machine, in the machine's numbers.
+    /// Passes a segment to the machine, in the machine's numbers.
     fn deliver(
         &mut self,
         now: Instant,
@@ -171,7 +172,7 @@ impl Connection {
             MachineState::Closed => {
                 self.ended = Some(if segment.flags.rst { Ended::Reset } else { Ended::Closed });
             }
-            // A reset takes the machine back to LISTEN, which is the listener's.
+            // A reset returns the machine to LISTEN, a state of the listener.
             MachineState::Listen => self.ended = Some(Ended::Reset),
             _ => (),
         }
@@ -179,7 +180,7 @@ impl Connection {
 
     fn note_urgent(&mut self, segment: &Segment, place: Place) {
         let Some(pointer) = segment.urgent else { return };
-        // RFC 9293 3.10.7.4, sixth: only in the window, and only while data may come.
+        // RFC 9293 3.10.7.4, sixth: only in the window, and only while data may arrive.
         let is_near = !before(segment.seq, place.next.wrapping_sub(u32::from(u16::MAX)));
         if is_near && before(segment.seq, place.edge) && !self.has_received_fin() {
             self.urgent.received(segment.seq, pointer);
@@ -218,14 +219,14 @@ impl Connection {
         Received::Dropped
     }
 
-    /// Shows the peer where this end stands, as often as challenges may be sent.
+    /// Sends the peer an acknowledgement of the present state, within the limit of challenges.
     fn challenge(&mut self, now: Instant, reply: &mut Vec<u8>) {
         if self.challenges.may_send(now) {
             self.answer(now, reply);
         }
     }
 
-    /// An acknowledgement of all that came: <SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>.
+    /// An acknowledgement of all received data: <SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>.
     fn answer(&mut self, now: Instant, reply: &mut Vec<u8>) {
         let place = self.place();
         let clock = self.clock(now);
@@ -238,7 +239,7 @@ impl Connection {
         wire::write(&segment, self.config.hop_limit, true, reply);
     }
 
-    /// Where the connection stands, in numbers of the wire.
+    /// The state of the connection, in sequence numbers of the wire.
     pub(super) fn place(&self) -> Place {
         let (state, socket) = (self.machine.state(), self.machine.socket());
         let is_open =

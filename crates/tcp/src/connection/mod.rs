@@ -1,5 +1,6 @@
-//! One connection: the machine, and what stands around it. Two handlers and one timer (RTU 5.2): `input` processes one
-//! segment and may answer it with one; `output` makes one; `next_deadline` says when `output` has work.
+//! One connection: the protocol machine, and the code around it. Two handlers and one timer (RTU 5.2):
+//! `input` processes one segment and may return one reply; `output` makes one segment; `next_deadline`
+//! returns the time at which `output` has work.
 
 mod input;
 mod numbers;
@@ -45,13 +46,13 @@ pub enum Ended {
     /// The peer reset it.
     #[error("the peer reset the connection")]
     Reset,
-    /// Nobody listens at the peer's port.
+    /// There is no listener at the peer's port.
     #[error("the peer refused the connection: nobody listens at its port")]
     Refused,
-    /// The peer did not answer within the user timeout.
+    /// The peer did not acknowledge within the user timeout.
     #[error("the peer did not answer in time")]
     TimedOut,
-    /// The network says that the peer cannot be reached.
+    /// The network reports that the peer is unreachable.
     #[error("the peer cannot be reached")]
     Unreachable,
     /// The program aborted it.
@@ -59,14 +60,15 @@ pub enum Ended {
     Aborted,
 }
 
-/// What became of a segment.
+/// Result for one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// It was processed.
     Processed,
-    /// It was dropped: old, forged or out of place. It may have been answered.
+    /// It was dropped: old, forged or out of place. There may be a reply.
     Dropped,
-    /// The connection is over: the segment is for nobody, or a SYN that may open a new connection (RFC 9293 3.10.7.4).
+    /// The connection is over: the segment belongs to no connection, or is a SYN that may open a new one (RFC
+    /// 9293 3.10.7.4).
     ForNobody,
 }
 
@@ -98,7 +100,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Begins to connect; `output` makes the SYN. None if an address or port of `flow` cannot belong to a connection.
+    /// Begins to connect; `output` makes the SYN. `None` if an address or port of `flow` is invalid for a
+    /// connection.
     pub fn connect(flow: Flow, config: &Config, secrets: &Secrets, now: Instant) -> Option<Self> {
         let iss = secrets.initial_sequence(flow, now);
         let mut connection = Self::closed(flow, config, secrets, iss, now)?;
@@ -132,7 +135,7 @@ impl Connection {
         self.flow
     }
 
-    /// Where the connection stands.
+    /// State of the connection.
     pub fn state(&self) -> State {
         if self.ended.is_some() {
             return State::Closed;
@@ -161,7 +164,8 @@ impl Connection {
         self.path.current()
     }
 
-    /// Takes bytes to send: how many, which is less than all when the buffer is full and 0 before the connection is open.
+    /// Takes bytes to send; returns their number, which is less than all when the buffer is full and 0 before
+    /// the connection is open.
     ///
     /// # Errors
     ///
@@ -178,7 +182,8 @@ impl Connection {
         Ok(taken)
     }
 
-    /// [`Connection::send`] of bytes that are urgent (RFC 6093): the peer is told where the last one lies that was taken.
+    /// [`Connection::send`] of urgent bytes (RFC 6093): the peer gets the position of the last one that was
+    /// taken.
     ///
     /// # Errors
     ///
@@ -191,14 +196,14 @@ impl Connection {
         Ok(taken)
     }
 
-    /// Reads bytes in order: how many, 0 when there are none now.
+    /// Reads bytes in order; returns their number, 0 when there are none now.
     pub fn recv(&mut self, bytes: &mut [u8]) -> usize {
         let read = self.machine.socket_mut().recv_slice(bytes).unwrap_or(0);
         self.numbers.consume(read);
         read
     }
 
-    /// Bytes that `recv` would give now.
+    /// Bytes that `recv` would return now.
     pub fn readable_bytes(&self) -> usize {
         self.machine.socket().recv_queue()
     }
@@ -220,12 +225,13 @@ impl Connection {
         has_fin && self.readable_bytes() == 0
     }
 
-    /// Bytes until the urgent mark, if one lies ahead (RFC 6093 3.1: they stay in the stream).
+    /// Bytes until the urgent mark, if there is one ahead (RFC 6093 3.1: they stay in the stream).
     pub fn urgent_ahead(&self) -> Option<u32> {
         self.urgent.ahead(self.numbers.read_end())
     }
 
-    /// Closes this end's direction: what was sent still arrives, and the peer may go on (half-close, RFC 9293 3.6).
+    /// Closes this end's direction: sent data still arrives, and the peer may continue to send (half-close,
+    /// RFC 9293 3.6).
     pub fn close(&mut self) {
         let was_opening = self.state() == State::SynSent;
         self.machine.socket_mut().close();
@@ -246,10 +252,10 @@ impl Connection {
         }
     }
 
-    /// An ICMP error quoted a segment of this connection. Whether it was believed.
+    /// Handles an ICMP error that quotes a segment of this connection. Returns whether it was accepted.
     pub fn icmp(&mut self, now: Instant, quote: &Quote) -> bool {
         let place = self.place();
-        // RFC 5927 4.1: what the error quotes must be in flight.
+        // RFC 5927 4.1: the quoted segment must be in flight.
         if self.ended.is_some() || quote.flow != self.flow || !within(quote.seq, place.una, place.sent) {
             return false;
         }

@@ -1,9 +1,9 @@
-//! Sequence numbers of a connection as they are on the wire. The machine counts from numbers of its own; the difference is
-//! known once it made its SYN.
+//! Sequence numbers of a connection as they are on the wire. The machine has numbers of its own; the
+//! difference is known once it has made its SYN.
 
 use crate::sequence::later;
 
-/// Where both directions began, and how far they are.
+/// Initial and present numbers of both directions.
 #[derive(Debug)]
 pub(super) struct Numbers {
     iss: u32,
@@ -31,7 +31,8 @@ impl Numbers {
         (self.irs, self.shift) = (irs, shift);
     }
 
-    /// What of the wire's numbers the machine's lack; the first packet that it makes is its SYN.
+    /// Difference between the wire's and the machine's numbers; the first packet that the machine makes is
+    /// its SYN.
     pub(super) fn offset(&mut self, machine_seq: u32) -> u32 {
         *self.offset.get_or_insert(self.iss.wrapping_sub(machine_seq))
     }
@@ -49,7 +50,7 @@ impl Numbers {
         self.consumed += bytes as u64;
     }
 
-    /// The number after all bytes that the program gave.
+    /// The number after all bytes that the program has sent.
     pub(super) fn enqueued_end(&self) -> u32 {
         self.iss.wrapping_add(1).wrapping_add(self.enqueued as u32)
     }
@@ -59,7 +60,7 @@ impl Numbers {
         self.irs.wrapping_add(1).wrapping_add(self.consumed as u32)
     }
 
-    /// A segment up to `end` left, with this acknowledgement and window field.
+    /// Notes that a segment up to `end` was sent, with this acknowledgement and window field.
     pub(super) fn left(&mut self, end: u32, ack: Option<u32>, window: u16, is_syn: bool) {
         self.sent = later(self.sent, end);
         let shift = if is_syn { 0 } else { self.shift };
@@ -73,12 +74,12 @@ impl Numbers {
         self.sent
     }
 
-    /// End of the window that the peer knows.
+    /// End of the window that was announced to the peer.
     pub(super) const fn edge(&self) -> u32 {
         self.edge
     }
 
-    /// The window field that shows the same edge again, for the next expected number `next`.
+    /// The window field that announces the same edge again, for the next expected number `next`.
     pub(super) fn window(&self, next: u32) -> u16 {
         let room = self.edge.wrapping_sub(next) >> self.shift;
         u16::try_from(room).unwrap_or(if (self.edge.wrapping_sub(next) as i32) < 0 { 0 } else { u16::MAX })

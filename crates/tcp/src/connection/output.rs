@@ -1,4 +1,4 @@
-//! The output handler: one segment, and the timers.
+//! The output handler, which makes one segment, and the timers.
 
 use alloc::vec::Vec;
 
@@ -10,8 +10,8 @@ use crate::machine::MachineState;
 use crate::sequence::{before, later};
 
 impl Connection {
-    /// Makes the next segment that is due, in `packet`; whether there was one. When there was none, ask again at
-    /// `next_deadline`, or after a segment came or the program did something.
+    /// Makes the next segment that is due, in `packet`; returns whether there was one. If there was none,
+    /// call it again at `next_deadline`, or after a segment or an action of the program.
     pub fn output(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
         packet.clear();
         if let Some(until) = self.time_wait {
@@ -37,7 +37,8 @@ impl Connection {
         !packet.is_empty()
     }
 
-    /// When `output` has work: `now` if at once, none if only a segment or the program can bring some.
+    /// Time at which `output` has work: `now` if at once, `None` if only a segment or the program can cause
+    /// some.
     pub fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
         if self.time_wait.is_some() {
             return self.time_wait.map(|at| at.max(now));
@@ -50,7 +51,7 @@ impl Connection {
         [machine, path].into_iter().flatten().min()
     }
 
-    /// Whether nothing is left to do: the connection ended, and its reset, if any, has left.
+    /// Whether no work is left: the connection ended, and its reset, if any, has left.
     pub fn is_over(&mut self, now: Instant) -> bool {
         self.ended.is_some() && self.next_deadline(now).is_none()
     }
@@ -60,7 +61,7 @@ impl Connection {
         self.timestamp_offset.wrapping_add((now.0 / 1_000_000) as u32)
     }
 
-    /// Turns what the machine made into what goes on the wire.
+    /// Converts a packet of the machine to its form on the wire.
     pub(super) fn finish(&mut self, now: Instant, packet: &mut [u8]) {
         if packet.is_empty() {
             return;
@@ -71,9 +72,9 @@ impl Connection {
         edge::edit(packet, |tcp| {
             let machine_seq = tcp.seq_number().0 as u32;
             let mut seq = machine_seq.wrapping_add(numbers.offset(machine_seq));
-            // After a timeout the machine counts from the oldest byte again, in bare acknowledgements too. The peer may have
-            // that byte: the segment would lie before its window, and it would not read the acknowledgement. If both ends do
-            // so, neither moves again.
+            // After a timeout the machine counts from the oldest byte again, in bare acknowledgements too.
+            // The peer may have received that byte: the segment would be before its window, and the peer
+            // would ignore the acknowledgement. If both ends do so, the connection is stuck.
             if tcp.segment_len() == 0 && !tcp.rst() {
                 seq = later(seq, numbers.sent());
             }
@@ -93,7 +94,8 @@ impl Connection {
         edge::seal(packet);
     }
 
-    /// Data that leaves again from the oldest byte on: large packets may vanish on the path (RFC 4821 7.7).
+    /// Data that is retransmitted from the oldest byte on: large packets may be lost on the path (RFC 4821
+    /// 7.7).
     fn watch_path(&mut self, now: Instant, was_sent: u32, packet: &[u8]) {
         if packet.is_empty() || self.state() == State::Closed {
             return;

@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// What the wire does to packets, in thousandths.
+/// Faults of the wire, in thousandths of the packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub lost: u64,
@@ -153,7 +153,8 @@ impl Network {
             server = server.or_else(|| network.stacks[1].accept(remote));
             server.is_some()
         });
-        // Six answers to a SYN may be lost in a row: then the listener forgets it, as Linux does, and the client tries again.
+        // Six SYN-ACKs may be lost in a row: then the listener drops the half-open connection, as Linux does,
+        // and the client tries again.
         if !is_open {
             self.stacks[0].remove(client);
             return self.open(is_v6, config);
@@ -171,7 +172,7 @@ pub fn byte(side: usize, at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9).wrapping_add(side as u64 * 77) >> 13) as u8
 }
 
-/// A direction of a stream: what was sent and what came.
+/// A direction of a stream: sent and received data.
 #[derive(Default)]
 pub struct Stream {
     pub side: usize,

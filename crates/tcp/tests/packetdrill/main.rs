@@ -1,9 +1,11 @@
-//! A small interpreter of packetdrill's language over the stack, in virtual time. It runs the scripts beside it, and those of
-//! the directory that `PUNCTUAL_PACKETDRILL` names (`make packetdrill DIR=...`), of which it prints what passes.
+//! A small interpreter of packetdrill's language over the stack, in virtual time. It runs the scripts beside
+//! it, and those of the directory in `PUNCTUAL_PACKETDRILL` (`make packetdrill DIR=...`), of which it prints
+//! those that pass.
 //!
-//! Of the language it knows: times (absolute, `+` relative), packets in both directions with flags, numbers, window and
-//! options, and the calls socket, bind, listen, connect, accept, read, write, close, shutdown, fcntl, setsockopt (TCP_NODELAY).
-//! What it does not know is told, with the line. Sequence numbers of the stack count from its SYN.
+//! It supports these parts of the language: times (absolute, `+` relative), packets in both directions with
+//! flags, numbers, window and options, and the calls socket, bind, listen, connect, accept, read, write,
+//! close, shutdown, fcntl, setsockopt (TCP_NODELAY, TCP_KEEPIDLE). An unsupported part is reported with its
+//! line. Sequence numbers of the stack count from its SYN.
 
 mod parse;
 mod run;
@@ -53,7 +55,7 @@ fn a_wrong_script_fails() {
     assert!(run("+0 %{ print(1) }%").is_err());
 }
 
-/// Scripts of others: what passes is printed; nothing is asked of them.
+/// Scripts of others: those that pass are printed; there are no requirements on them.
 #[test]
 fn scripts_of_others() {
     let Some(folder) = std::env::var_os("PUNCTUAL_PACKETDRILL") else { return };

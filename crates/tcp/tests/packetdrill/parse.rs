@@ -7,7 +7,7 @@ pub enum When {
     After(u64),
 }
 
-/// A packet as a script writes it. None: not compared.
+/// A packet in a script. `None`: not compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packet {
     pub flags: String,
@@ -52,7 +52,7 @@ pub fn script(text: &str) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// Shell commands between backquotes set up a kernel, and comments say things: both are left out.
+/// Shell commands between backquotes set up a kernel, and comments explain: both are skipped.
 fn is_skipped(line: &str, until: &mut Option<&'static str>) -> bool {
     if let Some(end) = *until {
         if line.ends_with(end) {

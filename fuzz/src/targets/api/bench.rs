@@ -42,9 +42,9 @@ const QUOTAS: Quotas = Quotas {
     ..Quotas::UNLIMITED
 };
 const HEADER_BYTES: u64 = 256;
-/// Of the calls that a client's library makes by itself.
+/// Number of the calls that a client's library makes by itself.
 const ATTACHED: u64 = u64::MAX;
-/// Where rings are written to out of turn.
+/// Offsets at which rings are written out of turn.
 const OFFSETS: [u32; 8] = [0, 128, 136, 192, 256, 264, 320, 384];
 
 /// Rings of the API, frames of the simulator.
@@ -57,15 +57,15 @@ impl Memory for RingMemory {
 }
 
 thread_local! {
-    /// Of all engines: descriptors are dear.
+    /// The alarm of all engines: descriptors are scarce.
     static ALARM: Alarm = Alarm::new().expect("an eventfd");
 }
 
 type Clock = Rc<RefCell<Instant>>;
-/// Doorbells by the channels whose they are.
+/// Doorbells by their channels.
 type Watched = Rc<RefCell<BTreeMap<ChannelId, Arc<OwnedFd>>>>;
 
-/// An engine whose thread is the caller's.
+/// An engine that runs on the caller's thread.
 struct Engine {
     node: Rc<RefCell<Node<RingMemory>>>,
     config: NodeConfig,
@@ -146,7 +146,7 @@ impl Host for Engine {
     }
 }
 
-/// Nothing is scheduled in virtual time.
+/// Threads have no scheduling class in virtual time.
 struct NoRank;
 
 impl Rank for NoRank {
@@ -183,7 +183,7 @@ pub struct Bench {
     services: Vec<Service<Engine>>,
     watched: Vec<Watched>,
     clients: Vec<Client>,
-    /// What the daemons said.
+    /// The daemons' messages.
     pub journal: Option<Vec<Vec<u8>>>,
 }
 
@@ -280,7 +280,7 @@ impl Bench {
         }
     }
 
-    /// Doorbells are heard, events told, packets delivered.
+    /// Handles doorbells, passes events on, delivers packets.
     pub fn settle(&mut self) {
         *self.now.borrow_mut() = self.net.now;
         for (host, watched) in self.watched.iter().enumerate() {
@@ -345,10 +345,10 @@ impl Bench {
         self.services[client % HOSTS].handle(id, attached);
     }
 
-    /// All clients go; then the daemons hold nothing of theirs.
+    /// All clients disconnect; then the daemons hold none of their resources.
     ///
     /// # Panics
-    /// Where they do.
+    /// If they do.
     pub fn finish(mut self) {
         for client in 0..CLIENTS {
             if let Some(id) = self.clients[client].id.take() {

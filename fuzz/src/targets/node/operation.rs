@@ -1,4 +1,4 @@
-//! What can happen to the hosts, and how it is read from a fuzzer's bytes.
+//! The operations on the hosts, and their encoding in a fuzzer's bytes.
 
 use punctual_proto::api::Port;
 use punctual_proto::{Activation, Contract, Delivery, Horizon, Late, Nanos, Policing, Rate};
@@ -9,7 +9,7 @@ use crate::input::{Input, put_bytes};
 const RUN_MAX: Nanos = Nanos::from_secs(30);
 
 #[allow(missing_docs, reason = "the fields say what they are")]
-/// One of them. Numbers of hosts, channels and packets are taken modulo those that there are.
+/// An operation. Numbers of hosts, channels and packets are taken modulo the existing ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Time passes.
@@ -24,7 +24,7 @@ pub enum Operation {
     Answer { node: u8, refuse: bool, silent: bool },
     /// A host's listener comes or goes.
     Listen { node: u8, on: bool },
-    /// A receiver asks for a channel.
+    /// A receiver requests a channel.
     Ask { from: u8, to: u8 },
     /// A flow without promises.
     BestEffort { from: u8, to: u8, messages: u8 },
@@ -36,9 +36,9 @@ pub enum Operation {
     Replay { back: u8, port: Port },
     /// It comes again, changed; `signed`: with a right tag.
     Forge { back: u8, port: Port, change: Change, signed: bool },
-    /// A packet out of nothing.
+    /// A packet with arbitrary bytes.
     MakeUp { node: u8, link: u8, port: Port, bytes: Vec<u8> },
-    /// A call that names what may not be there.
+    /// A call with an id that may not exist.
     Stray { node: u8, what: u8, channel: u8 },
 }
 
@@ -47,7 +47,7 @@ pub enum Operation {
 pub struct Change {
     /// Which, modulo the length.
     pub at: u16,
-    /// What it is mixed with.
+    /// The value that is combined with it.
     pub by: u8,
 }
 
@@ -77,12 +77,12 @@ impl Default for Wish {
 }
 
 impl Wish {
-    /// Whether it only asks.
+    /// Whether it is only a probe.
     pub const fn probe(&self) -> bool {
         self.options & 0x80 != 0
     }
 
-    /// As the application says it; `None` where it is none.
+    /// The contract as the application states it; `None` if it is invalid.
     pub fn contract(&self) -> Option<Contract> {
         let interval = Nanos::from_micros(500) * (u64::from(self.interval) + 1);
         let rate = Rate::every(interval)?;

@@ -1,4 +1,4 @@
-//! The hosts, their applications, and what is known of every channel.
+//! The hosts, their applications, and the state of every channel.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +19,15 @@ const HOSTS: usize = 3;
 const CLOCK: HostClock = HostClock::new(0, 0);
 /// Channels that applications open in one run.
 const CHANNELS_MAX: usize = 24;
-/// Messages between two looks of the checker.
+/// Messages between two runs of the checker.
 const UNREAD_MAX: u32 = 20_000;
-/// Of the ring of a flow without promises.
+/// Messages in the ring of a best-effort flow.
 const FLOW_MESSAGES: u32 = 16;
 const FLOW_BYTES: u32 = 3_000;
 /// Leads the messages of flows.
 const FLOW_KEY: u64 = u64::MAX;
 
-/// What the applications at both ends know of a channel.
+/// The state of a channel at the applications of both ends.
 struct Channel {
     source: (usize, ChannelId),
     contract: Contract,
@@ -35,7 +35,7 @@ struct Channel {
     ledger: Option<Ledger>,
     /// An application has closed it.
     closing: bool,
-    /// A fault or an insider touched it: nothing is promised.
+    /// A fault or an insider touched it: it has no guarantee.
     touched: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct World {
     pub net: Net<SimMemory>,
     applications: [Applications; HOSTS],
     channels: Vec<Channel>,
-    /// By path: which of the channels.
+    /// The index of the channel of a path.
     paths: BTreeMap<PathId, usize>,
     sinks: BTreeMap<(usize, ChannelId), usize>,
     watches: Vec<InboxWatch>,
@@ -64,10 +64,10 @@ pub struct World {
 }
 
 impl World {
-    /// Three hosts that know one another, each with a listener.
+    /// Three hosts that are connected to one another, each with a listener.
     ///
     /// # Panics
-    /// Where they do not start.
+    /// If they do not start.
     pub fn new() -> Self {
         let mut world = Self {
             net: Net::line(HOSTS),
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Whether nothing waits for an application.
+    /// Whether no event waits for an application.
     fn is_idle(&self) -> bool {
         let opening = self.channels.iter().any(|channel| channel.outbox.is_none() && !channel.closing);
         !opening && (0..HOSTS).all(|node| self.net.node(node).channels().iter().all(|c| c.state == "open"))
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Nothing is promised from now on.
+    /// From now on the channel has no guarantee.
     fn end(&mut self, index: usize) {
         let channel = &mut self.channels[index];
         channel.closing = true;
@@ -223,7 +223,7 @@ impl World {
     fn ask(&mut self, from: usize, to: usize) {
         let source = Address { port: name("port"), host: name(&format!("h{}", from + 1)) };
         let contract = Wish::default().contract().expect("a contract");
-        // `Itself` where it asks itself.
+        // Returns the error `Itself` if a host requests a channel from itself.
         let _ = self.net.node_mut(to).request(&source, name("port"), contract, UserId(0), self.net.now);
     }
 
@@ -256,7 +256,7 @@ impl World {
             if self.channels[index].source.0 == node {
                 self.end(index);
                 self.channels[index].outbox = None;
-                // The next life gives its id to another.
+                // After a restart the host gives its id to another channel.
                 self.channels[index].source.1 = ChannelId(u64::MAX);
             }
         }
@@ -268,7 +268,7 @@ impl World {
         self.channels.iter_mut().for_each(|channel| channel.touched = true);
     }
 
-    /// The latest packet but `back` of a port comes once more.
+    /// Repeats the packet of a port that is `back` packets before the latest.
     fn repeat(&mut self, back: u8, port: Port, change: impl Fn(&mut Vec<u8>), signed: bool) {
         let mut recent = (usize::from(back)..).take(32).filter_map(|back| self.net.recent(back));
         let Some(mut packet) = recent.find(|packet| packet.port == port).cloned() else { return };
@@ -301,7 +301,7 @@ impl World {
         let inbox = SimInbox::new(FLOW_KEY, 1, FLOW_BYTES, &self.delivered);
         let shared = self.net.share(node);
         let mut node = shared.borrow_mut();
-        // All may be refused; what is there and waits for it may be hit.
+        // All calls may be refused; an existing object that waits for the call may be affected.
         match what % 8 {
             0 => drop(node.attach_outbox(id, SimOutbox::new(FLOW_KEY, 1), now)),
             1 => drop(node.consent(id, inbox, now)),
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// Applications hear what their hosts say, and the checker sees what was delivered.
+    /// Applications handle their hosts' events, and the checker gets what was delivered.
     fn look(&mut self) {
         for node in 0..HOSTS {
             loop {
@@ -352,6 +352,7 @@ impl World {
             }
             Event::Closed { channel, .. } => self.closed(node, channel),
             Event::Probed { .. }
+            | Event::Registered { .. }
             | Event::Established { .. }
             | Event::RequestFailed { .. }
             | Event::RequestOver { .. }
@@ -409,10 +410,10 @@ impl World {
         self.end(index);
     }
 
-    /// Everything is closed; then nothing is left.
+    /// Closes everything; then no state is left.
     ///
     /// # Panics
-    /// Where something is, or where a message is lost.
+    /// If state is left, or a message is lost.
     pub fn finish(mut self) {
         self.net.lose = 0;
         self.run(Nanos::from_secs(1));

@@ -1,6 +1,6 @@
 //! blocking(t): the largest unit among the channels with d - r > t.
 //!
-//! A channel with d - r <= t < d need not be looked at: while a message of it blocks, no other message of it is
+//! A channel with d - r <= t < d need not be checked: while a message of it blocks, no other message of it is
 //! due by t, and the demand test counts at least one, which costs no less than the unit.
 
 use alloc::collections::BTreeMap;
@@ -29,12 +29,12 @@ impl BlockingCurve {
         Self { model, bounds: BTreeMap::new(), stairs: Vec::new(), floor }
     }
 
-    /// Whether units matter at all.
+    /// Whether blocking depends on units.
     pub(super) fn depends_on_units(&self) -> bool {
         matches!(self.model, Blocking::LargestUnit { .. }) || active(Mutation::DeadlineFilterAtDepthTwo)
     }
 
-    /// blocking(t) with only a unit of `unit` less urgent.
+    /// blocking(t) if only a unit of `unit` is less urgent.
     pub(super) fn by(&self, unit: Nanos) -> i64 {
         signed(self.model.by(unit))
     }
@@ -55,7 +55,7 @@ impl BlockingCurve {
         self.rebuild();
     }
 
-    /// Rebuilds the stairs: one for each unit that is the largest at some t.
+    /// Rebuilds the steps: one for each unit that is the largest at some t.
     fn rebuild(&mut self) {
         self.stairs.clear();
         let mut reach = i64::MIN;

@@ -1,8 +1,8 @@
 //! `edf`: the demand-bound test, incremental.
 //!
-//! For every t: interference(t) + sum of max(0, floor((t + r - d)/I') + 1)·C + blocking(t) <= t.
-//! The demand of the channels held is kept as a [`Staircase`]; a decision is one pass over the blocks of it
-//! that can matter. [`is_feasible`] is the same test from first principles, by QPA.
+//! For every t: interference(t) + sum of max(0, floor((t + r - d)/I') + 1)·C + blocking(t) <= t. The demand
+//! of the held channels is stored as a [`Staircase`]; a decision is one pass over its relevant blocks.
+//! [`is_feasible`] is the same test from first principles, by QPA.
 
 mod blocking;
 mod reference;
@@ -41,18 +41,18 @@ pub const POLICY: Policy = Policy {
 };
 
 /// Most steps of the staircase: bounds the worst decision. Beyond it the line above the demand decides, which
-/// refuses some of what the exact test would admit and nothing else.
+/// only refuses some channels that the exact test would admit.
 const STEPS_MAX: u128 = 1 << 17;
-/// Rounds of moving the horizon or the newcomer's own blocking until a search gives up.
+/// Limit of rounds that move the horizon or the newcomer's own blocking, after which a search gives up.
 const ROUNDS_MAX: u32 = 64;
 
-/// Nanoseconds as a signed number that sums of a few of cannot overflow.
+/// Nanoseconds as a signed number such that sums of a few of them cannot overflow.
 fn signed(span: Nanos) -> i64 {
     span.0.min(1 << 60) as i64
 }
 
-/// What channels hold: what EDF asks of their demand, and their bound. Those with the same share it and count as one
-/// series.
+/// The part of a channel's demand that EDF uses, and its bound. Channels with equal values share one and
+/// count as one series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     cost: Nanos,
@@ -68,7 +68,7 @@ impl Held {
         Self { cost, unit_cost_max, period, release_latency, bound }
     }
 
-    /// The demand as far as it matters here.
+    /// The demand as far as EDF uses it.
     fn demand(&self) -> Demand {
         let Self { cost, unit_cost_max, period, release_latency, .. } = *self;
         let (early, urgency) = (Nanos::ZERO, Urgency::default());
@@ -76,15 +76,15 @@ impl Held {
     }
 }
 
-/// See the module.
+/// The policy `edf` (see the module).
 #[derive(Debug)]
 pub struct Edf {
     model: StageModel,
     channels: Ordered<StageKey, Arc<Held>>,
-    /// All that channels hold, each once: in use by its channels and this.
+    /// The distinct values of [`Held`]; each is referenced by its channels and by this set.
     groups: BTreeSet<Arc<Held>>,
     used: Share,
-    /// Sum over the channels of C·max(0, I' + r - d)/I': how far demand may lie above its mean.
+    /// Sum over the channels of C·max(0, I' + r - d)/I': the largest excess of demand over its mean.
     offset: i128,
     /// Steps per 10^12 ns of all groups.
     step_rate: u128,
@@ -116,7 +116,7 @@ impl Edf {
             self.groups.insert(fresh.clone());
             fresh
         });
-        // The channel's steps up to there may be more than all others together.
+        // The channel's steps up to there may be more than those of all others together.
         if self.stairs.horizon > self.horizon_max() {
             self.stairs.clear();
         }
@@ -141,7 +141,7 @@ impl Edf {
         Some((demand, bound))
     }
 
-    /// The smallest bound for a newcomer that keeps the bounds of all channels that are held.
+    /// The smallest bound for a newcomer that keeps the bounds of all held channels.
     fn smallest(&mut self, demand: &Demand) -> Result<Nanos, NoBound> {
         let mut assumed = Nanos::ZERO;
         for _ in 0..ROUNDS_MAX {
@@ -183,13 +183,14 @@ impl Edf {
         Err(NoBound::Horizon)
     }
 
-    /// The longest horizon, in nanoseconds: as far as [`STEPS_MAX`] steps of what is held reach.
+    /// The longest horizon, in nanoseconds: as far as [`STEPS_MAX`] steps of the held channels reach.
     fn horizon_max(&self) -> i64 {
         let reach = (STEPS_MAX * 1_000_000_000_000).checked_div(self.step_rate).unwrap_or(u128::MAX);
         reach.min(1 << 60) as i64
     }
 
-    /// Moves the horizon to `wanted`, at least by a quarter, or as far as the steps allow; `false` if it is there.
+    /// Moves the horizon to `wanted`, at least by a quarter, or as far as the steps allow; `false` if it
+    /// cannot move further.
     fn extend(&mut self, wanted: i64) -> bool {
         let cap = self.horizon_max();
         let wanted = wanted.max(self.stairs.horizon);
@@ -206,14 +207,15 @@ impl Edf {
         self.used.check(demand, &self.model)?;
         let refusal = |reason, possible| Refusal { reason, bound_possible: possible, period_possible: None };
         match self.smallest_blocking_until(demand, bound.min(BOUND_MAX)) {
-            // What is possible is more than the release latency: a message takes a nanosecond at least.
+            // A possible bound is more than the release latency, because a message takes at least a
+            // nanosecond.
             Ok(possible) if possible <= bound => Ok(()),
             Ok(possible) => Err(refusal(RefusalReason::Bound { possible, limit: bound }, Some(possible))),
             Err(_) => Err(refusal(RefusalReason::Others, self.smallest(demand).ok())),
         }
     }
 
-    /// The smallest bound within `limit`, without looking for alternatives.
+    /// The smallest bound within `limit`, without a search for alternatives.
     fn offer_within(&mut self, demand: &Demand, limit: Nanos) -> Result<Nanos, Refusal> {
         self.used.check(demand, &self.model)?;
         let refusal = |reason, possible| Refusal { reason, bound_possible: possible, period_possible: None };
@@ -234,7 +236,7 @@ fn series_of(demand: &Demand, bound: Nanos) -> Series {
     }
 }
 
-/// Channels that hold it: one more has it, the set of all.
+/// Number of channels that hold it: one reference less, which is the set's.
 fn channels_of(held: &Arc<Held>) -> u32 {
     (Arc::strong_count(held) - 1) as u32
 }
@@ -295,7 +297,7 @@ impl AdmissionPolicy for Edf {
         let bound = self.offer_within(demand, bound_limit).ok()?;
         let within = bound - demand.release_latency;
         let at = signed(within);
-        // The newcomer's own unit blocks nobody by the time at which it is due itself.
+        // The newcomer's own unit blocks no other message by the time at which the newcomer is due itself.
         let blocking = Nanos(self.blocking.at(at).max(0) as u64);
         let interference = self.model.interference.within(within);
         let others = within - demand.cost - blocking - interference;

@@ -1,6 +1,6 @@
 //! The demand-bound test from first principles, by Quick Processor-demand Analysis (Zhang and Burns 2009).
 //!
-//! Independent of the incremental search on purpose: each is tested against the other.
+//! Deliberately independent of the incremental search: each is tested against the other.
 
 use alloc::vec::Vec;
 
@@ -9,8 +9,8 @@ use crate::policy::Demand;
 use crate::stage::StageModel;
 use crate::units::Nanos;
 
-/// Whether EDF keeps every bound of `channels` (demand, bound); `None` if the busy period exceeds
-/// `limit`, so that the answer is not known.
+/// Whether EDF keeps every bound of `channels` (demand, bound); `None` if the busy period exceeds `limit`, so
+/// that the answer is unknown.
 pub fn is_feasible(channels: &[(Demand, Nanos)], model: &StageModel, limit: Nanos) -> Option<bool> {
     if channels.iter().any(|(demand, bound)| bound <= &demand.release_latency) {
         return Some(false);
@@ -18,7 +18,7 @@ pub fn is_feasible(channels: &[(Demand, Nanos)], model: &StageModel, limit: Nano
     let busy = busy_period(channels, model, limit)?;
     let bounds_max = channels.iter().map(|&(_, bound)| bound).max().unwrap_or_default();
     let horizon = busy.max(bounds_max);
-    // blocking(t) falls with t, which QPA does not foresee: so it runs between the falls.
+    // blocking(t) decreases with t, which QPA does not support, so QPA runs between the decreases.
     let mut edges: Vec<Nanos> = channels
         .iter()
         .map(|(demand, bound)| *bound - demand.release_latency)
@@ -58,7 +58,7 @@ fn step_before(channels: &[(Demand, Nanos)], t: Nanos) -> Option<Nanos> {
     channels.iter().filter_map(last).max()
 }
 
-/// QPA on [`from`, `to`): no step there with more to do than time.
+/// QPA on [`from`, `to`): whether no step there has more demand than time.
 fn keeps_between(channels: &[(Demand, Nanos)], model: &StageModel, from: Nanos, to: Nanos) -> bool {
     let blocking = blocking_at(channels, model, from);
     let mut next = step_before(channels, to);

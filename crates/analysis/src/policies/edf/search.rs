@@ -1,11 +1,11 @@
 //! The smallest bound of a newcomer under EDF, in one pass over the staircase.
 //!
-//! Write slack(t) = t - interference(t) - demand(t) - blocking(t) for the channels held. A newcomer (C, I', r)
-//! with bound d adds k·C from its k-th step d - r + (k-1)·I' on, so d is feasible exactly where, for every k,
-//! that step lies at or after the last time at which slack < k·C. Between steps slack only grows, so one value
-//! of k counts per step: the smallest that does not fit there; a larger one moves that time by at most
-//! C/(1-rho) <= I' and the bound not at all. Beyond the horizon a line above the demand takes over.
-//! This gives the bound that the demand-bound test (QPA) would find by trial, without the trials.
+//! Let slack(t) = t - interference(t) - demand(t) - blocking(t) for the held channels. A newcomer (C, I', r)
+//! with bound d adds k·C from its k-th step d - r + (k-1)·I' on, so d is feasible exactly if, for every k,
+//! that step is at or after the last time at which slack < k·C. Between steps slack only grows, so one value
+//! of k matters per step: the smallest that does not fit there. A larger one moves that time by at most
+//! C/(1-rho) <= I' and does not change the bound. Beyond the horizon a line above the demand is used. This
+//! gives the bound that the demand-bound test (QPA) would find by trial, without the trials.
 
 use super::blocking::BlockingCurve;
 use super::staircase::Staircase;
@@ -47,7 +47,7 @@ impl Tail {
         Some(i64::try_from(bound.max(0)).unwrap_or(i64::MAX))
     }
 
-    /// Time from which on the line allows `bound` (= d - r); `None` if it never does.
+    /// Time from which on the line allows `bound` (= d - r); `None` if there is none.
     pub(super) fn horizon_for(&self, newcomer: &Newcomer, bound: i64, blocking: i64) -> Option<i64> {
         let (period, cost) = (i128::from(newcomer.period), i128::from(newcomer.cost));
         let free = self.free_share - div_up(cost * Self::WHOLE, period);
@@ -64,7 +64,7 @@ fn div_up(value: i128, by: i128) -> i128 {
     (value + by - 1).div_euclid(by)
 }
 
-/// What `blocking` counts beyond the horizon: all of it, but for a deliberate fault.
+/// The blocking that counts beyond the horizon: all of `blocking`, except with an injected fault.
 fn beyond(blocking: i64) -> i64 {
     Some(blocking).filter(|_| !active(Mutation::LimitWithoutBlocking)).unwrap_or_default()
 }
@@ -74,7 +74,7 @@ fn beyond(blocking: i64) -> i64 {
 pub(super) enum NoBound {
     /// A held channel would miss its own bound, whatever the newcomer's.
     Others,
-    /// The staircase is too short to tell.
+    /// The staircase is too short to decide.
     Horizon,
 }
 
@@ -98,8 +98,8 @@ struct Interval {
 }
 
 impl Search<'_> {
-    /// The smallest d - r by the steps alone: from the last to the first, as late ones ask for the most and
-    /// most of the others need not be looked at then.
+    /// The smallest d - r by the steps alone: from the last to the first, because late steps require the
+    /// most, and most of the others can then be skipped.
     pub(super) fn by_steps(&self) -> Result<i64, NoBound> {
         let blocks = &self.stairs.blocks;
         let (mut best, mut end) = (0, self.stairs.horizon);
@@ -172,9 +172,9 @@ impl Search<'_> {
         let wait = div_up(missing * PPM, (PPM - i128::from(self.rho_ppm)).max(1));
         let mut ready = interval.start.saturating_add(i64::try_from(wait).unwrap_or(i64::MAX));
         if ready < interval.end {
-            // Interference is whole nanoseconds, so that a nanosecond or two earlier may be enough.
+            // Interference is rounded to whole nanoseconds, so a nanosecond or two earlier may be enough.
             let due = interval.demand + interval.blocking + (fits + 1) * cost;
-            // What is due does not fit into what is free at the start: the search ends behind that.
+            // The due demand exceeds the free time at the start: the search ends behind that point.
             debug_assert!(self.stairs.free(interval.start) < due, "{ready} for {due}");
             while self.stairs.free(ready - 1) >= due {
                 ready -= 1;
@@ -197,8 +197,8 @@ mod tests {
         Newcomer { cost, period, blocking: 0, blocks_until: 0 }
     }
 
-    /// What is left at t of the time above the line, with a newcomer whose first message is due at `bound`; times 10^12 and its
-    /// period, so that nothing is rounded.
+    /// The time above the line that is left at t, with a newcomer whose first message is due at `bound`;
+    /// times 10^12 and its period, so that nothing is rounded.
     fn spare(tail: &Tail, newcomer: &Newcomer, bound: i64, blocking: i64, t: i64) -> i128 {
         let [cost, period] = [newcomer.cost, newcomer.period].map(i128::from);
         let free = tail.free_share * i128::from(t) - (tail.offset + i128::from(blocking)) * WHOLE;
@@ -221,7 +221,7 @@ mod tests {
         Drawn { tail, newcomer, blocking: rng.random_range(0..100_000_000) }
     }
 
-    /// If the line is checked, the newcomer with the bound that it allows fits, and with less it does not.
+    /// With the line's smallest bound the newcomer fits, and with less it does not.
     #[test]
     fn the_line_allows_the_least_bound_with_which_the_newcomer_fits() {
         let (mut rng, mut tight) = (SmallRng::seed_from_u64(1), 0);
@@ -233,7 +233,7 @@ mod tests {
             assert_eq!(bound.is_none(), above);
             let Some(bound) = bound else { continue };
             assert!(spare(&tail, &newcomer, bound, blocking, from) >= 0);
-            // A nanosecond of free time is worth this much of a bound.
+            // One nanosecond of free time changes the bound by this much.
             let less = bound - newcomer.period / newcomer.cost - 3;
             if less > 0 {
                 tight += 1;
@@ -246,8 +246,8 @@ mod tests {
         assert_eq!(line.bound(&newcomer(10, 100), 7, 3), None);
     }
 
-    /// The newcomer fits under the line from the horizon on, and not long before. If it takes everything that
-    /// is free, it never fits.
+    /// The newcomer fits under the line from the horizon on, and not long before. If it takes all free time,
+    /// it never fits.
     #[test]
     fn a_horizon_is_the_first_time_from_which_on_the_newcomer_fits() {
         let (mut rng, mut seen, mut never) = (SmallRng::seed_from_u64(2), 0, 0);
@@ -265,7 +265,7 @@ mod tests {
             for later in [horizon, horizon + 1, horizon * 2, horizon * 9] {
                 assert!(spare(&tail, &newcomer, bound, blocking, later) >= 0, "{later} after {horizon}");
             }
-            // What is rounded: a nanosecond of the offset, and a part in 10^12 of what is free.
+            // The rounding: a nanosecond of the offset, and 10^-12 of the free share.
             let rounded = (2 * WHOLE * period / free) as i64 + horizon / 1_000_000 + 3;
             if free > WHOLE / 100_000 * period && horizon > 2 * rounded {
                 seen += 1;

@@ -1,8 +1,9 @@
-//! The demand of all held channels as a staircase over time, kept in blocks so that a change touches few of them.
+//! The demand of all held channels as a staircase over time, kept in blocks so that a change touches few of
+//! them.
 //!
-//! Owns the steps up to `horizon`; who may be admitted is decided in [`super::search`]. Invariants: steps are in
-//! order and at distinct times; the first is at 0 and stays; a block's sums are those of its steps; blocks hold
-//! 1 to [`BLOCK_STEPS_MAX`] steps.
+//! Owns the steps up to `horizon`; admission is decided in [`super::search`]. Invariants: steps are in order
+//! and at distinct times; the first is at 0 and stays; a block's sums are those of its steps; blocks hold 1
+//! to [`BLOCK_STEPS_MAX`] steps.
 
 use alloc::vec::Vec;
 
@@ -17,7 +18,7 @@ const BLOCK_STEPS_MAX: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) at: i64,
-    /// `at` less interference(at): what the scheduler has had by then.
+    /// `at` less interference(at): the time that the scheduler has had by then.
     pub(super) free: i64,
     /// Demand that is due at `at`.
     pub(super) added: i64,
@@ -77,7 +78,7 @@ impl Series {
     }
 }
 
-/// See the module.
+/// The staircase (see the module).
 #[derive(Debug)]
 pub(super) struct Staircase {
     interference: Interference,
@@ -93,7 +94,7 @@ impl Staircase {
         empty
     }
 
-    /// Forgets every step.
+    /// Removes every step.
     pub(super) fn clear(&mut self) {
         let origin = self.step(0, 0, 1);
         (self.blocks, self.horizon, self.steps) = (Vec::from([Block::new(Vec::from([origin]))]), 0, 1);
@@ -107,7 +108,7 @@ impl Staircase {
         Step { at, free: self.free(at), added, channels }
     }
 
-    /// What the scheduler has had by `at`: negative while the burst of interference lasts.
+    /// The time that the scheduler has had by `at`: negative while the burst of interference lasts.
     pub(super) fn free(&self, at: i64) -> i64 {
         at - signed(self.interference.within(Nanos(at as u64)))
     }
@@ -123,7 +124,7 @@ impl Staircase {
         self.sum_up(changed);
     }
 
-    /// Takes away a series that was added.
+    /// Removes a series that was added.
     pub(super) fn remove(&mut self, series: &Series) {
         let mut changed = None;
         for (at, cost) in series.steps(0, self.horizon) {
@@ -138,7 +139,8 @@ impl Staircase {
         self.sum_up(changed);
     }
 
-    /// A series changes block after block: each is summed up once, when its last step is done.
+    /// Sums up a block when the last step of a series in it is done: a series changes one block after
+    /// another.
     fn leave(&mut self, changed: Option<usize>, next: usize) {
         self.sum_up(changed.filter(|changed| *changed != next));
     }
@@ -149,7 +151,7 @@ impl Staircase {
         }
     }
 
-    /// Moves the horizon out, with the steps of all the series that are held.
+    /// Moves the horizon out, with the steps of all held series.
     pub(super) fn extend(&mut self, horizon: i64, all: impl Iterator<Item = Series>) {
         let mut fresh: Vec<Step> = Vec::new();
         for series in all {
@@ -167,7 +169,7 @@ impl Staircase {
             same
         });
         self.steps += fresh.len();
-        // Half-full blocks: the next channels' steps find room.
+        // Half-full blocks leave room for the next channels' steps.
         self.blocks.extend(fresh.chunks(BLOCK_STEPS_MAX / 2).map(|run| Block::new(run.to_vec())));
         self.horizon = horizon;
     }
@@ -177,7 +179,7 @@ impl Staircase {
         self.blocks.partition_point(|block| block.first() <= at).saturating_sub(1)
     }
 
-    /// The block is to be summed up.
+    /// Adds a step; the caller must sum up the block.
     fn add_step(&mut self, index: usize, at: i64, added: i64, channels: u32) {
         let fresh = self.step(at, added, channels);
         let block = &mut self.blocks[index];
@@ -197,7 +199,7 @@ impl Staircase {
         }
     }
 
-    /// The block is to be summed up, or to be taken out if it is empty.
+    /// Removes a step; the caller must sum up the block, or remove it if it is empty.
     fn remove_step(&mut self, index: usize, at: i64, added: i64, channels: u32) {
         let steps = &mut self.blocks[index].steps;
         let Ok(place) = steps.binary_search_by_key(&at, |step| step.at) else {

@@ -1,4 +1,4 @@
-//! The incremental search against QPA, on random stages, and its edges.
+//! The incremental search against QPA, on random stages, and its edge cases.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ fn held(policy: &Edf) -> Vec<(Demand, Nanos)> {
     policy.channels.iter().map(|(_, held)| (held.demand(), held.bound)).collect()
 }
 
-/// Whether QPA lets the newcomer in beside the held ones.
+/// Whether QPA admits the newcomer beside the held ones.
 fn by_qpa(policy: &Edf, demand: &Demand, bound: Nanos) -> Option<bool> {
     let mut channels = held(policy);
     channels.push((*demand, bound));
@@ -90,7 +90,7 @@ fn caches_change_no_decision() {
     }
 }
 
-/// What a decision about long periods has looked through is no reason to keep the steps of a short one as far.
+/// The horizon of a decision about long periods must not become the horizon of the steps of a short period.
 #[test]
 fn the_steps_that_are_kept_are_bounded_whoever_comes_after_whom() {
     let model = StageModel {
@@ -108,7 +108,7 @@ fn the_steps_that_are_kept_are_bounded_whoever_comes_after_whom() {
         soft: None,
     };
     let hour = 3_600_000_000_000;
-    // All of an empty stage; or nearly all of the rest of one, and then what comes each microsecond.
+    // All of an empty stage; or nearly all of the rest of one, and then a message each microsecond.
     for demands in [&[demand(80_000, 80_000)][..], &[demand(hour / 2, hour), demand(498, 1_000)]] {
         let mut policy = Edf::new(model);
         for (key, demand) in demands.iter().enumerate() {
@@ -140,7 +140,8 @@ fn model(blocking: u64) -> StageModel {
     }
 }
 
-/// A message cannot be done when it is released, however little it takes: a bound that the release latency uses up is refused.
+/// A message cannot be done when it is released, however short it is: a bound that the release latency uses
+/// up is refused.
 #[test]
 fn no_bound_is_possible_within_the_release_latency() {
     for (cost, blocking) in [(0, 0), (1, 0), (1, 7), (500, 0)] {
@@ -164,7 +165,8 @@ fn no_bound_is_possible_within_the_release_latency() {
     }
 }
 
-/// Beyond so many steps none are added, however many different channels a stage holds. What is admitted then still fits.
+/// Beyond the limit no steps are added, however many different channels a stage holds. The channels that are
+/// admitted then still fit.
 #[test]
 fn the_steps_of_very_many_different_channels_are_bounded() {
     let mut policy = Edf::new(model(0));
@@ -184,14 +186,14 @@ fn the_steps_of_very_many_different_channels_are_bounded() {
     assert!(offer.bound.0 >= 1_000 && offer.bound.0 < hour, "{}", offer.bound);
 }
 
-/// A channel that takes nothing is never late, however long others block; one that takes something is.
+/// A channel with zero cost is never late, however long others block; one with a cost is.
 #[test]
 fn by_qpa_who_takes_nothing_is_not_late() {
     let feasible = |cost| is_feasible(&[(demand(cost, 1_000, 0), Nanos(100))], &model(150), Nanos(100_000));
     assert_eq!([feasible(0), feasible(1)], [Some(true), Some(false)]);
 }
 
-/// The answer of QPA is not known if the stage may be busy for longer than it looks.
+/// The answer of QPA is unknown if the stage may be busy for longer than the limit.
 #[test]
 fn by_qpa_a_busy_period_beyond_the_limit_has_no_answer() {
     let channels = [(demand(500, 1_000, 0), Nanos(900)), (demand(900, 2_000, 0), Nanos(1_900))];

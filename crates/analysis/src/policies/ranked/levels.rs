@@ -2,12 +2,12 @@
 
 use crate::units::Nanos;
 
-/// Levels that [`level`] tells apart.
+/// Number of levels that [`level`] distinguishes.
 pub const LEVELS: u8 = 30;
 
 /// The level of a channel with `bound` under fixed priorities, 0 the most urgent: half octaves from 64 us on.
 ///
-/// The level depends on nothing except the bound, so a newcomer never moves others to another level.
+/// The level depends only on the bound, so a newcomer never moves others to another level.
 pub fn level(bound: Nanos) -> u8 {
     const FIRST: u32 = 32;
     let squared = u128::from(bound.0) * u128::from(bound.0);

@@ -1,13 +1,13 @@
 //! `d-order`, `fixed-priority` and `rmdp`: admission by response times in a fixed order of the channels.
 //!
 //! `d-order` (Kandlur, Shin, Ferrari 1994; HARTS 3.2): run time EDF; the newcomer takes the highest rank that
-//! leaves every lower channel within its bound, and its own bound is its response time there. The demand that a
-//! fixed order can serve in time EDF can serve too, so whatever this admits `edf` admits.
-//! `fixed-priority`: run time by 30 levels of bounds, see [`level`]; early messages are jitter.
-//! `rmdp` (RTU 3): run time by class, then by the shorter period, see [`Urgency`](crate::policy::Urgency); early messages are jitter.
+//! leaves every lower channel within its bound, and its own bound is its response time there. EDF can serve
+//! any demand that a fixed order can serve in time, so `edf` admits whatever this admits. `fixed-priority`:
+//! run time by 30 levels of bounds, see [`level`]; early messages are jitter. `rmdp` (RTU 3): run time by
+//! class, then by the shorter period, see [`Urgency`](crate::policy::Urgency); early messages are jitter.
 //!
-//! Response times decide. Each channel keeps a [`Witness`] of its bound, so that a newcomer costs one division
-//! a channel; response times are computed only where the witness does not carry the newcomer.
+//! Response times are the criterion. Each channel stores a [`Witness`] of its bound, so that a newcomer costs
+//! one division per channel. Response times are computed only if the witness does not cover the newcomer.
 
 mod levels;
 mod rates;
@@ -63,10 +63,10 @@ pub const RMDP: Policy = Policy {
     build: |model| Box::new(Ranked::rmdp(model)),
 };
 
-/// What orders the channels.
+/// Criterion of the order of the channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Everyone has a rank of its own.
+    /// Each channel has a rank of its own.
     Ranks,
     /// By [`level`]; channels of one level delay each other.
     Levels,
@@ -92,7 +92,7 @@ struct Slot {
     urgent: usize,
 }
 
-/// See the module.
+/// A policy with a fixed order (see the module).
 #[derive(Debug)]
 pub struct Ranked {
     model: StageModel,
@@ -132,7 +132,7 @@ impl Ranked {
         }
     }
 
-    /// The entries of the same level or rate as entry `index`, it included.
+    /// The entries of the same level or rate as entry `index`, including it.
     fn peers(&self, index: usize) -> Range<usize> {
         match self.order {
             Order::Ranks => index..index + 1,
@@ -153,7 +153,7 @@ impl Ranked {
 
     fn place<'a>(&self, demand: &'a Demand, ahead: &'a Tally, blocking: Nanos) -> Place<'a> {
         let (own, interference) = (self.traffic(demand), self.model.interference);
-        // More than others may be blocked by is preempted somewhere, whatever unit is assumed.
+        // A unit longer than the largest blocking is preempted somewhere, whatever unit is assumed.
         let unit_max = demand.unit_cost_max.min(self.model.blocking.by(demand.unit_cost_max));
         Place { demand, own, unit_max, ahead, newcomer: None, blocking, interference }
     }
@@ -196,7 +196,8 @@ impl Ranked {
         })
     }
 
-    /// A slot in which a channel keeps `bound` and everybody theirs. `d-order` prefers the order of the bounds.
+    /// A slot in which a channel keeps `bound` and all others keep theirs. `d-order` prefers the order of the
+    /// bounds.
     fn slot_for(&mut self, demand: &Demand, bound: Nanos, in_place: Option<usize>) -> Option<Slot> {
         let newcomer = self.traffic(demand);
         let from = self.tolerated_from(&newcomer);
@@ -225,7 +226,7 @@ impl Ranked {
         self.kinds.add(kind);
         self.used.add(demand);
         for entry in &mut self.entries[slot.urgent..] {
-            // A witness that no longer holds is looked for again when it is needed.
+            // A witness that no longer holds is searched again when it is needed.
             entry.witness = entry.witness.and_then(|witness| {
                 let spare = witness.spare.checked_sub(traffic.within(witness.window))?;
                 Some(Witness { spare, ..witness })
@@ -259,7 +260,7 @@ impl Ranked {
         gone
     }
 
-    /// Puts a channel, in place of `old` if there is one, or leaves all as it was.
+    /// Inserts a channel, in place of `old` if there is one, or leaves everything as it was.
     fn put(
         &mut self,
         key: StageKey,
@@ -354,7 +355,7 @@ impl AdmissionPolicy for Ranked {
         match self.order {
             Order::Ranks => Some(index),
             Order::Levels => Some(usize::from(level(self.entries[index].bound))),
-            // Class and period say it.
+            // Class and period determine it.
             Order::Rates => None,
         }
     }

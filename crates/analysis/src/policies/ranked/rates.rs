@@ -15,14 +15,15 @@ impl Ranked {
         start..self.entries.partition_point(|entry| entry.demand.urgency <= wanted)
     }
 
-    /// The only place that a channel can have: behind those of its rate, if everybody from there on bears it.
+    /// The only place that a channel can have: behind those of its rate, if all channels from there on
+    /// tolerate it.
     pub(super) fn slot_at_rate(&self, demand: &Demand, tolerated_from: usize) -> Option<Slot> {
         let peers = self.at_rate(demand.urgency);
         (peers.start >= tolerated_from).then_some(Slot { end: peers.end, urgent: peers.start })
     }
 }
 
-/// Response times of `demands` under `rmdp`, from the effective arrival, all together on one stage; `None` where
+/// Response times of `demands` under `rmdp`, from the effective arrival, all together on one stage; `None` if
 /// one is unbounded.
 pub fn response_times(model: StageModel, demands: &[Demand]) -> Vec<Option<Nanos>> {
     let policy = Ranked::rmdp(model);

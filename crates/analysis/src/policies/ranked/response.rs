@@ -8,10 +8,10 @@ use crate::policy::Demand;
 use crate::stage::Interference;
 use crate::units::Nanos;
 
-/// Most rounds of all searches for one response time; past them a channel counts as not schedulable.
+/// Most rounds of all searches for one response time; beyond them a channel counts as not schedulable.
 const ROUNDS_MAX: u32 = 1 << 15;
 
-/// A channel's traffic as others of fixed rank see it.
+/// A channel's traffic, as it delays channels of lower fixed rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Traffic {
     pub(super) cost: Nanos,
@@ -33,7 +33,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// The index of a kind of traffic; it stays the same for good.
+    /// The index of a kind of traffic; it never changes.
     pub(super) fn kind(&mut self, traffic: &Traffic) -> usize {
         let known = self.kinds.iter().position(|(kind, _)| kind == traffic);
         known.unwrap_or_else(|| {
@@ -71,28 +71,28 @@ impl Tally {
     }
 }
 
-/// A channel at a place in the order: what is ahead of it and what may block it.
+/// A channel at a place in the order: the traffic ahead of it and the units that may block it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) demand: &'a Demand,
-    /// Traffic of the channel as others see it. Its jitter is r, plus the horizon if early work is not held
-    /// back.
+    /// The channel's own traffic, as it delays others. Its jitter is r, plus the horizon if early work is not
+    /// held back.
     pub(super) own: Traffic,
     /// Longest part of the channel's work that nothing preempts.
     pub(super) unit_max: Nanos,
     pub(super) ahead: &'a Tally,
-    /// Traffic of a newcomer that is added to what is ahead.
+    /// Traffic of a newcomer in addition to the traffic ahead.
     pub(super) newcomer: Option<&'a Traffic>,
     pub(super) blocking: Nanos,
     pub(super) interference: Interference,
 }
 
-/// A window that proves a bound: all that must be done by its end fits into it, with `spare` left.
+/// A window that proves a bound: all work that must be done by its end fits into it, with `spare` left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Witness {
     pub(super) window: Nanos,
     pub(super) spare: Nanos,
-    /// The blocking that it was made with, or more: never less than what the channel meets.
+    /// The blocking of its computation: never less than the channel's actual blocking.
     pub(super) blocking: Nanos,
 }
 
@@ -105,21 +105,21 @@ impl Witness {
 }
 
 impl Place<'_> {
-    /// What nothing preempts at the end of a message: all of it if it is one unit. A longer message may end
-    /// in a unit of any size, so nothing of it is taken to be safe but a tick.
+    /// The part at the end of a message that is not preempted: all of it if it is one unit. A longer message
+    /// may end in a unit of any size, so only one tick of it is assumed to be safe.
     fn safe(&self) -> Nanos {
         let single = self.own.cost <= self.unit_max || active(Mutation::MessageLevelCosts);
         if single { self.own.cost - Nanos(1) } else { Nanos::ZERO }
     }
 
-    /// The time of [`Self::safe`], stretched by the interference that falls into it.
+    /// The time of [`Self::safe`], stretched by the interference in it.
     fn safe_stretched(&self) -> Nanos {
         let kept = 1_000_000 - u128::from(self.interference.rho.0.min(999_999));
         let stretched = (u128::from(self.safe().0) * 1_000_000).div_ceil(kept);
         Nanos(u64::try_from(stretched).unwrap_or(u64::MAX))
     }
 
-    /// What is done, with `jobs` own messages, before the last segment's second tick, if that is at `at`.
+    /// The work, with `jobs` own messages, before the last segment's second tick, if that is at `at`.
     fn work(&self, blocking: Nanos, jobs: u64, at: Nanos) -> Nanos {
         blocking + (self.own.cost * jobs - self.safe()) + self.of_others(at)
     }
@@ -159,7 +159,7 @@ impl Place<'_> {
         self.blocking + self.own.within(at) + self.of_others(at)
     }
 
-    /// How much of its jitter lies before the effective arrival.
+    /// The part of its jitter before the effective arrival.
     fn demand_early(&self) -> Nanos {
         self.own.jitter - self.demand.release_latency
     }
@@ -179,7 +179,8 @@ impl Place<'_> {
         fitting(longest, blocking, |at| self.work(blocking, 1, at))
     }
 
-    /// No message of a busy period is done later than the busy period, nor arrives before it.
+    /// A witness by the whole busy period: no message of it is done later than its end, nor arrives before
+    /// its begin.
     fn witness_of_busy_period(&self, bound: Nanos) -> Option<Witness> {
         let stretch = self.safe_stretched() - self.safe();
         let longest = bound.checked_sub(self.demand.release_latency + stretch)?;

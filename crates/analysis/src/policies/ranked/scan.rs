@@ -1,11 +1,11 @@
-//! Who bears a newcomer: scans from the least urgent channel upwards. A witness answers for most; the exact
-//! response time decides about the others.
+//! Scans from the least urgent channel upwards for the channels that tolerate a newcomer. A witness suffices
+//! for most; the exact response time decides about the others.
 
 use super::response::{Place, Tally, Traffic, Witness};
 use super::{Entry, Ranked, Slot};
 use crate::units::Nanos;
 
-/// Where a scan from the least urgent upwards is.
+/// State of a scan from the least urgent channel upwards.
 struct Scan {
     /// Index that separates the entries: those before it are counted in `ahead`, the others in `unit`.
     end: usize,
@@ -15,7 +15,7 @@ struct Scan {
 }
 
 impl Ranked {
-    /// Everybody before index `end`, counted from the nearer side.
+    /// All channels before index `end`, counted from the nearer side.
     pub(super) fn ahead_of(&self, end: usize) -> Tally {
         if end > self.entries.len() / 2 {
             let mut ahead = self.kinds.clone();
@@ -36,8 +36,8 @@ impl Ranked {
         scan.end = scan.end.min(end);
     }
 
-    /// Whether entry `index` keeps its bound with `newcomer` ahead of it (or nobody); renews its witness.
-    /// The scan has been raised to the end of its peers.
+    /// Whether entry `index` keeps its bound with `newcomer` ahead of it (or none); renews its witness. The
+    /// scan has been raised to the end of its peers.
     fn keeps(&mut self, index: usize, newcomer: Option<&Traffic>, scan: &mut Scan) -> bool {
         let Entry { demand, kind, bound, .. } = self.entries[index];
         scan.ahead.remove(kind);
@@ -45,7 +45,7 @@ impl Ranked {
         let place = Place { newcomer, ..self.place(&demand, &scan.ahead, blocking) };
         let keeps = place.response(bound).is_some();
         if let Some(mut fresh) = keeps.then(|| place.witness(bound)).flatten() {
-            // Kept without the newcomer, which may never come.
+            // Stored without the newcomer, which may never be admitted.
             fresh.spare += newcomer.map_or(Nanos::ZERO, |traffic| traffic.within(fresh.window));
             self.entries[index].witness = Some(fresh);
         }
@@ -53,7 +53,7 @@ impl Ranked {
         keeps
     }
 
-    /// The least index from which on everybody tolerates `newcomer` ahead.
+    /// The smallest index from which on all channels tolerate `newcomer` ahead.
     pub(super) fn tolerated_from(&mut self, newcomer: &Traffic) -> usize {
         let mut scan = Scan { end: self.entries.len(), ahead: self.kinds.clone(), unit: Nanos::ZERO };
         for index in (0..self.entries.len()).rev() {
@@ -69,7 +69,7 @@ impl Ranked {
         0
     }
 
-    /// Whether everybody more urgent than `slot` keeps its bound with a unit of `unit` behind it.
+    /// Whether all channels more urgent than `slot` keep their bounds with a unit of `unit` behind them.
     pub(super) fn tolerate_unit(&mut self, unit: Nanos, slot: Slot) -> bool {
         let blocking = self.model.blocking.by(unit);
         if blocking == self.model.blocking.by(Nanos::ZERO) {

@@ -33,7 +33,7 @@ fn response(demands: &[Demand], index: usize, model: &StageModel) -> Option<Nano
     fixed_priority::response_time(&tasks, model.blocking.by(unit)).unwrap()
 }
 
-/// Whether everybody keeps its bound with `demand` inserted at `index`.
+/// Whether all channels keep their bounds with `demand` inserted at `index`.
 fn all_keep(policy: &Ranked, demand: &Demand, bound: Nanos, index: usize) -> bool {
     let mut demands: Vec<_> = policy.entries.iter().map(|entry| entry.demand).collect();
     let mut bounds: Vec<_> = policy.entries.iter().map(|entry| entry.bound).collect();
@@ -180,7 +180,7 @@ fn fixed_priority_holds_exactly_what_everybody_bears() {
     assert!(yes > 500 && no > 200, "{yes} {no}");
 }
 
-/// What may be served early comes in heaps: to others it is jitter.
+/// Messages that may be served early can come in bursts: for others that is jitter.
 #[test]
 fn early_messages_of_others_are_jitter_under_fixed_priority() {
     let mut later = 0;
@@ -234,7 +234,7 @@ fn caches_change_no_decision() {
         let model = random_model(&mut rng);
         let (mut warm, mut cold) = (Ranked::new(model, order), Ranked::new(model, order));
         for key in 0..40 {
-            // Small enough for many, and of few kinds, so that bounds lie beyond periods.
+            // Small enough for many, and of few kinds, so that bounds are longer than periods.
             let kind = random_demand(&mut SmallRng::seed_from_u64(rng.random_range(0..5)));
             let cost = kind.cost / 3 + Nanos(1);
             let demand = Demand { cost, unit_cost_max: kind.unit_cost_max.min(cost), ..kind };

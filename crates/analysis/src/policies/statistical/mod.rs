@@ -1,14 +1,16 @@
-//! `statistical`: soft channels, by the probability that they miss, beside hard ones that keep their full guarantee.
+//! `statistical`: soft channels, by the probability that they miss, beside hard ones that keep their full
+//! guarantee.
 //!
-//! Run time: soft channels by deadline among themselves, behind everything that is hard. So a hard channel meets of
-//! them what it meets of best effort, one unit, and is admitted by `edf` as if they were not there. A channel whose
-//! unit blocks longer than best effort may, is admitted and served as a hard one.
+//! Run time: soft channels by deadline among themselves, behind all hard channels. So soft channels delay a
+//! hard channel as best effort does, by one unit, and a hard channel is admitted by `edf` as if they did not
+//! exist. A channel whose unit blocks longer than best effort may is admitted and served as a hard one.
 //!
-//! A soft channel has what is left: of a window t, whatever blocking, interference and all hard messages that may
-//! arrive in it do not take. Its message misses only if in some window that ends at its deadline the soft messages
-//! that are due in it take longer than that. Arrivals of independent sources are bounded by their peaks and have
-//! declared means, so Chernoff's bound gives the probability window by window, and the union bound adds them up; where
-//! even the peaks fit, it is zero. Windows are taken in steps of 1/16, each with the most work and the least time.
+//! A soft channel has the rest: the time of a window t that blocking, interference and all hard messages that
+//! may arrive in it do not take. Its message misses only if in some window that ends at its deadline the soft
+//! messages that are due in it take longer than that time. Arrivals of independent sources are bounded by
+//! their peaks and have declared means, so Chernoff's bound gives the probability window by window, and the
+//! union bound adds them up; where even the peaks fit, it is zero. Windows grow in steps of 1/16, each with
+//! the most work and the least time.
 
 mod windows;
 
@@ -37,17 +39,18 @@ pub const POLICY: Policy = Policy {
     build: |model| Box::new(Statistical::new(model)),
 };
 
-/// Most kinds of soft channels of a stage: bounds the work of a decision. One that would be of another is refused.
+/// Most kinds of soft channels of a stage: bounds the work of a decision. A channel of a further kind is
+/// refused.
 const KINDS_MAX: usize = 256;
-/// Halvings in which the smallest bound of a soft channel is found: to a 256th of the span where it lies.
+/// Bisections for the smallest bound of a soft channel: to a 256th of the span that contains it.
 const HALVINGS: u32 = 8;
 
-/// See the module.
+/// The policy `statistical` (see the module).
 #[derive(Debug)]
 pub struct Statistical {
     model: StageModel,
     hard: Edf,
-    /// Hard channels by what they take from soft ones.
+    /// Hard channels by the time that they take from soft ones.
     hard_kinds: Multiset<HardKind>,
     hard_demands: BTreeMap<StageKey, Demand>,
     soft: BTreeMap<StageKey, (Demand, Nanos)>,
@@ -75,7 +78,7 @@ impl Statistical {
         demand.soft.filter(|_| demand.unit_cost_max <= self.model.blocking.by(Nanos::ZERO))
     }
 
-    /// The demand that counts against what may be given away.
+    /// The demand that counts against the share that may be reserved.
     fn mean_of(&self, demand: &Demand) -> Demand {
         let period = self.soft_of(demand).map_or(demand.period, |soft| soft.mean_period);
         Demand { period, ..*demand }
@@ -92,7 +95,7 @@ impl Statistical {
         }
     }
 
-    /// Forgets a channel here; `hard` keeps what it has.
+    /// Removes a channel here; `hard` keeps its own entry.
     fn forget(&mut self, key: StageKey) -> Option<(Demand, Nanos)> {
         if let Some((demand, bound)) = self.soft.remove(&key) {
             self.used.remove(&self.mean_of(&demand));
@@ -143,7 +146,7 @@ impl Statistical {
 
     fn check_share(&self, demand: &Demand) -> Result<(), Refusal> {
         self.used.check(&self.mean_of(demand), &self.model).map_err(|refusal| {
-            // The period that would fit is one of the mean, which is no offer to the peak.
+            // The period that would fit is one of the mean rate, which is no offer for the peak.
             let period_possible = refusal.period_possible.filter(|_| self.soft_of(demand).is_none());
             Refusal { period_possible, ..refusal }
         })

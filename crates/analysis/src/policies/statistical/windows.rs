@@ -1,4 +1,4 @@
-//! The windows in which soft messages may not find the time that they need.
+//! The windows in which soft messages may lack time.
 
 use alloc::vec::Vec;
 
@@ -10,17 +10,17 @@ use crate::stage::StageModel;
 use crate::statistical::Soft;
 use crate::units::Nanos;
 
-/// Each window is longer than the one before by 1 in so many.
+/// Each window is longer than the previous one by this part.
 const STEP: u64 = 16;
-/// Most windows: with such steps 695 of them reach from a nanosecond to the longest time that there is.
+/// Most windows: with such steps 695 of them reach from a nanosecond to the longest time.
 const WINDOWS_MAX: usize = 700;
 
-/// Hard channels that take the same from soft ones.
+/// Hard channels that take the same time from soft ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HardKind {
     cost: Nanos,
     period: Nanos,
-    /// How far arrivals may be moved: release latency and what is served early.
+    /// Largest shift of arrivals: release latency and early service.
     jitter: Nanos,
 }
 
@@ -31,7 +31,7 @@ impl HardKind {
         Self { cost, period, jitter: demand.release_latency + early }
     }
 
-    /// All that may arrive in a window, its ends included.
+    /// The largest work that may arrive in a window, its ends included.
     fn within(&self, window: Nanos) -> Nanos {
         self.cost * ((window + self.jitter).0 / self.period.0 + 1)
     }
@@ -40,7 +40,7 @@ impl HardKind {
 /// Soft channels of the same demand and bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SoftKind {
-    /// d - r: in a window of this length a first message may be due.
+    /// d - r: the shortest window in which a first message may be due.
     first: Nanos,
     cost: Nanos,
     period: Nanos,
@@ -64,7 +64,7 @@ impl SoftKind {
         peak.min((arrivals + self.soft.mean_over).0 / self.soft.mean_period.0.max(1) + 1)
     }
 
-    /// What they take as a random variable; none if nothing is due.
+    /// The time that they take as a random variable; `None` if nothing is due.
     fn variables(&self, count: u32, window: Nanos) -> Option<Variables> {
         let most = self.most(window);
         let arrivals = window.checked_sub(self.first)?;
@@ -104,21 +104,21 @@ impl<'a> Windows<'a> {
         self.soft.push((kind, 1));
     }
 
-    /// Whether each soft channel misses with its ratio at most: the sum over the windows that may hold a message of
-    /// it, the longest first.
+    /// Whether each soft channel misses at most with its ratio: the sum over the windows that may contain its
+    /// message, the longest first.
     pub(super) fn keep_all(&self) -> bool {
         let Some(edges) = self.edges() else { return false };
         let mut by_first: Vec<_> =
             self.soft.iter().map(|(kind, _)| (kind.first, kind.soft.miss_ratio)).collect();
         by_first.sort_unstable();
         let strictest = by_first.iter().map(|(_, ratio)| ratio.as_f64()).fold(1.0, f64::min);
-        // All that is not looked at further is a hundredth of what the strictest bears, together.
+        // The skipped terms together are at most a hundredth of the strictest ratio.
         let negligible = strictest / (100 * edges.len()) as f64;
         let (mut sum, mut theta) = (0.0, 0.0);
         let mut variables = Vec::with_capacity(self.soft.len());
         for edge in edges.windows(2).rev() {
             sum += self.probability((edge[0], edge[1]), negligible, &mut variables, &mut theta);
-            // Take those whose first window this is, or the strictest of longer ones.
+            // Take the channels whose first window this is, or the strictest of longer ones.
             while let Some(&(_, ratio)) = by_first.last().filter(|(first, _)| *first >= edge[0]) {
                 if sum > ratio.as_f64() {
                     return false;
@@ -132,8 +132,8 @@ impl<'a> Windows<'a> {
         by_first.iter().all(|&(_, ratio)| sum <= ratio.as_f64())
     }
 
-    /// The edges of the windows: from the shortest in which something is due to where even all peaks fit for good;
-    /// none where they never do.
+    /// The edges of the windows: from the shortest in which a message is due to the length from which on even
+    /// all peaks fit; `None` if there is no such length.
     fn edges(&self) -> Option<Vec<Nanos>> {
         let shortest = self.soft.iter().map(|(kind, _)| kind.first).min()?.max(Nanos(1));
         let longest = self.longest()?;
@@ -149,7 +149,7 @@ impl<'a> Windows<'a> {
         Some(edges)
     }
 
-    /// Longest window to check: beyond it, lines above all work and below all time do not meet again.
+    /// Longest window to check: beyond it, a line above all work and a line below all time do not meet again.
     fn longest(&self) -> Option<Nanos> {
         let mut share = f64::from(self.model.interference.rho.0) / 1e6;
         let mut offset =
@@ -185,7 +185,7 @@ impl<'a> Windows<'a> {
         if most <= left {
             return 0.0;
         }
-        // The channel whose message it is sends as much as it may just then, whichever it is.
+        // The channel of the message may send as much as it may at that time, whichever channel it is.
         let own = self.soft.iter().map(|(kind, _)| kind.cost * kind.most(to)).max().unwrap_or_default();
         let Some(for_others) = left.checked_sub(own) else { return 1.0 };
         variables.clear();
@@ -203,8 +203,8 @@ mod tests {
     use crate::policies::testing::{random_demand, random_model};
     use crate::statistical::Ppb;
 
-    /// All messages that may be due at all have the time that they need in windows beyond the longest one.
-    /// Each kind as often as its count says.
+    /// All messages that may be due have the time that they need in windows beyond the longest one. Each kind
+    /// occurs as often as its count.
     fn repeated<K: Copy + Ord, const N: usize>(kinds: &[K], counts: [usize; N]) -> Multiset<K> {
         let mut all = Multiset::default();
         for (kind, count) in kinds.iter().zip(counts) {
@@ -251,7 +251,8 @@ mod tests {
         assert!(unbounded < 200, "{unbounded}");
     }
 
-    /// Shares that are the whole stage together, and a little less as floating-point numbers: the longest window has no end.
+    /// Shares that are the whole stage together, and a little less as floating-point numbers: the longest
+    /// window is unbounded.
     #[test]
     fn shares_that_sum_to_one_are_refused() {
         let blocking = crate::stage::Blocking::Pipeline(Nanos::from_micros(10));
@@ -272,8 +273,8 @@ mod tests {
         assert!(!windows.keep_all());
     }
 
-    /// A channel bears the windows that may hold a first message of it: the one that is as long as its bound too, no shorter
-    /// one.
+    /// The windows that count for a channel are those that may contain its first message: the one as long as
+    /// its bound is included, no shorter one.
     #[test]
     fn each_channel_bears_the_windows_from_its_bound_on() {
         let blocking = crate::stage::Blocking::Pipeline(Nanos::ZERO);
@@ -317,7 +318,7 @@ mod tests {
         assert!(seen > 3, "{seen}");
     }
 
-    /// Channels of one kind are counted together and take what they would take one by one.
+    /// Channels of one kind are counted together and take the same time as if counted one by one.
     #[test]
     fn channels_of_one_kind_take_what_they_take_apart() {
         for seed in 0..100 {

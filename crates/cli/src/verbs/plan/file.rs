@@ -1,4 +1,4 @@
-//! The file of `punctual plan`: hosts, flows, and what they cost there.
+//! The file of `punctual plan`: hosts, flows, and their costs on these hosts.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -185,8 +185,8 @@ impl Host {
     }
 }
 
-/// What is assumed of the links of a host that names no configuration: one, with the packets and the reaction time that
-/// links have unless configured otherwise. Its rate is nobody's affair here.
+/// The link that is assumed for a host that names no configuration: one link with the default packet size and
+/// reaction time. Its rate is not used here.
 fn link_of_nobody() -> LinkConfig {
     LinkConfig::new("", NodeId(0), BitRate(1))
 }
@@ -291,7 +291,7 @@ fn order(hosts: &mut [Host], before: FlowName, own: FlowName) -> Result<(), Stri
 mod tests {
     use super::*;
 
-    /// A host whose links carry longer packets than it makes passes those on, one in a unit as any other.
+    /// A host that forwards longer packets than its own forwards them one per unit, like any others.
     #[test]
     fn a_plan_reckons_with_the_units_of_the_host() {
         let folder = std::env::temp_dir().join(format!("punctual-plan-units-{}", std::process::id()));

@@ -139,7 +139,7 @@ impl FaultArgs {
     }
 }
 
-/// One of them says what is to be run.
+/// What the arguments request to run.
 pub enum Wanted {
     /// A range of seeds, once.
     Seeds(Range<u64>),
@@ -147,7 +147,7 @@ pub enum Wanted {
     Campaign(PathBuf, Range<u64>),
     /// The smallest part of a seed's plan that goes wrong.
     Minimum(u64),
-    /// What is written in a file.
+    /// The cases in a file.
     Cases(PathBuf),
 }
 
@@ -174,12 +174,12 @@ impl Sim {
     /// # Errors
     /// If a topology cannot be used.
     pub fn options(&self) -> Result<Options, CaseError> {
-        // A path that names nothing stays relative to where we are, as does no file.
+        // A path that does not exist stays relative to the current folder, as does an absent one.
         let options = self.case(0).options(Path::new(""))?;
         Ok(Options { trace: self.is_traced(), ..options })
     }
 
-    /// Whether it is a day in the life of a network.
+    /// Whether it is a long run.
     pub const fn is_long(&self) -> bool {
         self.uptime_h.is_some()
     }
@@ -189,10 +189,10 @@ impl Sim {
         self.trace || self.trace_file.is_some()
     }
 
-    /// What is to be run.
+    /// Returns what the arguments request to run.
     ///
     /// # Errors
-    /// If that cannot be said.
+    /// If the arguments do not determine it.
     pub fn wanted(&self) -> Result<Wanted, Usage> {
         if let Some(seed) = self.minimise {
             return Ok(Wanted::Minimum(seed));
@@ -276,7 +276,7 @@ mod tests {
         assert!(wrong.contains("`giant`") && wrong.contains("`medium`"), "{wrong}");
     }
 
-    /// Nothing that is given is without effect.
+    /// No given argument is ignored.
     #[test]
     fn what_does_not_go_together_is_refused() {
         for (run, others) in [

@@ -15,12 +15,12 @@ use super::printed::{pace, sums, verdict};
 use super::progress::Ticker;
 use crate::output::{Outcome, Output};
 
-/// Unless others are asked for.
+/// Default seeds.
 pub const SEEDS: Range<u64> = 0..10_000;
 
 #[derive(Serialize)]
 struct Printed<'a> {
-    /// Whether every seed that was asked for is done.
+    /// Whether every requested seed is done.
     complete: bool,
     /// Seeds that are left.
     left: u64,
@@ -28,7 +28,7 @@ struct Printed<'a> {
     record: &'a Record,
 }
 
-/// Goes on with the campaign of `file` until all of `seeds` are done or somebody interrupts.
+/// Continues the campaign of `file` until all of `seeds` are done or the program is interrupted.
 ///
 /// # Errors
 /// If the file cannot be used or holds other results.
@@ -63,9 +63,9 @@ fn describe(printed: &Printed<'_>) -> String {
 /// The seeds of this run of the program.
 struct Piece {
     began: Instant,
-    /// So many.
+    /// The number of seeds.
     seeds: u64,
-    /// Those before them.
+    /// Number of seeds before them.
     before: u64,
 }
 

@@ -20,7 +20,7 @@ struct Minimised {
     /// `None`: the whole plan violates nothing.
     #[serde(flatten)]
     smallest: Option<Smallest>,
-    /// Of the smallest plan, or of the whole one.
+    /// Report of the smallest plan, or of the whole one.
     #[serde(flatten)]
     report: Report,
 }
@@ -36,7 +36,7 @@ struct Smallest {
     plan: Vec<String>,
 }
 
-/// Looks for the smallest plan of the case's seed with the same violation, and writes it to `file`.
+/// Finds the smallest plan of the case's seed with the same violation, and writes it to `file`.
 ///
 /// # Errors
 /// If the plan cannot be run or the file cannot be written.

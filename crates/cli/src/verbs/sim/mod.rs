@@ -26,7 +26,7 @@ use self::progress::Progress;
 use crate::output::{Outcome, Output, Usage, toml_mistake};
 
 impl Sim {
-    /// Runs what is wanted and prints what was found.
+    /// Runs the requested seeds and prints the result.
     ///
     /// # Errors
     /// If a file cannot be read, written or used.
@@ -100,7 +100,7 @@ fn write_trace(file: &Path, trace: &Timeline) -> anyhow::Result<()> {
     written.with_context(|| format!("{}: the trace cannot be written", file.display()))
 }
 
-/// What is wrong with a file, on one line.
+/// The mistake in a file, on one line.
 fn mistake(error: CaseError) -> anyhow::Error {
     let (path, cause) = match &error {
         CaseError::Syntax { path, cause, text } => (path, toml_mistake(cause, text)),

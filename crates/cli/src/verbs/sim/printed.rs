@@ -1,11 +1,11 @@
-//! What was found, as it is printed.
+//! The printed form of the results.
 
 use punctual::counted;
 use punctual_sim::Report;
 use punctual_sim::resident::Reading;
 use serde::Serialize;
 
-/// Of a range of seeds. The JSON is the same on every run: how long it took is for people only.
+/// Result of a range of seeds. The JSON is the same on every run: the duration is only in the text.
 #[derive(Serialize)]
 pub struct Printed {
     #[serde(flatten)]
@@ -14,7 +14,7 @@ pub struct Printed {
     pub trace: Vec<String>,
     #[serde(skip)]
     pub core_seconds: f64,
-    /// Of a long run.
+    /// Memory readings of a long run.
     #[serde(skip)]
     pub memory: Vec<Reading>,
 }
@@ -65,7 +65,7 @@ pub fn sums(report: &Report) -> Vec<String> {
     lines
 }
 
-/// What was in memory in the course of a long run.
+/// The resident memory over a long run.
 fn resident(memory: &[Reading]) -> Option<String> {
     let readings: Vec<String> = memory.iter().map(|reading| (reading.bytes / 1_024).to_string()).collect();
     let last = memory.last()?;

@@ -1,4 +1,4 @@
-//! Says on standard error how far it is.
+//! Reports the progress on standard error.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,13 +10,13 @@ use punctual_sim::Outcome;
 
 use crate::output::Output;
 
-/// On a terminal.
+/// Interval on a terminal.
 const SHOWN_LIVE: Duration = Duration::from_millis(200);
-/// In a log.
+/// Interval in a log.
 const SHOWN_LOGGED: Duration = Duration::from_secs(60);
 
-/// A line that is printed again from time to time: over the one before on a terminal, below it in a log, and not at all
-/// beside JSON.
+/// A line that is printed again from time to time: over the former one on a terminal, below it in a log, and
+/// not with JSON.
 pub struct Ticker {
     every: Option<Duration>,
     is_terminal: bool,
@@ -24,7 +24,7 @@ pub struct Ticker {
 }
 
 impl Ticker {
-    /// Of a run that begins.
+    /// Makes the ticker of a run that begins.
     pub fn new(output: Output) -> Self {
         let is_terminal = stderr().is_terminal();
         let every = if is_terminal { SHOWN_LIVE } else { SHOWN_LOGGED };
@@ -46,7 +46,7 @@ impl Ticker {
         }
     }
 
-    /// Nothing more is printed.
+    /// Ends the output.
     pub fn end(&self) {
         if self.every.is_some() && self.is_terminal {
             eprintln!();
@@ -64,7 +64,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of so many seeds.
+    /// Makes the progress of so many seeds.
     pub fn new(seeds: u64, output: Output) -> Self {
         let zero = || AtomicU64::new(0);
         Self { ticker: Ticker::new(output), seeds, done: zero(), messages: zero(), violations: zero() }

@@ -48,8 +48,8 @@ impl Direct {
     fn call(&mut self, message: &[u8], info: &MessageInfo) -> bool {
         let Some(handler) = &mut self.handler else { return false };
         self.stage.calls.fetch_add(1, Ordering::Relaxed);
-        // A handler that has overrun once is looked at closely: the time alone cannot distinguish it from a
-        // hole in the platform.
+        // For a handler that has overrun once, the thread's usage is measured too: the elapsed time alone
+        // cannot distinguish an overrun from a stall of the platform.
         let before = self.trust.is_suspect().then(ThreadUsage::of_this_thread).and_then(Result::ok);
         let begun = now();
         let mut reply = Reply { engine_of: Some((&self.shared, begun)) };

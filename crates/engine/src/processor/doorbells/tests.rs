@@ -77,7 +77,8 @@ fn a_storm_of_rings_is_muted_and_its_last_ring_is_heard() {
 const ANN: UserId = UserId(4_000_001);
 const BOB: UserId = UserId(4_000_002);
 
-/// Rings of the doorbells of some channels, in virtual time: what the kernel tells is handed on, what is heard is counted.
+/// The doorbells of some channels, in virtual time: passes the kernel's reports on, and counts the rings that
+/// are handled.
 struct Scene {
     bells: Vec<(ChannelId, Doorbell)>,
     doorbells: Doorbells,
@@ -106,7 +107,7 @@ impl Scene {
         self.bells[channel.0 as usize].1.ring();
     }
 
-    /// Does one turn of the processor and returns the channels that were heard.
+    /// Does one turn of the processor and returns the channels whose rings were handled.
     fn turn(&mut self, at: Instant) -> Vec<ChannelId> {
         self.doorbells.unmute(at, &self.waiter);
         loop {
@@ -147,7 +148,7 @@ fn flows_of_one_user_share_one_allowance_and_none_is_forgotten() {
     assert!((790..=800 + AT_ONCE as usize).contains(&heard), "{heard} in 200 ms");
     let round = ALL_SPACING * 251 + TOGETHER;
     assert!(scene.heard.len() == 250 && scene.heard.values().all(|(_, last)| at.since(*last) <= round));
-    // Each has a last ring: it is heard in its turn.
+    // Each has a last ring, which is handled in its turn.
     let quiet = at;
     while at < quiet + round {
         scene.turn(at);

@@ -1,9 +1,11 @@
 //! Interrupt mitigation for best effort: while it arrives in bursts, its ring is polled by the clock.
 //!
-//! A packet that finds its receiver asleep wakes it. Both sides pay for that: without mitigation, waking took a third of what a stream
-//! of 64 B messages cost the sender's kernel, and the receiver woke for one or two packets each time. So a poll that finds a burst turns
-//! the descriptor of best effort off for [`POLL_INTERVAL`] (Mogul and Ramakrishnan 1997). The first timed poll that finds no burst turns
-//! it on again. Descriptors of guaranteed streams stay on. A packet of best effort is seen at most [`POLL_INTERVAL`] later.
+//! A packet that arrives while its receiver sleeps wakes it. Both sides pay for that: without mitigation,
+//! waking took a third of the cost of a stream of 64 B messages to the sender's kernel, and the receiver woke
+//! for one or two packets each time. So a poll that finds a burst turns the descriptor of best effort off for
+//! [`POLL_INTERVAL`] (Mogul and Ramakrishnan 1997). The first timed poll that finds no burst turns it on
+//! again. Descriptors of guaranteed streams stay on. A packet of best effort is seen at most
+//! [`POLL_INTERVAL`] later.
 
 use std::io;
 
@@ -12,8 +14,8 @@ use punctual_proto::{Instant, Nanos};
 
 use super::DrivenLink;
 
-/// Interval between two checks of a ring that nobody reports. Each check may wake the application too, so a
-/// shorter rest costs more of both. A packet of best effort is late by this much at most.
+/// Interval between two checks of a ring whose descriptor is off. Each check may wake the application too, so
+/// a shorter interval costs more of both. A packet of best effort is late by this much at most.
 const POLL_INTERVAL: Nanos = Nanos::from_micros(100);
 /// Packets in one poll that count as a burst. A request and its answer are fewer: they never wait.
 const BURST_PACKETS: usize = 8;
@@ -23,8 +25,8 @@ const BURST_PACKETS: usize = 8;
 pub(super) struct PollMode(Option<Instant>);
 
 impl PollMode {
-    /// Notes a check at `at` that brought `packets`. `mute` and `hear` turn the descriptor off and on, and say
-    /// whether they could.
+    /// Records a check at `at` that brought `packets`. `mute` and `hear` turn the descriptor off and on, and
+    /// return whether they succeeded.
     fn polled(
         &mut self,
         packets: usize,
@@ -65,7 +67,7 @@ impl DrivenLink {
 
     /// Lets best effort wake us from now on; whether it does.
     fn hear(&self, waiter: &Waiter) -> bool {
-        // A driver that was replaced meanwhile has none, or one that is watched already.
+        // A driver that was replaced meanwhile has no such descriptor, or one that is watched already.
         let Some(descriptor) = self.best_effort_descriptor() else { return true };
         match waiter.watch(descriptor, self.token()) {
             Ok(()) => true,
@@ -73,7 +75,7 @@ impl DrivenLink {
         }
     }
 
-    /// When the ring is to be looked at by the clock.
+    /// When to check the ring next while its descriptor is off.
     pub const fn rests_until(&self) -> Option<Instant> {
         self.poll_mode.0
     }
@@ -97,7 +99,7 @@ mod tests {
         panic!("the descriptor is as it should be")
     }
 
-    /// The rest after a crowd at [`BEGIN`] has muted the descriptor.
+    /// The poll mode after a burst at [`BEGIN`] has muted the descriptor.
     fn resting() -> PollMode {
         let mut rest = PollMode::default();
         rest.polled(BURST_PACKETS, BEGIN, || true, never);

@@ -1,7 +1,9 @@
-//! What the first units after an idle time take: meanwhile the core halted, and others' code and data filled its caches.
+//! Measures the first units after an idle time: meanwhile the core halted, and other programs' code and data
+//! filled its caches.
 //!
-//! A message goes through all three hosts after each idle time, since one host may do all three in one busy period, and
-//! what the hosts share is fetched once there too. Last it wakes a thread that sleeps: a receiver who was idle as well.
+//! A message goes through all three hosts after each idle time, since one host may have all three roles in
+//! one busy period and then fetches shared code and data once. Last it wakes a sleeping thread: a receiver
+//! that was idle as well.
 
 use std::hint::black_box;
 use std::io;
@@ -18,13 +20,13 @@ use super::{Chain, LOST, Lane, MeasureError, PathSamples, Rings, SMALL_BYTES};
 
 /// Idle time before each message.
 const IDLE: Nanos = Nanos::from_millis(4);
-/// What others run through meanwhile: some times what a core's own caches hold.
+/// Bytes that other programs touch meanwhile: several times the size of a core's own caches.
 const OTHERS_BYTES: usize = 8 << 20;
 const CACHE_LINE_BYTES: usize = 64;
-/// Value of the sleeper's eventfd that tells it to end.
+/// Value of the sleeper's eventfd that makes it end.
 const END: u64 = 1 << 32;
 
-/// Everybody else on the machine.
+/// All other programs on the machine.
 pub(super) struct Others {
     data: Vec<u8>,
     doorbell: Arc<OwnedFd>,
@@ -58,7 +60,7 @@ impl Others {
 
 impl Drop for Others {
     fn drop(&mut self) {
-        // A sleeper that cannot be told to end is left alone: it sleeps.
+        // A sleeper that cannot be notified is left alone: it keeps sleeping.
         if self.wake(END).is_ok() {
             let _ = self.sleeper.take().map(JoinHandle::join);
         }

@@ -19,11 +19,11 @@ use crate::error::EngineError;
 use crate::memory::HostMemory;
 use crate::processor::filters::{driver_filter, path_key, seal_key};
 
-/// Receive buffers of each end: what the channels reserve, and room.
+/// Receive buffers of each end: those that the channels reserve, and some more.
 pub(super) const FRAMES: u32 = 4_096;
-/// Faster than any driver: nothing waits for the pace.
+/// Faster than any driver: no packet waits for the pace.
 const RATE: BitRate = BitRate(1_000_000_000_000);
-/// A channel opens within this or not at all.
+/// Time limit for opening a channel.
 const OPEN_WITHIN: Nanos = Nanos::from_secs(2);
 /// Messages that a ring holds.
 const RING_MESSAGES: u32 = 64;
@@ -137,7 +137,7 @@ impl<R: Rings> Host<R> {
         any
     }
 
-    /// Does one unit of work; says what it was.
+    /// Does one unit of work; returns its kind.
     fn work(&mut self) -> Option<WorkKind> {
         let at = now();
         let work = self.node.begin_work(at)?;
@@ -146,7 +146,7 @@ impl<R: Rings> Host<R> {
         Some(kind)
     }
 
-    /// Hands one packet to a driver and the driver's to the medium; says for which port it was.
+    /// Passes one packet to a driver and one of the driver's to the medium; returns the port.
     fn transmit(&mut self, link: usize) -> Option<Port> {
         let (driver, id) = (self.drivers.get_mut(link)?, LinkId(link as u16));
         let transmit = self.node.poll_transmit(id, now(), driver.transmit_buffer()?)?;
@@ -184,11 +184,12 @@ impl<R: Rings> Host<R> {
     }
 }
 
-/// Tells a host's drivers about its channels, as the processor does: one that classifies lets nothing else in.
+/// Sets a host's channels in its drivers' filters, as the processor does: a driver that classifies lets no
+/// other packet in.
 fn set_filters<M: punctual_proto::memory::Memory>(node: &mut Node<M>, drivers: &mut [Box<dyn Link>]) {
     while let Some((link, change)) = node.poll_filter() {
         let Some(driver) = drivers.get_mut(usize::from(link.0)) else { continue };
-        // A driver that cannot be told lets nothing through: the measurement says so.
+        // A driver whose filter cannot be set lets no packet through: the measurement then fails.
         let _ = match change {
             FilterChange::Set(filter) => driver.set_filter(&driver_filter(&filter)),
             FilterChange::Clear(path) => driver.clear_filter(path_key(path)),
@@ -250,7 +251,7 @@ impl<R: Rings> Chain<R> {
         let mut source = None;
         while now() < until {
             self.settle();
-            // The neighbours hear one another first.
+            // The neighbours establish contact first.
             if source.is_none() && self.source.node.status(now()).links.iter().all(|link| link.alive) {
                 let request =
                     OpenRequest { to: to.clone(), contract, user: UserId(0), probe: false, token: None };
@@ -314,7 +315,7 @@ impl<R: Rings> Chain<R> {
         (received && kind == Some(WorkKind::Receive)).then_some(step)
     }
 
-    /// What a turn costs beside its work: a check of the descriptors, at the node, at the clock.
+    /// Measures the cost of a turn without work: a check of the descriptors, of the node and of the clock.
     pub fn idle_turn(&mut self, samples: &mut Vec<u64>) {
         let begun = now();
         let host = &mut self.forwarder;
@@ -328,7 +329,7 @@ impl<R: Rings> Chain<R> {
         }
     }
 
-    /// Gets rid of what a lost message has left on the way.
+    /// Removes the packets that a lost message has left on the way.
     pub fn drain(&mut self, rings: &R, lane: &mut Lane<R>, until: Instant) {
         while now() < until {
             self.settle();

@@ -1,9 +1,10 @@
 //! Measuring the paths: real nodes, a source, a forwarder and a sink, driven step by step on the calling thread.
 //!
-//! The steps are those of the processor's turn with a clock reading between them. Every packet goes alone: its
-//! system calls are its own, its receiver finds one packet at a time. Channels take turns, so that a message finds
-//! the caches as the messages of others left them. The links are as fast as the drivers: nothing waits for a pace.
-//! What the first units after an idle time take beyond that is measured apart ([`cold`]).
+//! The steps are those of the processor's turn with a clock reading between them. Every packet is sent alone:
+//! its system calls are its own, and its receiver finds one packet at a time. Channels take turns, so that a
+//! message finds the caches in the state that other messages left. The links are as fast as the drivers: no
+//! packet waits for a pace. The additional time of the first units after an idle time is measured separately
+//! ([`cold`]).
 
 mod cold;
 mod host;
@@ -46,7 +47,7 @@ const WARM_UP: usize = 64;
 /// A message that has not come by then has met a hole and was demoted: it does not count.
 const LOST: Nanos = Nanos::from_millis(20);
 
-/// How an application's rings are made and used: what the engine does not know.
+/// How an application's rings are made and used, which the engine does not implement.
 pub trait Rings {
     /// The engine's end of an outgoing ring.
     type Outbox: Outbox + 'static;
@@ -97,7 +98,7 @@ pub struct Plan {
     pub messages: usize,
     /// Messages after an idle time each.
     pub cold: usize,
-    /// Ends earlier, with what there is.
+    /// Ends earlier, with the samples so far.
     pub within: Nanos,
 }
 
@@ -112,7 +113,7 @@ pub enum MeasureError {
     /// Rings, sockets or threads.
     #[error("cannot measure this machine: {what}: {error}")]
     Os {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// Why it failed.
         error: io::Error,
@@ -383,7 +384,7 @@ impl PathSamples {
         if came < WARM_UP as u64 || self.lost > came {
             return short(came, "came through");
         }
-        // Without a whole block of cold samples a cold processor would cost nothing.
+        // Without a full block of cold samples the profile would state no cost of a cold processor.
         let cold = Summary::of(&self.cold_all).samples;
         if cold < plan.cold.min(BLOCK_UNITS) as u64 {
             return short(cold, "after idle times came through");
@@ -391,8 +392,9 @@ impl PathSamples {
         Ok(())
     }
 
-    /// The unit costs that make the measured ones: the copy from the difference between small and largest packets
-    /// (the dearest path's), later packets less their copy, delivery from what completing a message adds.
+    /// The unit costs that produce the measured times: the copy from the difference between small and largest
+    /// packets (on the most expensive path), later packets without their copy, delivery from the additional
+    /// time of completing a message.
     pub fn costs(&self) -> Costs {
         let block = |series: &[u64]| Summary::of(series).block_ns;
         let median = |series: &[u64]| Summary::of(series).median_ns;

@@ -42,7 +42,8 @@ impl Wires {
 /// If no free ports are found or the kernel refuses.
 pub fn udp_wires() -> Result<Wires, LinkError> {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
-    // An address of 127/8 that no other process picks; its ports are free but for what we open ourselves.
+    // An address of 127/8 that no other process chooses; all its ports are free except those that this
+    // process opens.
     let address = IpAddr::from(Ipv4Addr::new(127, 192 | (high & 63), middle, low.clamp(1, 254)));
     let mut last = None;
     for base in (20_000..60_000).step_by(5_000) {

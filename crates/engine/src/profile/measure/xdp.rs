@@ -1,7 +1,8 @@
 //! The wires of a profile over AF_XDP: two veth pairs in a network of the measuring thread's own.
 //!
-//! Both ends of a pair are on one host, so a packet's way through the kernel (copy, the peer's interrupt, the
-//! classifier) is part of whoever sends it: dearer than over an adapter, which has it done by another CPU or by itself.
+//! Both ends of a pair are on one host, so the sender pays for a packet's whole way through the kernel (copy,
+//! the peer's interrupt, the classifier). That costs more than an adapter, which does this itself or on
+//! another CPU.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +19,7 @@ use super::wires::{Ends, PACKET_BYTES, Wires};
 
 const DATA_PORT: u16 = 7_075;
 const SIGNALLING_PORT: u16 = 7_076;
-/// What a packet of ours fits into together with its headers.
+/// Size that is enough for a packet of ours with its headers.
 const FRAME_BYTES: usize = 2_048;
 const PAIRS: u8 = 2;
 
@@ -58,15 +59,16 @@ impl End {
     }
 }
 
-/// The calling thread leaves its network for one of its own and never comes back: call it on a thread that does nothing
-/// else afterwards. Nothing stays behind.
+/// Moves the calling thread to a network namespace of its own for good: call it on a thread without further
+/// work. Everything is removed at its end.
 ///
 /// # Errors
 /// If namespaces, devices, programs or memory are refused: without root, `ip` or the kernel's veth.
 pub fn xdp_wires() -> Result<Wires, MeasureError> {
     enter_private_network()
         .map_err(|error| MeasureError::Os { what: "a network namespace (needs root)", error })?;
-    // Multicast and address detection of IPv6 are traffic that nobody asked for. Kernels without it have no such file.
+    // Multicast and address detection of IPv6 are traffic that the measurement does not need. Kernels without
+    // IPv6 have no such file.
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     ip(&devices()).map_err(|error| MeasureError::Os { what: "a pair of veth devices (ip)", error })?;
     let options = |pair| [0, 1].map(|side| End { pair, side }.options());

@@ -15,9 +15,9 @@ const STAGES: [usize; 2] = [3, 8];
 const LOADS: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 1.0];
 const POLICIES: [Admission; 4] =
     [Admission::EDF, Admission::D_ORDER, Admission::FIXED_PRIORITY, Admission::RMDP];
-/// What is varied.
+/// The varied quantity.
 const LOAD: &str = "load of the fullest stage that the channels ask for";
-/// What the chosen way must reach of the search.
+/// Minimum result of the chosen way, as a fraction of the search's.
 const OF_SEARCH_MIN: f64 = 0.9;
 
 /// All channels of all sets of a kind.

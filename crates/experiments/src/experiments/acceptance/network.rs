@@ -11,7 +11,7 @@ use punctual_proto::signalling::SplitMix64;
 pub struct Dice(SplitMix64);
 
 impl Dice {
-    /// From a seed.
+    /// Makes random numbers from a seed.
     pub fn new(seed: u64) -> Self {
         Self(SplitMix64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d))
     }
@@ -37,7 +37,7 @@ impl Dice {
     }
 }
 
-/// A channel that asks.
+/// A channel that requests admission.
 #[derive(Clone, Copy, Debug)]
 pub struct Newcomer {
     /// The first stage that it passes, and the one behind the last.
@@ -143,7 +143,7 @@ impl Path {
         offers.iter().enumerate().map(known).collect()
     }
 
-    /// ACCEPT: from the last stage to the first, each takes its share of what is left or hands it on.
+    /// ACCEPT: from the last stage to the first, each takes its share of the rest or passes it on.
     fn relax(&mut self, key: StageKey, newcomer: &Newcomer, offers: &[Nanos], sharing: Sharing) {
         let known = self.known(newcomer, offers);
         let mut left = newcomer.deadline - offers.iter().copied().sum();
@@ -173,7 +173,7 @@ impl Path {
 
     fn set(&mut self, key: StageKey, newcomer: &Newcomer, bounds: &[Nanos]) {
         for (index, &bound) in bounds.iter().enumerate() {
-            // Where it is refused the old one stays, which is shorter.
+            // If it is refused, the old bound stays, which is shorter.
             let _ = self.stages[newcomer.stages.0 + index].relax(key, bound);
         }
     }
@@ -222,7 +222,7 @@ impl Path {
     }
 }
 
-/// Where the stages differ.
+/// The differences between the stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One stage is slower than all others.
@@ -231,7 +231,7 @@ pub enum Shape {
     Sharp,
     /// All the same.
     Equal,
-    /// All the same, and one is half used by channels that pass nothing else.
+    /// All the same, but one is half used by channels that pass no other stage.
     Loaded,
     /// Anything between.
     Mixed,
@@ -268,7 +268,7 @@ pub fn newcomer(speeds: &[f64], crossing: f64, dice: &mut Dice) -> Newcomer {
     let packets = 1 + (dice.log_between(0.002, 0.05) * period.0 as f64 / PACKET_NS) as u64;
     let alone: f64 =
         speeds[stages.0..stages.1].iter().map(|speed| (packets as f64 + 2.0) * PACKET_NS / speed).sum();
-    // From tight to loose beside what it takes alone and how often it comes.
+    // From tight to loose, relative to its processing time alone and its period.
     let deadline = Nanos((alone + dice.log_between(0.1, 2.0) * period.0 as f64) as u64);
     Newcomer { stages, period, deadline, packets, packet: Nanos(PACKET_NS as u64) }
 }

@@ -19,13 +19,13 @@ pub(super) enum Flood {
     None,
     /// A best-effort flow of the neighbour's.
     BestEffort,
-    /// A stranger's packets that bear the neighbour's address, from a machine of its own.
+    /// Packets of a third host that bear the neighbour's address, from a machine of its own.
     Stray,
 }
 
 pub(super) const FLOODS: [Flood; 3] = [Flood::None, Flood::BestEffort, Flood::Stray];
 
-/// A running flood: at its end it says how many packets it has sent.
+/// A running flood: at its end it returns how many packets it has sent.
 pub(super) type Flooding = Background<u64>;
 
 fn start(
@@ -51,7 +51,7 @@ pub(super) fn best_effort(
     })
 }
 
-/// Smallest datagrams to the data port, by a driver of its own.
+/// Smallest datagrams to the data port, by a separate driver.
 pub(super) fn stray(mut link: Box<dyn Link>, place: &Place) -> anyhow::Result<Flooding> {
     start(place, move |stop| {
         let mut sent = 0;

@@ -1,4 +1,4 @@
-//! What must hold under the floods, and what is shown of it.
+//! The requirements under the floods, and the figures of the report.
 
 use punctual_host::config::Driver;
 use serde_json::{Value, json};
@@ -13,12 +13,12 @@ use crate::report::{Plot, Series};
 const COLUMNS: &str = "driver, flood, flood_per_s, handed_per_s, receive_cpu, mbit_s, mbit_s_outside_holes, \
          offered, delivered, refused, lost, late, excused, ended, p50_ms, p99_ms, max_ms";
 
-/// What became of the channel in a turn; `rates`: the whole and what no hole touches, in Mbit/s.
+/// The results of the channel in a turn; `rates`: over all of it and outside holes, in Mbit/s.
 fn point(summary: &StreamSummary, turn: &Turn, rates: [f64; 2]) -> Value {
     let StreamSummary { offered, delivered, lost, misses, excused, latency, .. } = summary;
     let refused = summary.refused_conforming;
     json!({
-        // Delivered of what was due, over all of the time and over what no hole touches.
+        // The delivered part of what was due, over all of the time and outside holes.
         "mbit_s": rates[0], "mbit_s_outside_holes": rates[1], "offered": offered, "delivered": delivered,
         // Refused at the sender though conforming, lost on the way, delivered late: the parts of `misses`.
         "refused": refused, "lost": lost, "late": misses - lost - refused, "misses": misses,
@@ -46,7 +46,7 @@ pub(super) fn judge(worlds: &[Finished], excuses: &Excuses, conditions: &Conditi
             let question = Question { steady: &untouched, ..question };
             let outside = StreamSummary::new(&world.sent, &world.received, &question);
             let rates = [summary.due_mbit_s, outside.due_mbit_s];
-            // Early demultiplexing is what is promised; the other driver is shown beside it.
+            // The promise is for early demultiplexing; the other driver is shown for comparison.
             if world.driver == conditions.driver {
                 hold(&mut measured, (world.driver, flood), &summary, rates, &mut quiet);
             }
@@ -78,8 +78,8 @@ pub(super) fn judge(worlds: &[Finished], excuses: &Excuses, conditions: &Conditi
     measured
 }
 
-/// What the driver under test must hold; `quiet` are its rates without a flood, which comes first. Both are the whole and
-/// what no hole touches.
+/// The requirements for the driver under test; `quiet` are its rates without a flood, which comes first. Both
+/// are over all of the time and outside holes.
 fn hold(
     measured: &mut Measured,
     (driver, flood): (Driver, Flood),

@@ -1,10 +1,11 @@
 //! Receive livelock: a flood of smallest packets as fast as the machine can send beside a guaranteed channel, with early
 //! demultiplexing (driver xdp) and without (driver udp).
 //!
-//! Two floods: a best-effort flow of the neighbour, paced by its host, and a stranger's packets to Punctual's port, from a
-//! machine of its own that nothing but the rate of the [`segment`] holds back. A flood that costs the channel its path (its
-//! hosts lose sight of each other) is a result: all messages from then on count as lost. What belongs to b runs on b's CPU, under
-//! both drivers: the receive work of its device (above everything), its processor, its application.
+//! There are two floods: a best-effort flow of the neighbour, paced by its host, and packets of a third host
+//! (the stranger) to Punctual's port, from a machine of its own that is limited only by the rate of the
+//! [`segment`]. A flood that costs the channel its path (its hosts lose contact with each other) is a result:
+//! all messages from then on count as lost. All work of b runs on b's CPU, under both drivers: the receive
+//! work of its device (above everything), its processor, its application.
 
 mod flood;
 mod judge;
@@ -29,10 +30,11 @@ use crate::testbed::stream::contract;
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place, RoleId, driver, receive};
 use punctual_host::config::Driver;
 
-/// What the hosts are told of their link: no more than a's processor, which shares its CPU with the stranger's machine, can
-/// fill with smallest packets.
+/// The configured rate of the hosts' link: no more than a's processor, which shares its CPU with the
+/// stranger's machine, can fill with smallest packets.
 const RATE: BitRate = BitRate(100_000_000);
-/// The pace may be so many packets ahead: a flood at the full rate in spite of wake-ups that are late by (P - 1) U, 200 us.
+/// How many packets ahead the pace may be: this permits a flood at the full rate in spite of wake-ups that
+/// are late by (P - 1) U, 200 us.
 const PIPELINE: &str = "pipeline_depth = 8\n";
 /// The driver's part of the receiving CPU, which runs before the processor.
 const INTERFERENCE: &str = "interference_burst = \"500us\"\ninterference_share = \"50%\"\n";
@@ -42,13 +44,13 @@ const DEADLINE_MS: u64 = 10;
 const LEAD: Nanos = Nanos::from_millis(50);
 const DRAIN: Nanos = Nanos::from_millis(300);
 
-/// What a flood was.
+/// The sent and delivered packets of a flood.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Pressure {
     /// Packets a second that the flooding program handed over.
     #[serde(rename = "flood_per_s")]
     sent_per_s: f64,
-    /// Those that the segment handed to b's device.
+    /// The packets that the segment handed to b's device.
     handed_per_s: f64,
     /// What receiving took of b's CPU before anything is classified or in a socket.
     receive_cpu: f64,
@@ -143,7 +145,7 @@ impl World {
             Flood::None => None,
             Flood::BestEffort => {
                 let far = self.pair.far_endsystem(self.engine)?;
-                // Bound and never read: what has no room is dropped where it is classified.
+                // It is bound and never read: packets without room are dropped where they are classified.
                 let sink = far.bind_best_effort("flood", FLOOD_BYTES)?;
                 let channel = self.pair.endsystem(self.engine)?.best_effort("flood@b", FLOOD_BYTES)?;
                 Some(flood::best_effort(channel, sink, &self.pair.place)?)
@@ -187,7 +189,7 @@ impl World {
     }
 }
 
-/// What one driver's world has logged.
+/// The log of one driver's world.
 struct Finished {
     driver: Driver,
     turns: Vec<Turn>,

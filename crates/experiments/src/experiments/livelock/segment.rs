@@ -1,8 +1,8 @@
-//! The segment that both hosts and a stranger are on.
+//! The segment that joins both hosts and a third one, the stranger.
 //!
-//! What the stranger sends goes into b's device by a class of its own behind everything that comes from a, so that
-//! nothing of a's is lost on the way; together they have the rate of the link, in frames of Ethernet's least length. The
-//! stranger bears a's address and port: to b's kernel its packets are a's.
+//! The stranger's packets go into b's device by a class of their own behind all packets from a, so that none
+//! of a's are lost on the way. Together they have the rate of the link, in frames of Ethernet's minimum
+//! length. The stranger has a's address and port: to b's kernel its packets are a's.
 //!
 //! Receive work of both hosts' devices runs in kernel threads above the processors ([`ReceiveThreads`]), whatever the driver.
 
@@ -19,18 +19,18 @@ use crate::testbed::receive::{ReceiveClass, ReceiveThreads};
 use crate::testbed::{Options, Pair, Place, adapter};
 use punctual_host::config::Driver;
 
-/// What the segment carries to b, in smallest frames 1,190,000 a second.
+/// The rate of the segment to b, in smallest frames 1,190,000 a second.
 const RATE: BitRate = BitRate(800_000_000);
-/// The stranger's device.
+/// The device of the stranger.
 const DEVICE: &str = "out";
-/// Packets that wait for b's device, of a and of the stranger.
+/// Packets that wait for b's device, from a and from the stranger.
 const QUEUE_PACKETS: u32 = 1_000;
-/// Length of the flood's packets with their IP header: what they are told by.
+/// Length of the flood's packets with their IP header, by which they are recognised.
 const FLOOD_IP_BYTES: u32 = 20 + 8 + super::FLOOD_BYTES;
 /// Least length of a frame, as the shaper counts it.
 const FRAME_BYTES_MIN: u64 = 60 + WIRE_EXTRA_BYTES;
 
-/// The stranger's machine, and what was asked of the hosts' devices. Dropped before the hosts.
+/// The machine of the stranger, and the settings of the hosts' devices. Dropped before the hosts.
 pub(super) struct Segment {
     stranger: Namespace,
     wire: PathBuf,
@@ -38,7 +38,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Joins the stranger to the hosts of `pair`, whose engines run on `driver`.
+    /// Joins the stranger's machine to the hosts of `pair`, whose engines run on `driver`.
     ///
     /// # Errors
     /// If a device, a queue or a kernel thread is refused.
@@ -66,7 +66,8 @@ impl Segment {
         Ok(Self { stranger, wire: wire.path(), threads })
     }
 
-    /// A bare driver of the stranger's, whose packets b takes for a's: over xdp, the fastest way, where there is one.
+    /// A bare driver on the stranger's machine, whose packets b takes for a's: over xdp, the fastest way, if
+    /// there is one.
     ///
     /// # Errors
     /// If it is refused.
@@ -77,10 +78,10 @@ impl Segment {
         adapter::open(&place, &pair.text_at(end, &options))
     }
 
-    /// What b's device was handed of the flood until now.
+    /// The number of the flood's packets that b's device received until now.
     ///
     /// # Errors
-    /// If `tc` does not say.
+    /// If `tc` does not report it.
     pub fn handed(&self) -> anyhow::Result<u64> {
         let told = Place { namespace: Some(self.wire.clone()), cpu: None }
             .within(|| Ok(punctual_os::command::run("tc -s class show dev r0 classid 1:20")?))?;
@@ -93,7 +94,7 @@ impl Segment {
     }
 }
 
-/// What goes out to b: everything of a's first, then the flood.
+/// The queues towards b: first all packets of a, then the flood.
 fn queues(link: BitRate) -> String {
     let class = |handle: &str, rate: u64, prio: &str| {
         format!(

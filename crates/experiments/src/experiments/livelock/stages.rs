@@ -1,5 +1,5 @@
-//! Where packets were lost, stage by stage: what the sending host, the wire, the receiving driver and the receiving
-//! host have counted.
+//! The losses of packets, stage by stage: the counters of the sending host, the wire, the receiving driver
+//! and the receiving host.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::testbed::{Pair, RoleId};
 pub(super) struct Stages(BTreeMap<String, u64>);
 
 impl Stages {
-    /// What was counted until now.
+    /// The counters until now.
     ///
     /// # Errors
-    /// If an engine is gone or the wire cannot be asked.
+    /// If an engine is gone or the wire cannot be queried.
     pub fn read(pair: &Pair, engine: RoleId) -> anyhow::Result<Self> {
         let mut stages = Self::default();
         stages.host("source", pair.endsystem(engine)?)?;
@@ -32,7 +32,7 @@ impl Stages {
         Ok(stages)
     }
 
-    /// What was counted since `before`, without what was not.
+    /// The counts since `before`, without zeros.
     pub fn since(&self, before: &Self) -> BTreeMap<String, u64> {
         let counted = |(name, now): (&String, &u64)| {
             let more = now.saturating_sub(before.0.get(name).copied().unwrap_or(0));

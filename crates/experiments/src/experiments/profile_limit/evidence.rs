@@ -1,4 +1,4 @@
-//! What the hosts counted about themselves in a run: tells which stage missed.
+//! The hosts' counters about themselves in a run: shows which stage missed.
 
 use punctual::Endsystem;
 use punctual_proto::api::{ChannelCounters, WorkKind};
@@ -7,11 +7,11 @@ use serde::Serialize;
 /// One processor.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Processor {
-    /// Half of the units took at most so many percent of what admission assumes.
+    /// Half of the units took at most this percentage of the time that admission assumes.
     pub p50_percent: u32,
     /// 99 of 100 units did.
     pub p99_percent: u32,
-    /// Units over what is assumed, per million.
+    /// Units that took longer than assumed, per million.
     pub overruns_ppm: u64,
     /// Wake-ups later than the release latency.
     pub wakes_late: u64,

@@ -7,7 +7,7 @@ use punctual::Instant;
 /// A message that went wrong: its logical arrival, and when it was delivered or refused.
 pub(super) type Noted = (Instant, Instant);
 
-/// A list of bounded length. Whoever notes neither waits nor allocates.
+/// A list of bounded length. Adding an entry neither waits nor allocates.
 pub(super) struct Log {
     entries: Box<[[AtomicU64; 2]]>,
     /// Notes until now, those without room counted.
@@ -37,7 +37,7 @@ impl Log {
         self.noted.load(Ordering::Relaxed) as u64
     }
 
-    /// Those that found room; the others nobody can excuse.
+    /// The entries that found room; the others cannot be excused.
     pub fn read(&self) -> Vec<Noted> {
         let read = |word: &AtomicU64| Instant(word.load(Ordering::Relaxed));
         let noted = self.noted.load(Ordering::Relaxed).min(self.entries.len());

@@ -1,10 +1,12 @@
-//! What admission lets in on measured CPU costs, run for long, and how much more the machine could have carried
-//! (ADR 0013): two engines in this process over rings in memory, so that a processor is what runs out.
+//! Runs the channels that admission grants on measured CPU costs for a long time, and measures how much more
+//! the machine could have carried (ADR 0013): two engines in this process over rings in memory, so that a
+//! processor is the bottleneck.
 //!
-//! Channels of one kind are opened until a host refuses; all of them send at their contract's edge, in step, which is
-//! the worst that they may do. What the machine can carry is found with the same channels and admission switched off:
-//! it is told a quarter of the measured costs, so that order, shares of D and buffers stay those of a real host.
-//! Upwards from the limit until messages are late outside platform holes; downwards where they are late at the limit.
+//! Channels of one kind are opened until a host refuses; all of them send at their contract's limit, in step,
+//! which is the worst case. The limit of the machine is found with the same channels and admission switched
+//! off: it then uses a quarter of the measured costs, so that order, shares of D and buffers stay those of a
+//! real host. The search goes upwards from the admitted number until messages are late outside platform
+//! holes, or downwards if they are late at that number.
 
 mod evidence;
 mod log;
@@ -24,19 +26,19 @@ use crate::report::{Mark, Plot, Series};
 const DEADLINE: Nanos = Nanos::from_millis(5);
 /// I: short beside D, so that the load and not the burst decides.
 const INTERVAL: Nanos = Nanos::from_millis(1);
-/// B of a sender at its full rate whose timer comes now late, now in time. With 1 nearly every message would break its
-/// contract by some microseconds, and wait for it.
+/// B of a sender at its full rate whose timer is sometimes late. With 1 nearly every message would break its
+/// contract by some microseconds, and wait.
 const BURST: u32 = 2;
 /// Ten packets.
 const MESSAGE_BYTES: u32 = 14_000;
 /// Admission stops here, should it never refuse.
 const CHANNELS_MAX: usize = 400;
-/// What is admitted is at least this part of what can be carried.
+/// Minimum ratio of the admitted to the possible number of channels.
 const RATIO_MIN: f64 = 0.6;
-/// Between two steps of the search, as a part of the channels.
+/// Distance between two steps of the search, as a part of the channels.
 const STEP_PERCENT: usize = 15;
-/// So often a step is tried until it is clean: a miss may be the platform's in pieces that the witness does not see, and only
-/// what misses each time is what the machine does not carry.
+/// How often a step is repeated until it is clean: a miss may be caused by platform holes too short for the
+/// witness, and only a step that misses each time exceeds the machine.
 const TRIES: usize = 3;
 /// The search is over before what admission on a quarter of the costs would refuse.
 const CARRIED_MAX: usize = 3;
@@ -91,7 +93,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     Ok(found)
 }
 
-/// Goes on from the run at the limit: up while it is clean, else down until it is. A step is clean where one of [`TRIES`] is.
+/// Searches from the run at the limit: upwards while it is clean, else downwards until it is. A step is clean
+/// if one of [`TRIES`] is.
 fn search(
     conditions: &Conditions,
     extent: &Extent,
@@ -113,7 +116,7 @@ fn search(
     Ok(())
 }
 
-/// Tries `channels` without admission, with engines of its own each time, until they are carried without a miss.
+/// Runs `channels` without admission, with engines of its own each time, until a run has no miss.
 fn carries(
     conditions: &Conditions,
     extent: &Extent,
@@ -152,7 +155,7 @@ fn record(found: &mut Measured, run: &Run) {
     let [channels, messages, late, unexcused] = counts.map(|count| count.to_string());
     let seconds = format!("{seconds:.1}");
     found.table.rows.push(vec![channels, policy.into(), seconds, messages, late, unexcused, stage]);
-    // What breaks without admission says nothing about the holes' share.
+    // Misses without admission are not counted for the holes' share.
     if *admission {
         found.samples += carried.messages;
         found.excused += carried.late.saturating_sub(carried.unexcused);

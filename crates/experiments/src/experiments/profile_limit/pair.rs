@@ -17,19 +17,20 @@ use crate::testbed::roles::{READY_WITHIN, see_neighbours};
 
 /// A whole message is one run.
 const QUANTUM: u32 = 10;
-/// What the receiving handlers declare: they look at two times.
+/// Declared time of the receiving handlers: they compare two times.
 const HANDLER_TIME: Nanos = Nanos::from_micros(2);
-/// The processor is to be the limit, not what waits for it: ten messages for each channel's jitter allowance among it.
+/// The processor must be the limit, and not the buffers: they hold, among other packets, ten messages for
+/// each channel's jitter allowance.
 const FRAMES: u32 = 65_536;
-/// Told to admission where it is switched off: one part in so many of the measured costs.
+/// Divisor of the measured costs that admission uses when it is switched off.
 const SWITCHED_OFF: u64 = 4;
 const HOSTS: [&str; 2] = ["source", "sink"];
 
 /// What admission goes by.
 pub(super) enum Costs {
-    /// What the hosts measure as they start, with the default margin.
+    /// The costs that the hosts measure as they start, with the default margin.
     Measured,
-    /// A quarter of what was measured: admission switched off.
+    /// A quarter of the measured costs: admission switched off.
     Quarter([profile::Costs; 2]),
 }
 
@@ -70,7 +71,7 @@ impl Pair {
         Ok(Self { source, sink, listener, profiles })
     }
 
-    /// What the hosts measured as they started.
+    /// The costs that the hosts measured as they started.
     pub fn measured_costs(&self) -> anyhow::Result<[profile::Costs; 2]> {
         let [source, sink] = &self.profiles;
         Ok([Profile::load(source)?.costs, Profile::load(sink)?.costs])

@@ -1,8 +1,8 @@
-//! The load: every channel sends a message each interval, all in step; what becomes of them.
+//! The load: every channel sends a message each interval, all in step. Records the results.
 //!
-//! Everything that takes time is admitted. Messages end in handlers on the sink's processor, with a declared time. The
-//! sender is a thread above the source's processor: it is done with all channels before the processor sees the first,
-//! which is the worst that applications may do, and its time is declared as interference there.
+//! All work is admitted. Messages end in handlers on the sink's processor, with a declared time. The sender
+//! is a thread above the source's processor: it has sent on all channels before the processor sees the first,
+//! which is the worst that applications may do. Its time is declared as interference there.
 
 use std::fs;
 use std::sync::Arc;
@@ -24,26 +24,26 @@ use crate::excuse::Testimony;
 use crate::measure::cpu::of_thread;
 use crate::witness::Witness;
 
-/// Above the processors.
+/// Above the processors' priority.
 const SENDER_PRIORITY: u8 = 60;
 /// Late messages, and refused ones, that are remembered one by one.
 const NOTED_MAX: usize = 1 << 18;
 /// How far a sender may be ahead of its contract: jitter of its wake-ups.
 const AHEAD_MAX: Nanos = Nanos::from_micros(250);
-/// Groups of misses that are told.
+/// Groups of misses that are reported.
 const CLUSTERS_MAX: usize = 8;
 /// The processors' threads.
 const PROCESSOR_THREAD: &str = "punctual-cpu";
 
-/// What became of the messages.
+/// The results of the messages.
 pub(super) struct Carried {
     /// Messages that conformed: sent, or refused.
     pub messages: u64,
     /// Delivered late, lost or refused at the sender.
     pub late: u64,
-    /// Those that no hole excuses.
+    /// Late messages that no hole excuses.
     pub unexcused: u64,
-    /// Those that were taken and never came.
+    /// Messages that were taken and never came.
     pub missing: u64,
     /// Refused at the sender without a hole's excuse.
     pub refused_unexcused: u64,
@@ -52,7 +52,7 @@ pub(super) struct Carried {
     /// Handlers that were taken off the processor's thread for overrunning their declared time.
     pub handlers_demoted: usize,
     pub testimony: Testimony,
-    /// What the hosts counted.
+    /// The hosts' counters.
     pub evidence: Evidence,
     /// The unexcused misses, in words.
     pub unexcused_when: Vec<String>,
@@ -67,15 +67,15 @@ pub(super) struct Sender {
     pub skipped: u64,
     /// Conforming messages that found the channel's ring full.
     pub would_block: u64,
-    /// Of its CPU, in percent.
+    /// Load of its CPU, in percent.
     pub busy_percent: f64,
     /// Longest time for one message on each channel: the burst of its interference.
     pub burst_max_us: u64,
-    /// Of its CPU, the busier processor, in percent.
+    /// Load of the CPU of the busier processor, in percent.
     pub processor_busy_percent: f64,
 }
 
-/// What the handlers and the sender saw; each only adds.
+/// The observations of handlers and sender; each only adds.
 struct Seen {
     messages: AtomicU64,
     late: Log,
@@ -99,7 +99,7 @@ impl Carried {
         self.unexcused == 0
     }
 
-    /// Which stage the misses come from, in words; empty where there is none.
+    /// The stage that caused the misses, in words; empty if there are none.
     pub fn blame(&self) -> String {
         if self.is_clean() {
             return String::new();
@@ -139,7 +139,7 @@ pub(super) fn carry(pair: &Pair, ends: Ends, span: Nanos) -> anyhow::Result<Carr
     let (mut sender, channels) =
         sending.join().map_err(|_| anyhow!("the sending thread of the experiment failed"))??;
     sender.processor_busy_percent = busiest(&busy_before, span);
-    // What is on its way arrives within D; what takes much longer is lost.
+    // Messages in transit arrive within D; a message that takes much longer is lost.
     sleep_until(now() + DEADLINE * 20);
     let handlers_demoted = handlers.iter().filter(|handler| !handler.is_direct()).count();
     let testimony = witness.stop();
@@ -155,10 +155,11 @@ fn count(
     testimony: Testimony,
     pair: &Pair,
 ) -> anyhow::Result<Carried> {
-    // g: what the guaranteed load really takes of the tighter processor, the sender's part included.
+    // g: the actual share of the tighter processor that the guaranteed load takes, including the sender's
+    // part.
     let load = Ppm(((sender.processor_busy_percent + sender.busy_percent) * 1e4) as u32).min(Ppm(950_000));
     let excuses = Excuses::new(&testimony.holes, load);
-    // A message that never came is late for good, and no hole excuses it.
+    // A message that never came counts as late, and no hole excuses it.
     let arrived = seen.messages.load(Ordering::Relaxed);
     anyhow::ensure!(arrived > 0, "no message came through: {:?}", pair.source.status()?.node.drops);
     let missing = sender.sent.saturating_sub(arrived);
@@ -188,7 +189,8 @@ fn unexcused(log: &Log, excuses: &Excuses) -> (u64, Vec<Noted>) {
     (log.len() - remembered + noted.len() as u64, noted)
 }
 
-/// Misses close to one another, one line each, with the last hole before: what a reader judges the excuses by.
+/// Groups of misses close to one another, one line each, with the last hole before: the reader judges the
+/// excuses by this.
 fn clusters(late: &[Noted], excuses: &Excuses) -> Vec<String> {
     let mut late = late.to_vec();
     late.sort_unstable();
@@ -214,7 +216,7 @@ fn clusters(late: &[Noted], excuses: &Excuses) -> Vec<String> {
         .collect()
 }
 
-/// Has the sink's processor look at each message's times.
+/// Makes the sink's processor check each message's times.
 fn handle(receiver: Receiver, seen: Arc<Seen>) -> anyhow::Result<Handler> {
     let look = move |_: &[u8], info: &MessageInfo, _: &mut punctual::Reply<'_>| {
         let logical = info.deadline - DEADLINE;
@@ -243,7 +245,8 @@ fn send(mut channels: Vec<Channel>, span: Nanos, seen: Arc<Seen>) -> std::io::Re
             sleep_until(due);
             let begun = now();
             for (channel, logical) in channels.iter_mut().zip(&mut logical) {
-                // Whoever was late once and goes on at the old pace is ahead of its contract from then on.
+                // A sender that was late once and continues at the old pace is ahead of its contract from
+                // then on.
                 let at = now();
                 if at + AHEAD_MAX < *logical + INTERVAL {
                     sender.skipped += 1;

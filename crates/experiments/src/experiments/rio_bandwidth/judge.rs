@@ -1,4 +1,4 @@
-//! What must hold of the flows' rates, and what is shown of them.
+//! The requirements for the flows' rates, and the figures of the report.
 
 use punctual::counted;
 use serde_json::json;
@@ -46,7 +46,7 @@ fn add(
         measured.add([json!({
             "part": part, "world": world.name, "phase": number, "flow": name(flow),
             "guaranteed_mbyte_s": guaranteed,
-            // Over the whole phase, and over the slots that no hole touches.
+            // Rates over the whole phase, and over the slots that no hole touches.
             "mbyte_s": whole / 1e6, "mbyte_s_outside_holes": outside / 1e6,
             "wire_share": wire_share(*outside, link),
         })]);
@@ -54,7 +54,7 @@ fn add(
     let Some(sent) = phase.wire_rate() else { return };
     let sent = sent * 8.0 / link.0 as f64;
     let delivered: f64 = whole.iter().map(|rate| wire_share(*rate, link)).sum();
-    // Where our link's rate went, in parts of it.
+    // The uses of our link's rate, as fractions of it.
     measured.points.push(json!({
         "part": "account", "world": world.name, "phase": number,
         // Messages that were delivered, with all their headers.
@@ -63,7 +63,7 @@ fn add(
         "others": sent - delivered,
         // The error of the rate, which the pace stays below.
         "rate_error": 1.0 - RATE_LESS_ERROR,
-        // What the pace would have let through and nobody sent: late wake-ups, holes, a cap.
+        // The part of the pace that was not used: late wake-ups, holes, a cap.
         "unused": RATE_LESS_ERROR - sent,
     }));
     let (slots, excused) = phase.slots_and_excused(excuses);
@@ -74,7 +74,7 @@ fn add(
 fn check(measured: &mut Measured, ours: &World, capped: &World, excuses: &Excuses) {
     for (index, flow) in ours.flows.iter().enumerate() {
         let Some(messages) = flow.messages else { continue };
-        // In every phase from its own on.
+        // Rates in every phase from the flow's own on.
         let rates = ours.phases[index..].iter().map(|phase| phase.whole()[index]);
         let off = rates.map(|rate| (rate / promised(messages) - 1.0).abs());
         let name = format!("{} a period: largest distance from its bandwidth", counted(messages, "message"));
@@ -105,7 +105,7 @@ fn least_left(ours: &World, rates: impl Fn(&Phase) -> Rates) -> f64 {
     left.fold(f64::INFINITY, f64::min)
 }
 
-/// Our links give what is configured less the error of its measurement.
+/// Our links have the configured rate less the error of its measurement.
 fn distance_from_cap(capped: &World, rates: impl Fn(&Phase) -> Rates) -> f64 {
     let given = wire_share(rates(&capped.phases[0])[0], capped.pair.link().rate) / RATE_LESS_ERROR;
     (given / CAP - 1.0).abs()

@@ -1,20 +1,19 @@
 //! RIO figure 11: flows of 8, 4 and 2 messages of 8 KB every 10 ms join one by one beside best effort; and best effort
 //! bounded to 40 % of the link.
 //!
-//! Rates of a phase are over all of it, and over its slots of a period that no platform hole touches: what a
-//! hole takes of the link is gone, and best effort pays for it. What guaranteed flows are owed they are owed holes or
-//! not: they are judged by the whole.
+//! Rates of a phase are over all of it, and over its slots of a period that no platform hole touches: the
+//! link time that a hole takes is lost, at the expense of best effort. Guaranteed flows must get their rate
+//! in spite of holes: they are judged by the whole phase.
 
 mod judge;
 mod phase;
 
-use anyhow::Context;
 use punctual::{Activation, BitRate, Contract, Nanos, Ppm, Rate};
 use punctual_os::clock::{now, wait_until};
 
 use self::phase::{Look, Phase};
 use super::{Conditions, Measured, judged_under};
-use crate::loads::{Bulk, Class};
+use crate::loads::{Bulk, Class, Outlet};
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, RoleId};
 
 const LINK: BitRate = BitRate(200_000_000);
@@ -27,13 +26,13 @@ const PERIOD: Nanos = Nanos::from_millis(10);
 const DEADLINE: Nanos = Nanos::from_millis(60);
 /// The guaranteed flows: messages of each period.
 const FLOWS: [u32; 3] = [8, 4, 2];
-/// Of the link's rate, for the bounded best effort.
+/// Fraction of the link's rate, for the bounded best effort.
 const CAP: f64 = 0.4;
 /// Before rates are measured in a phase.
 const WARM_UP: Nanos = Nanos::from_millis(500);
-/// Between two points of the plot.
+/// Time between two points of the plot.
 const TICK: Nanos = Nanos::from_millis(200);
-/// Between two looks at the sinks: holes are left out in such slots.
+/// Time between two readings of the sinks: such slots are left out if a hole touches them.
 const SLOT: Nanos = PERIOD;
 
 /// A flow: its sender, its sink at b, messages a period (none for best effort).
@@ -49,7 +48,7 @@ struct World {
     flows: Vec<Flow>,
     series: Vec<Vec<(f64, f64)>>,
     phases: Vec<Phase>,
-    /// Our engines, where it is our world.
+    /// Our engines, if it is our world.
     engine: Option<RoleId>,
     pair: Pair,
 }
@@ -59,7 +58,11 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::new(LINK, QUEUE), pinned: true };
     let phase = WARM_UP + conditions.rounds((1, 2_500), (1, 9_500)).1;
     let witness = conditions.witness()?;
-    let mut worlds = [World::punctual(&bed, conditions)?, World::kernel(&bed, conditions)?];
+    let flows: Vec<Option<u32>> = [None].into_iter().chain(FLOWS.map(Some)).collect();
+    let mut worlds = [
+        World::punctual("Punctual", &bed, &conditions.options_of(0), &flows, conditions)?,
+        World::kernel(&bed, &flows, conditions)?,
+    ];
     for world in &mut worlds {
         for joined in 0..=FLOWS.len() {
             conditions.progress(format_args!("{}: {joined} guaranteed flows", world.name));
@@ -68,15 +71,19 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         world.flows.iter().for_each(|flow| flow.bulk.set(None));
     }
     conditions.progress(format_args!("best effort at 40 %"));
-    let mut capped = World::capped(&bed, conditions)?;
+    let ports = conditions.options_of(1);
+    let link = format!("best_effort_cap = \"{}%\"\n{}", CAP * 100.0, ports.link);
+    let options = Options { link, ..ports };
+    let mut capped =
+        World::punctual("Punctual, best effort at 40 %", &bed, &options, &flows[..1], conditions)?;
     capped.phase(0, phase)?;
-    // What a hole left undone drains beside the guaranteed load.
+    // The backlog of a hole drains beside the guaranteed load.
     let load: f64 = FLOWS.into_iter().map(|messages| wire_share(promised(messages), LINK)).sum();
     let load = Ppm((load * 1e6) as u32);
     judged_under(load, witness, |excuses| Ok(judge::judge(&worlds, &capped, excuses)))
 }
 
-/// What a flow of `messages` a period is promised: served by a timer, as RIO's kthreads are.
+/// The promise to a flow of `messages` a period: it is served by a timer, as RIO's kthreads are.
 fn promise(messages: u32) -> anyhow::Result<Contract> {
     let rate = Rate::every(interval(messages)).unwrap_or(Rate::every(PERIOD).expect("not zero"));
     let contract = Contract::new(MESSAGE_BYTES, rate, messages, DEADLINE)?;
@@ -90,62 +97,46 @@ fn interval(messages: u32) -> Nanos {
 }
 
 impl World {
-    fn new(name: &'static str, pair: Pair) -> Self {
-        Self { name, flows: Vec::new(), series: Vec::new(), phases: Vec::new(), engine: None, pair }
+    fn new(name: &'static str, engine: Option<RoleId>, pair: Pair) -> Self {
+        Self { name, flows: Vec::new(), series: Vec::new(), phases: Vec::new(), engine, pair }
     }
 
-    fn punctual(bed: &Bed, conditions: &Conditions) -> anyhow::Result<Self> {
-        let mut world = Self::new("Punctual", Pair::create(bed, conditions)?);
-        world.start_engines(&conditions.options_of(0))?;
-        world.join_engine(None, conditions)?;
-        for messages in FLOWS {
-            world.join_engine(Some(messages), conditions)?;
+    /// Flows through engines of ours: guaranteed messages a period, or best effort.
+    fn punctual(
+        name: &'static str,
+        bed: &Bed,
+        options: &Options,
+        flows: &[Option<u32>],
+        conditions: &Conditions,
+    ) -> anyhow::Result<Self> {
+        let mut pair = Pair::create(bed, conditions)?;
+        let engine = pair.start_engines(options, Hosting::Embedded)?;
+        let mut world = Self::new(name, Some(engine), pair);
+        for &messages in flows {
+            let contract = messages.map(promise).transpose()?;
+            let open = |pair: &mut Pair, class| pair.send_engine(engine, contract, MESSAGE_BYTES, class);
+            world.join(messages, conditions, open)?;
         }
         Ok(world)
     }
 
-    fn kernel(bed: &Bed, conditions: &Conditions) -> anyhow::Result<Self> {
-        let mut world = Self::new("kernel TCP", Pair::create(bed, conditions)?);
-        let flows = [None].into_iter().chain(FLOWS.map(Some));
-        for messages in flows {
-            let class = messages.map(|_| conditions.class()).unwrap_or_default();
-            let (outlet, sink) = world.pair.send_sockets(MESSAGE_BYTES, class)?;
-            world.add(outlet, sink, messages, class)?;
+    fn kernel(bed: &Bed, flows: &[Option<u32>], conditions: &Conditions) -> anyhow::Result<Self> {
+        let mut world = Self::new("kernel TCP", None, Pair::create(bed, conditions)?);
+        for &messages in flows {
+            world.join(messages, conditions, |pair, class| pair.send_sockets(MESSAGE_BYTES, class))?;
         }
         Ok(world)
     }
 
-    /// Best effort alone, bounded.
-    fn capped(bed: &Bed, conditions: &Conditions) -> anyhow::Result<Self> {
-        let mut world = Self::new("Punctual, best effort at 40 %", Pair::create(bed, conditions)?);
-        let ports = conditions.options_of(1);
-        let link = format!("best_effort_cap = \"{}%\"\n{}", CAP * 100.0, ports.link);
-        world.start_engines(&Options { link, ..ports })?;
-        world.join_engine(None, conditions)?;
-        Ok(world)
-    }
-
-    fn start_engines(&mut self, options: &Options) -> anyhow::Result<()> {
-        self.engine = Some(self.pair.start_engines(options, Hosting::Embedded)?);
-        Ok(())
-    }
-
-    /// A flow through our engines: guaranteed messages a period, or best effort.
-    fn join_engine(&mut self, messages: Option<u32>, conditions: &Conditions) -> anyhow::Result<()> {
-        let class = messages.map(|_| conditions.class()).unwrap_or_default();
-        let contract = messages.map(promise).transpose()?;
-        let engine = self.engine.context("the engines are not started")?;
-        let (outlet, sink) = self.pair.send_engine(engine, contract, MESSAGE_BYTES, class)?;
-        self.add(outlet, sink, messages, class)
-    }
-
-    fn add(
+    /// A flow of `messages` a period, or of best effort, through what `open` opens.
+    fn join(
         &mut self,
-        outlet: Box<dyn crate::loads::Outlet>,
-        sink: RoleId,
         messages: Option<u32>,
-        class: Class,
+        conditions: &Conditions,
+        open: impl FnOnce(&mut Pair, Class) -> anyhow::Result<(Box<dyn Outlet>, RoleId)>,
     ) -> anyhow::Result<()> {
+        let class = messages.map(|_| conditions.class()).unwrap_or_default();
+        let (outlet, sink) = open(&mut self.pair, class)?;
         let bulk = Bulk::start(outlet, MESSAGE_BYTES as usize, &self.pair.place, class)?;
         self.flows.push(Flow { bulk, sink, messages });
         self.series.push(Vec::new());
@@ -191,7 +182,7 @@ impl World {
     fn look(&mut self) -> anyhow::Result<Look> {
         let sinks: Vec<RoleId> = self.flows.iter().map(|flow| flow.sink).collect();
         let bytes: Result<Vec<u64>, _> =
-            sinks.into_iter().map(|sink| self.pair.counted(sink).map(|counted| counted.1)).collect();
+            sinks.into_iter().map(|sink| self.pair.counted(sink).map(|counted| counted.bytes)).collect();
         Ok((now(), bytes?))
     }
 
@@ -208,7 +199,7 @@ fn promised(messages: u32) -> f64 {
     f64::from(messages * MESSAGE_BYTES) * 1e9 / PERIOD.as_u64() as f64
 }
 
-/// Of the link, headers counted.
+/// Share of the link, including headers.
 fn wire_share(rate: f64, link: BitRate) -> f64 {
     rate * f64::from(WIRE_BYTES) / f64::from(MESSAGE_BYTES) * 8.0 / link.0 as f64
 }

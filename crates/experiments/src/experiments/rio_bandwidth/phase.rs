@@ -1,4 +1,4 @@
-//! What the flows of a world got in one phase: over all of it, and outside platform holes.
+//! The rates of a world's flows in one phase: over all of it, and outside platform holes.
 
 use punctual::Instant;
 
@@ -7,11 +7,11 @@ use crate::excuse::Excuses;
 /// When, and the bytes that every sink had until then.
 pub(super) type Look = (Instant, Vec<u64>);
 
-/// The looks at a phase's sinks in steady state, the last one included.
+/// The readings of a phase's sinks in steady state, the last one included.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phase {
     pub looks: Vec<Look>,
-    /// Bytes that our link has sent meanwhile, every header counted; none where it is the kernel's.
+    /// Bytes that our link has sent meanwhile, including every header; `None` for the kernel's.
     pub wire_bytes: Option<u64>,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Phase {
 pub(super) type Rates = Vec<f64>;
 
 impl Phase {
-    /// Of the whole phase.
+    /// Rates of the whole phase.
     pub fn whole(&self) -> Rates {
         match (self.looks.first(), self.looks.last()) {
             (Some(first), Some(last)) => rates(first, last).collect(),
@@ -27,8 +27,8 @@ impl Phase {
         }
     }
 
-    /// Of the slots between two looks that neither a hole touches nor what it left undone; the whole where there is no
-    /// such slot.
+    /// Rates of the slots between two readings that are touched neither by a hole nor by its backlog; those
+    /// of the whole phase if there is no such slot.
     pub fn outside_holes(&self, excuses: &Excuses) -> Rates {
         let (mut ns, mut bytes) = (0, vec![0; self.looks.first().map_or(0, |(_, bytes)| bytes.len())]);
         for (from, to) in self.slots().filter(|(from, to)| !excuses.covers(from.0, to.0)) {
@@ -60,7 +60,7 @@ impl Phase {
     }
 }
 
-/// Bytes a second between two looks.
+/// Bytes a second between two readings.
 pub(super) fn rates<'a>(from: &'a Look, to: &'a Look) -> impl Iterator<Item = f64> + 'a {
     let seconds = to.0.since(from.0).as_secs_f64().max(f64::MIN_POSITIVE);
     from.1.iter().zip(&to.1).map(move |(from, to)| (to - from) as f64 / seconds)
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_hole_takes_its_slots_out_of_the_rate() {
-        // 1,000 B in each of ten slots of 10 ms, but nothing in the fourth, in which a hole lies.
+        // 1,000 B in each of ten slots of 10 ms, but none in the fourth, which contains a hole.
         let bytes = |slot: u64| 1_000 * (slot - u64::from(slot >= 4));
         let look = |slot: u64| (Instant((100 + 10 * slot) * MS), vec![bytes(slot)]);
         let phase = Phase { looks: (0..=10).map(look).collect(), wire_bytes: Some(18_000) };

@@ -5,10 +5,9 @@
 use punctual_link::{Link, Port as DriverPort};
 use punctual_os::clock::now;
 use punctual_proto::api::{PacketOut, Port};
-use punctual_proto::ids::LinkId;
 use punctual_proto::{Instant, Nanos};
 
-use super::{Nodes, URGENT_BYTES};
+use super::{LINK, Nodes, SOURCE, URGENT_BYTES, World};
 use crate::measure::Sample;
 
 /// The processor's.
@@ -41,7 +40,7 @@ impl Nodes {
     /// If the driver breaks or is full.
     pub fn drive(&mut self, link: &mut dyn Link) -> anyhow::Result<Driven> {
         let begun = now();
-        self.source.handle_outbox(self.long.channel, self.at);
+        self.ring();
         let mut turn = Turn { nodes: self, link, waiting_since: None, units: 0, packets: 0 };
         let mut at = begun;
         while turn.unit(&mut at, |_| ())? {}
@@ -56,19 +55,22 @@ impl Nodes {
     /// # Errors
     /// As [`Nodes::drive`], or where the next unit is not the urgent one.
     pub fn urgent_access(&mut self, link: &mut dyn Link) -> anyhow::Result<Sample> {
-        self.source.handle_outbox(self.long.channel, self.at);
-        self.urgent.put(self.at);
+        self.ring();
+        let virtual_now = self.world.now;
+        self.urgent.put(virtual_now);
         let mut turn = Turn { nodes: self, link, waiting_since: None, units: 0, packets: 0 };
         let begun = now();
         let mut at = begun;
         // What the processor serves as soon as a unit is over.
-        turn.unit(&mut at, |nodes| nodes.source.handle_outbox(nodes.urgent.channel, nodes.at))?;
-        let next = turn.nodes.source.begin_work(turn.nodes.at);
+        turn.unit(&mut at, |nodes| {
+            nodes.world.nodes[SOURCE].handle_outbox(nodes.urgent.open.source, nodes.world.now);
+        })?;
+        let next = turn.nodes.source().begin_work(virtual_now);
         let span = now().since(begun);
         let urgent = next.filter(|work| work.bytes == URGENT_BYTES);
         let urgent =
             urgent.ok_or_else(|| anyhow::anyhow!("the unit after the first is not the urgent one"))?;
-        turn.nodes.source.finish_work(urgent, turn.nodes.at);
+        turn.nodes.source().finish_work(urgent, virtual_now);
         turn.transmit(now())?;
         while turn.unit(&mut at, |_| ())? {}
         turn.flush()?;
@@ -79,8 +81,8 @@ impl Nodes {
 impl Turn<'_> {
     /// One unit of work, if there is any; `after` is done as soon as it is over.
     fn unit(&mut self, at: &mut Instant, after: impl FnOnce(&mut Nodes)) -> anyhow::Result<bool> {
-        let virtual_now = self.nodes.at;
-        let source = &mut self.nodes.source;
+        let virtual_now = self.nodes.world.now;
+        let source = self.nodes.source();
         let Some(work) = source.begin_work(virtual_now) else { return Ok(false) };
         let (handler, kind) = (work.handler, work.kind);
         let declared = work.declared_cost(source.costs());
@@ -90,14 +92,15 @@ impl Turn<'_> {
         let worked = now();
         let any = self.transmit(worked)?;
         let done = if any { now() } else { worked };
-        self.nodes.source.record_unit(handler, kind, done.since(*at), declared, virtual_now);
+        self.nodes.source().record_unit(handler, kind, done.since(*at), declared, virtual_now);
         *at = done;
         Ok(true)
     }
 
     /// What the link scheduler gives goes into the driver's buffers. The device is done at once, as a veth is.
     fn transmit(&mut self, at: Instant) -> anyhow::Result<bool> {
-        let Nodes { source, at: virtual_now, .. } = &mut *self.nodes;
+        let World { nodes, now: virtual_now, .. } = &mut self.nodes.world;
+        let source = &mut nodes[SOURCE];
         while source.poll_filter().is_some() {}
         let mut any = false;
         loop {
@@ -106,11 +109,11 @@ impl Turn<'_> {
                 anyhow::ensure!(self.link.transmit_buffer().is_some(), "the driver is full");
                 continue;
             };
-            let Some(sent) = source.poll_transmit(LinkId(0), *virtual_now, buffer) else { break };
+            let Some(sent) = source.poll_transmit(LINK, *virtual_now, buffer) else { break };
             let PacketOut::Written(len) = sent.packet else { anyhow::bail!("a source passes nothing on") };
             let port = if sent.port == Port::Data { DriverPort::Data } else { DriverPort::Signalling };
             self.link.transmit(port, len, sent.wire_bytes)?;
-            source.handle_sent(LinkId(0), sent.wire_bytes, *virtual_now);
+            source.handle_sent(LINK, sent.wire_bytes, *virtual_now);
             self.packets += u32::from(sent.port == Port::Data);
             self.waiting_since.get_or_insert(at);
             any = true;

@@ -11,10 +11,11 @@ use super::words::{Hello, Lines, end_at};
 use crate::testbed::configuration::End;
 use crate::testbed::{Answer, Order};
 
-/// How long the peer may take to say hello, and to obey an order (starting an engine is the longest).
+/// How long the peer may take to send its version, and to execute an order (starting an engine is the
+/// longest).
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// A machine that obeys.
+/// A machine that executes orders.
 pub struct Remote {
     lines: Lines,
     address: String,
@@ -25,7 +26,7 @@ impl Remote {
     /// Connects to HOST or HOST:PORT.
     ///
     /// # Errors
-    /// If nobody answers there, or another version does.
+    /// If the address does not answer, or with another version.
     pub fn connect(address: &str) -> anyhow::Result<Self> {
         let target = resolve(address)?;
         let stream = TcpStream::connect_timeout(&target, ANSWERS_WITHIN).with_context(|| {
@@ -58,7 +59,7 @@ impl Remote {
     /// The rate of the interface at our end.
     ///
     /// # Errors
-    /// If it does not say.
+    /// If it does not report it.
     pub fn rate(&self, own: &End) -> anyhow::Result<BitRate> {
         let path = format!("/sys/class/net/{}/speed", own.device);
         let speed = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse::<u64>().ok());
@@ -68,10 +69,10 @@ impl Remote {
         }
     }
 
-    /// Tells it something.
+    /// Sends it an order.
     ///
     /// # Errors
-    /// If it is gone. What it cannot do is an answer.
+    /// If it is gone. A failed order is an answer.
     pub fn order(&mut self, order: &Order) -> anyhow::Result<Answer> {
         self.lines.say(order)?;
         let answer = self.lines.hear().with_context(|| silent(&self.address))?;
@@ -80,7 +81,7 @@ impl Remote {
 }
 
 impl Drop for Remote {
-    /// Waits until the peer has ended what was started there: whoever connects next needs its ports.
+    /// Waits until the peer has ended all roles that were started there: the next connection needs its ports.
     fn drop(&mut self) {
         if self.lines.stream().shutdown(Shutdown::Write).is_ok() {
             while let Ok(Some(Answer::Done)) = self.lines.hear() {}

@@ -11,14 +11,14 @@ use punctual_os::interrupt;
 use super::words::{Hello, Lines, end_at};
 use crate::testbed::{Answer, Order, Place, Roles};
 
-/// How long a server stays deaf to Ctrl-C, and a client may take to say hello.
+/// How long a server may take to notice Ctrl-C, and a client to send its version.
 const DEAF: Duration = Duration::from_millis(100);
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
 
 /// Most clients at a time: an experiment has one for each of its worlds.
 const SESSIONS_MAX: usize = 16;
 
-/// Obeys clients until the program is interrupted; `told` is called with the address once it listens.
+/// Serves clients until the program is interrupted; calls `told` with the address once it listens.
 ///
 /// # Errors
 /// If the address is taken.
@@ -29,7 +29,7 @@ pub fn serve(listen: SocketAddr, told: impl FnOnce(SocketAddr)) -> anyhow::Resul
     sessions(&listener, || interrupt::check().is_err())
 }
 
-/// Obeys whoever connects, each on a thread of its own, until `is_over`; then hangs up on all of them.
+/// Serves every connection, each on a thread of its own, until `is_over`; then hangs up on all of them.
 ///
 /// # Errors
 /// If the listener breaks.
@@ -60,17 +60,17 @@ pub fn sessions(listener: &TcpListener, is_over: impl Fn() -> bool) -> anyhow::R
             }
         };
         for (stream, _) in &open {
-            // One that has just hung up needs no more.
+            // A client that has just disconnected needs no shutdown.
             let _ = stream.shutdown(Shutdown::Both);
         }
         ended
     })
 }
 
-/// One client, from hello to the end of its connection; its roles run on `place`.
+/// Serves one client, from its version to the end of its connection; its roles run on `place`.
 ///
 /// # Errors
-/// If it is of another version or talks nonsense.
+/// If it has another version or sends invalid lines.
 pub fn session(stream: TcpStream, place: Place) -> anyhow::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(HELLO_WITHIN))?;
@@ -78,7 +78,7 @@ pub fn session(stream: TcpStream, place: Place) -> anyhow::Result<()> {
     let mut lines = Lines::new(stream)?;
     let ours = Hello::ours(end);
     let theirs: Hello = lines.hear()?.context("it hung up at once")?;
-    // Said before it is checked, so that the other side can tell its user too.
+    // Send this before the check, so that the other side can report the difference too.
     lines.say(&ours)?;
     ours.check(&theirs)?;
     lines.stream().set_read_timeout(None)?;

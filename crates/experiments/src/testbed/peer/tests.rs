@@ -31,7 +31,7 @@ fn server() -> (String, JoinHandle<anyhow::Result<()>>) {
     (address, thread)
 }
 
-/// A port that no other process has: from its id, and below those that the kernel gives to whoever asks for any
+/// A port that no other process has: derived from its id, and below those that the kernel assigns
 /// (`ip_local_port_range`).
 fn own_port() -> u16 {
     24_000 + (std::process::id() % 8_000) as u16
@@ -134,7 +134,7 @@ fn a_pair_works_over_machines() {
     }
 }
 
-/// What the experiments of two hosts do with a pair.
+/// Uses a pair in all ways in which the experiments of two hosts do.
 fn every_way(bed: &Bed, conditions: &Conditions) -> anyhow::Result<()> {
     // The worlds of an experiment are there at the same time.
     let mut other = Pair::create(bed, conditions)?;
@@ -155,7 +155,7 @@ fn every_way(bed: &Bed, conditions: &Conditions) -> anyhow::Result<()> {
     arrives(&mut pair, |pair| pair.send_engine(engine, None, 8_192, Class::Ordinary), 8_192)
 }
 
-/// Whether some call is answered; one that is answered later than an experiment waits is lost.
+/// Whether some call is answered; an answer that comes after the experiment's timeout is lost.
 fn is_answered(caller: &mut dyn Caller) -> anyhow::Result<bool> {
     let interval = Nanos::from_millis(10);
     let until = now() + Nanos::from_secs(20);
@@ -177,10 +177,10 @@ fn arrives(
     let (mut outlet, sink) = open(pair)?;
     outlet.offer(&vec![7; bytes])?;
     let until = now() + Nanos::from_secs(10);
-    while pair.counted(sink)?.1 < bytes as u64 && now() < until {
+    while pair.counted(sink)?.bytes < bytes as u64 && now() < until {
         wait_until(now() + Nanos::from_millis(5))?;
     }
-    let (_, counted) = pair.counted(sink)?;
+    let counted = pair.counted(sink)?.bytes;
     anyhow::ensure!(counted == bytes as u64, "{counted} of {bytes} bytes arrived");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the two sides say first, and how they say everything.
+//! The first line of both sides, and the encoding of all lines.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -18,9 +18,9 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 /// The first line of each side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Of the program.
+    /// Version of the program.
     pub punctual: String,
-    /// Of the orders.
+    /// Version of the orders.
     pub protocol: u32,
     /// Its end of the link.
     pub end: End,
@@ -32,10 +32,10 @@ impl Hello {
         Self { punctual: env!("CARGO_PKG_VERSION").into(), protocol: PROTOCOL, end }
     }
 
-    /// Whether the two may work together.
+    /// Checks whether the two may work together.
     ///
     /// # Errors
-    /// If versions differ; says which.
+    /// If versions differ; the message names them.
     pub fn check(&self, theirs: &Self) -> anyhow::Result<()> {
         if (&self.punctual, self.protocol) != (&theirs.punctual, theirs.protocol) {
             bail!(
@@ -57,10 +57,10 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Over a stream.
+    /// Makes it over a stream.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn new(stream: TcpStream) -> anyhow::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { reader: BufReader::new(stream), line: String::new() })
@@ -71,7 +71,7 @@ impl Lines {
         self.reader.get_ref()
     }
 
-    /// Says something.
+    /// Sends a value.
     ///
     /// # Errors
     /// If the connection is gone.
@@ -81,10 +81,10 @@ impl Lines {
         self.reader.get_mut().write_all(line.as_bytes()).context("the other side is gone")
     }
 
-    /// Hears something; `None` at the end.
+    /// Receives a value; `None` at the end.
     ///
     /// # Errors
-    /// If the connection breaks or what comes is none of ours.
+    /// If the connection breaks or the line cannot be parsed.
     pub fn hear<T: DeserializeOwned>(&mut self) -> anyhow::Result<Option<T>> {
         self.line.clear();
         let mut limited = std::io::Read::take(&mut self.reader, LINE_BYTES_MAX);

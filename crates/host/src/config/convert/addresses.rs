@@ -2,7 +2,7 @@
 
 use super::super::LinkDriver;
 
-/// What is wrong with the ends of a link to `neighbour`, and what would be right.
+/// The mistake in the ends of a link to `neighbour`, with the fix.
 pub(super) fn check(link: &dyn LinkDriver, neighbour: &str) -> Result<(), String> {
     let Some(ends) = link.ends() else { return Ok(()) };
     ports(ends.ports, ["data_port", "signalling_port"])?;

@@ -1,9 +1,10 @@
-//! What a link's device carries beside it, and links that share one.
+//! The other traffic on a link's device, and links that share a device.
 //!
-//! Two links share a device where both name it, or where they have one local address and not two names. Each is paced by
-//! its own rate, so their rates together must fit the device's; then a packet of one waits for at most a window of each
-//! other, in the device's time, and that is interference. Loopback has no wire to share. Devices that only the routes tell
-//! are looked at when the links are opened.
+//! Two links share a device if both name it, or if they have one local address and do not name two devices.
+//! Each is paced at its own rate, so the sum of their rates must fit the device's rate. A packet of one link
+//! then waits for at most one window of each other link, in the device's time, and that is interference.
+//! Loopback has no wire to share. Devices that only the routing table determines are checked when the links
+//! are opened.
 
 use punctual_link::kernel::ShaperRate;
 use punctual_proto::config::{Interference, KernelTraffic, LinkConfig};
@@ -17,13 +18,13 @@ use super::{pick, rate};
 
 /// Smallest burst unless configured otherwise: two packets of 1,500 B on the wire, tagged.
 const BURST_BYTES_MIN: u64 = 2 * 1_542;
-/// Larger ones last so long: timers are not exact.
+/// Minimum length of larger bursts, because timers are not exact.
 const BURST: Nanos = Nanos::from_micros(250);
-/// Most that the shaper does not count, of what it lets through: preambles, checksums and gaps of the second and further
-/// full packets of a segmented run (24 B of 1,538).
+/// The largest part of the passed traffic that the shaper does not count: preambles, checksums and gaps of
+/// the second and further full packets of a segmented run (24 B of 1,538).
 const UNCOUNTED: Ppm = Ppm(16_000);
 
-/// What the table says of other traffic on the device.
+/// The other traffic on the device, as the table states it.
 ///
 /// # Errors
 /// A contradiction in the table, with the fix.
@@ -59,7 +60,7 @@ pub(super) fn other_traffic(
     }
 }
 
-/// The shaper of a device whose kernel traffic goes behind ours: at what it drains surely.
+/// The shaper of a device whose kernel traffic is sent behind ours: at the device's guaranteed rate.
 fn shaper(table: &LinkTable, default: &LinkConfig) -> Result<ShaperRate, String> {
     if table.interference_share.is_some() {
         return Err("interference_share follows from kernel_traffic = \"shaped\": leave it out".into());
@@ -74,14 +75,14 @@ fn shaper(table: &LinkTable, default: &LinkConfig) -> Result<ShaperRate, String>
         .map_err(|_| "interference_burst is too long: give less, as \"1ms\"".into())
 }
 
-/// What goes before a packet of ours behind such a shaper: a burst that it let through at once, a unit that it holds already,
-/// which is no longer than that (longer ones are cut), and its timer.
+/// Interference behind such a shaper: a burst that it let through at once, a unit that it holds already,
+/// which is no longer than the burst (longer ones are cut), and its timer.
 pub(super) fn behind(rate: ShaperRate, reaction: Nanos) -> Interference {
     let burst = BitRate(rate.rate_bps).time_of(rate.burst_bytes.into());
     Interference { sigma: burst * 2 + reaction, rho: UNCOUNTED }
 }
 
-/// What the node is told about kernel traffic.
+/// Kernel traffic in the node's configuration.
 pub(super) const fn kernel_traffic(other_traffic: OtherTraffic) -> KernelTraffic {
     match other_traffic {
         OtherTraffic::Unknown => KernelTraffic::Unbounded,
@@ -116,7 +117,7 @@ impl Place<'_> {
         }
     }
 
-    /// What is wrong with sharing a device with `others`, and what would be right.
+    /// The mistake in sharing a device with `others`, with the fix.
     fn check(&self, others: &[Self]) -> Result<(), String> {
         let Self { table, .. } = self;
         let Some(first) = others.first() else {
@@ -221,7 +222,7 @@ pub(super) fn share(
     Ok(())
 }
 
-/// What a link may hand over at once, in its device's time.
+/// The bytes that a link may hand over at once, in its device's time.
 fn window(place: &Place<'_>, link: &LinkConfig) -> Nanos {
     let bytes =
         u64::from(link.pipeline_depth) * u64::from(link.packet_bytes_max.saturating_add(link.overhead_bytes));

@@ -1,5 +1,6 @@
-//! `kernel_rate`: what the kernel's own packets may take of a link, and what admission is told of it. `kernel_rate_max`: how
-//! much they are given beyond that while what is admitted allows it.
+//! `kernel_rate`: the share of a link that the kernel's own packets may take, and the interference that
+//! admission assumes for it. `kernel_rate_max`: the share beyond that, which they get while the admitted
+//! channels allow it.
 //!
 //! In any time t the kernel's packets put at most `burst + rate * t` bytes on the wire. A link that drains at
 //! its rate less its error needs as long as these bytes take at that rate. An explicit `interference_burst`
@@ -16,11 +17,11 @@ use super::{pick, rate};
 
 /// Smallest burst unless configured otherwise: two packets of 1,500 B on the wire, tagged.
 const BURST_BYTES_MIN: u64 = 2 * PACKET_BYTES;
-/// Smallest burst where the rate follows admission: this many packets.
+/// Smallest burst if the rate follows admission: this many packets.
 const BURST_FOLLOWING_BYTES_MIN: u64 = FOLLOWING_UNITS as u64 * PACKET_BYTES;
 const PACKET_BYTES: u64 = 1_542;
-/// Largest part of the configured rate, and of what the link drains, that is left to the kernel. With more,
-/// our packets would be paced at next to nothing.
+/// Largest part of the configured rate, and of the link's drain rate, that is left to the kernel. With more,
+/// our packets would be paced at almost zero.
 const SHARE_MAX: Ppm = Ppm(950_000);
 /// Time that a larger burst lasts at the kernel's rate, because timers are not exact.
 const BURST: Nanos = Nanos::from_millis(1);
@@ -34,7 +35,7 @@ pub(in super::super) struct KernelRate {
     pub burst_bytes: u32,
     /// The bound as interference: what kernel traffic takes of the link's time.
     pub interference: Interference,
-    /// If the rate follows admission: the largest part of what the link drains, and that part in bits a
+    /// If the rate follows admission: the largest part of the link's drain rate, and that part in bits a
     /// second.
     pub follows: Option<(Ppm, u64)>,
 }
@@ -88,8 +89,8 @@ pub(in super::super) fn of(
     Ok(Some(KernelRate { rate_bps: rate.0, burst_bytes, interference, follows }))
 }
 
-/// Only our clock can make room, only the order of deadlines bears the change (`LinkConfig::follows`); and who states a larger
-/// share knows more of the link than its shaper.
+/// Only the pacer's own clock can make room, and only the order of deadlines tolerates the change
+/// (`LinkConfig::follows`). A larger share in the configuration overrides what the shaper implies.
 fn may_follow(table: &LinkTable) -> bool {
     let bears_it = table.admission.unwrap_or_default().bears_changing_share;
     table.pace != Some(Pacing::Completion) && bears_it && table.interference_share.is_none()
@@ -123,7 +124,7 @@ fn bytes_in(rate: BitRate, time: Nanos) -> u64 {
     (u128::from(rate.0) * u128::from(time.0) / 8_000_000_000) as u64
 }
 
-/// Up to which part of what the link drains the kernel's rate follows admission; zero: not at all.
+/// The part of the link's drain rate up to which the kernel's rate follows admission; zero: it does not.
 pub(super) fn share_to_follow(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<Ppm, ConfigError> {
     let rate_error =
         pick(&table.rate_error, LinkConfig::new(&table.name, NodeId(0), rate::tried(table)).rate_error);

@@ -20,7 +20,7 @@ const FRAME_BYTES_MAX: u32 = 64 << 20;
 /// The configuration of each link, its driver, and the other traffic on its device.
 type Links = (Vec<LinkConfig>, Vec<Box<dyn LinkDriver>>, Vec<OtherTraffic>);
 
-/// What a link's table is read with.
+/// The context in which a link's table is read.
 pub(super) struct LinkContext<'a> {
     pub hosts: &'a Hosts,
     /// This host.
@@ -100,7 +100,7 @@ fn only_own_keys(input: &LinkInput<'_>, driver: Driver, known: &[Driver]) -> Res
     Ok(())
 }
 
-/// A link with the defaults for all that the table does not say.
+/// A link with the defaults for all keys that the table does not contain.
 fn default_of(table: &LinkTable) -> LinkConfig {
     LinkConfig::new(&table.name, NodeId(0), rate::tried(table))
 }
@@ -174,7 +174,7 @@ fn frames_default(packet_bytes: u32) -> u32 {
     limits::FRAMES_DEFAULT.min(FRAME_BYTES_MAX / packet_bytes.max(1)).max(limits::FRAMES_MIN)
 }
 
-/// What the shaper lets through, unless said otherwise.
+/// The traffic that the shaper lets through, unless the table states another interference.
 fn interference(
     table: &LinkTable,
     default: &LinkConfig,

@@ -1,5 +1,5 @@
-//! Converts the file's tables to what the node, the drivers and the engine are told, with the checks that
-//! need to know a line. The node checks the rest when it is made.
+//! Converts the file's tables to the settings of the node, the drivers and the engine, with the checks that
+//! need line numbers. The node makes the other checks when it is created.
 
 mod addresses;
 mod devices;
@@ -240,8 +240,8 @@ fn deadline_class(table: &ProcessorTable) -> Result<SchedulingClass, String> {
     Ok(SchedulingClass::Deadline { period })
 }
 
-/// What the kernel keeps from a processor of the class: of a deadline thread all that is beyond [`realtime::RUNTIME_MAX`], at
-/// the latest after a period and the tick that finds it out.
+/// The CPU time that the kernel withholds from a processor of the class: from a deadline thread all time
+/// beyond [`realtime::RUNTIME_MAX`], with a delay of at most a period and the tick that detects it.
 fn withheld(class: SchedulingClass) -> Interference {
     match class {
         SchedulingClass::Deadline { period } => {

@@ -28,7 +28,7 @@ pub(super) fn of(
 
 fn read(table: &PrioritiesTable, class: SchedulingClass) -> Result<Priorities, String> {
     let default = Priorities::default();
-    // Whatever is not said stays below the processor.
+    // Default priorities stay below the processor's.
     let most = match class {
         SchedulingClass::Fifo { priority } => priority - 1,
         SchedulingClass::Deadline { .. } | SchedulingClass::BestEffortHost => 97,

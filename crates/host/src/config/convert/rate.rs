@@ -1,4 +1,4 @@
-//! `rate` and `rate_max`: what a link drains as somebody wrote it down, or the most that a measurement is to try.
+//! `rate` and `rate_max`: the configured drain rate of a link, or the upper limit for a measurement.
 
 use punctual_proto::BitRate;
 use punctual_proto::words::rate_text;
@@ -8,11 +8,11 @@ use super::super::file::{KernelTrafficName, LinkTable};
 use super::super::quantity::RateOrAuto;
 use crate::nominal_rate::nominal_rate;
 
-/// Rate that a measurement tries if neither the file nor a device says more. What it finds is then "at least"
+/// Rate that a measurement tries if neither the file nor a device states more. The result is then "at least"
 /// this rate.
 const TRIED_DEFAULT: BitRate = BitRate(1_000_000_000);
 
-/// Whether the link finds its rate out by itself.
+/// Whether the link measures its rate itself.
 pub(super) fn is_auto(table: &LinkTable) -> bool {
     table.rate.0 == RateOrAuto::Auto
 }

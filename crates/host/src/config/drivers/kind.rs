@@ -1,4 +1,4 @@
-//! What a driver says of itself, and of each link that runs on it.
+//! The traits by which a driver describes itself and each link that runs on it.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ use super::{Driver, LinkInput};
 use crate::config::ConfigError;
 use crate::finding::Finding;
 
-/// A driver: what it is, what it needs, and how links over it come to be.
+/// A driver: its description, its requirements, and how its links are opened.
 pub trait DriverKind: Send + Sync {
     /// Name of the driver, as the configuration spells it (`udp`, ...).
     fn name(&self) -> &'static str;
@@ -35,8 +35,8 @@ pub trait DriverKind: Send + Sync {
     }
 
     /// True if the driver's packets bypass the kernel's stack and queues. Each link then needs a device of
-    /// its own, and kernel traffic is held to a rate of its own. Otherwise kernel traffic can go behind ours
-    /// in one shaper.
+    /// its own, and kernel traffic has a rate limit of its own. Otherwise one shaper can send kernel traffic
+    /// behind ours.
     fn bypasses_kernel(&self) -> bool {
         false
     }
@@ -51,24 +51,24 @@ pub trait DriverKind: Send + Sync {
         &[]
     }
 
-    /// Keys of a `[[link]]` that only this driver knows; [`LinkInput::own`] reads them.
+    /// Keys of a `[[link]]` that only this driver accepts; [`LinkInput::own`] reads them.
     fn own_keys(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Refuses a key that another driver claims with words of this driver, before it is refused in general
-    /// words.
+    /// Refuses a key of another driver with a message of this driver, before it is refused with a general
+    /// message.
     ///
     /// # Errors
-    /// What is wrong with the link's keys, and what would be right.
+    /// The mistake in the link's keys, with the fix.
     fn refuse_keys(&self, _input: &LinkInput<'_>) -> Result<(), String> {
         Ok(())
     }
 
-    /// Checks and keeps what the configuration says of one link.
+    /// Checks and stores the configuration of one link.
     ///
     /// # Errors
-    /// The first thing that is wrong, made by [`LinkInput::refuse`].
+    /// The first mistake, made by [`LinkInput::refuse`].
     fn read(&self, input: &LinkInput<'_>) -> Result<Box<dyn LinkDriver>, ConfigError>;
 
     /// Completes the settings of its links with what depends on the others. `links` are all links of the host, of any driver.
@@ -104,8 +104,8 @@ pub trait DriverKind: Send + Sync {
         None
     }
 
-    /// What `punctual doctor` finds out about a host with these links of it; `serving`: a daemon runs, and what is on the
-    /// devices is its own.
+    /// The findings of `punctual doctor` about a host with these links of the driver; `serving`: a daemon
+    /// runs, and the programs on the devices are its own.
     fn examine(&self, _links: &[CheckedLink<'_>], _serving: bool) -> Vec<Finding> {
         Vec::new()
     }
@@ -116,7 +116,7 @@ pub trait LinkDriver: Settings {
     /// The driver that carries the link.
     fn driver(&self) -> Driver;
 
-    /// Addresses and ports where the link begins and ends; `None` if it has no addresses.
+    /// Addresses and ports of both ends of the link; `None` if it has no addresses.
     fn ends(&self) -> Option<Ends> {
         None
     }
@@ -129,7 +129,7 @@ pub trait LinkDriver: Settings {
     /// Gives up everything that takes a privilege.
     fn run_without_privileges(&mut self) {}
 
-    /// True if the link's device paces what is handed over, and no other pace was configured.
+    /// True if the link's device paces packets itself, and no other pace was configured.
     fn has_own_pace(&self) -> bool {
         false
     }
@@ -158,7 +158,7 @@ impl dyn LinkDriver {
         self.driver().stays_on_machine() && self.ends().is_some_and(|ends| ends.local.is_loopback())
     }
 
-    /// Device that the link leaves by: the configured one, or the one that the routes say.
+    /// Device that the link leaves by: the configured one, or that of the route.
     ///
     /// # Errors
     /// If there is no such device or no route.
@@ -166,7 +166,7 @@ impl dyn LinkDriver {
         match (self.device(), self.ends()) {
             (Some(name), _) => Device::named(name),
             (None, Some(ends)) => route_to(ends.peer).and_then(|route| Device::numbered(route.device)),
-            // What has neither stays on this machine.
+            // A link with neither stays on this machine.
             (None, None) => Device::named("lo"),
         }
     }
@@ -176,7 +176,7 @@ impl dyn LinkDriver {
 pub trait Settings: Any + Debug + Send + Sync {
     /// A copy.
     fn copied(&self) -> Box<dyn LinkDriver>;
-    /// Whether the other says the same.
+    /// Whether the other settings are equal.
     fn equals(&self, other: &dyn LinkDriver) -> bool;
 }
 
@@ -223,7 +223,7 @@ pub struct OpeningLink<'a> {
     pub name: &'a str,
     /// Settings of the link that its driver has read.
     pub settings: &'a dyn LinkDriver,
-    /// What the link counts its traffic in, if its device is watched.
+    /// The account in which the link counts its traffic, if its device is watched.
     pub watched: Option<Watched>,
 }
 
@@ -237,15 +237,15 @@ pub struct OpeningLinks<'a> {
     pub given: &'a mut dyn FnMut(&str) -> Option<Box<dyn Link>>,
 }
 
-/// A link that `punctual doctor` looks at.
+/// A link that `punctual doctor` checks.
 #[derive(Clone, Copy)]
 pub struct CheckedLink<'a> {
     /// Name of the link.
     pub name: &'a str,
     /// Settings of the link that its driver has read.
     pub settings: &'a dyn LinkDriver,
-    /// True if a daemon that answers has the link: what is missing here exists in that daemon's network
-    /// namespace.
+    /// True if a running daemon has the link: a device that is missing here then exists in that daemon's
+    /// network namespace.
     pub is_known: bool,
 }
 

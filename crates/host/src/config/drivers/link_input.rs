@@ -1,4 +1,4 @@
-//! What the configuration says about one link: the input from which its driver makes its settings.
+//! The configuration of one link: the input from which its driver makes its settings.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::Ends;
 use crate::config::file::LinkTable;
 use crate::config::{ConfigError, DATA_PORT_DEFAULT, OtherTraffic, SIGNALLING_PORT_DEFAULT, Source};
 
-/// A `[[link]]` table, with what the node and admission know about the link.
+/// A `[[link]]` table, with what node and admission require of the link.
 pub struct LinkInput<'a> {
     pub(in crate::config) table: &'a LinkTable,
     pub(in crate::config) source: &'a Source<'a>,
@@ -23,7 +23,7 @@ pub struct LinkInput<'a> {
 }
 
 impl<'a> LinkInput<'a> {
-    /// An error about this link, with its line: `what` says what is wrong and what would be right.
+    /// An error about this link, with its line: `what` names the mistake and the fix.
     pub fn refuse(&self, what: impl Into<String>) -> ConfigError {
         self.source.error(self.at, format!("[[link]] \"{}\": {}", self.table.name, what.into()))
     }
@@ -54,12 +54,12 @@ impl<'a> LinkInput<'a> {
         self.link
     }
 
-    /// What others may send over its device, according to the configuration.
+    /// The configured traffic of other senders on its device.
     pub fn other_traffic(&self) -> OtherTraffic {
         self.other_traffic
     }
 
-    /// Whether nothing is guaranteed on this host, and nothing takes a privilege.
+    /// Whether this is a best-effort host: without guarantees and without privileges.
     pub fn is_best_effort_host(&self) -> bool {
         self.real_time.class == SchedulingClass::BestEffortHost
     }

@@ -8,7 +8,7 @@ use crate::config::ConfigError;
 
 pub(super) struct Memory;
 
-/// A link whose ends the embedding program gives: the configuration has nothing to say of it.
+/// A link whose ends the embedding program provides: the driver has no keys in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySettings;
 

@@ -2,8 +2,8 @@
 //!
 //! To add a driver, write a file with a [`DriverKind`] and a [`LinkDriver`], and add a line to
 //! [`Driver::ALL`]. The parser of the configuration, the daemon's rights, the profile, `punctual doctor`,
-//! `profile` and `bench`, and the experiments ask this table. A program that embeds an engine brings its own:
-//! see [`parse_with`](super::parse_with).
+//! `profile` and `bench`, and the experiments use this table. A program that embeds an engine provides its
+//! own table: see [`parse_with`](super::parse_with).
 
 mod kind;
 mod link_input;
@@ -25,14 +25,14 @@ pub use self::memory::MemorySettings;
 pub struct Driver(&'static dyn DriverKind);
 
 impl Driver {
-    /// Kernel sockets: on every host, without privileges. The one to take if nothing else is said.
+    /// Kernel sockets: on every host, without privileges. The default.
     pub const UDP: Self = Self(&udp::Udp);
     /// AF_XDP, classified in the adapter's driver.
     pub const XDP: Self = Self(&xdp::Xdp);
     /// Rings inside one process: the embedding program gives their ends.
     pub const MEMORY: Self = Self(&memory::Memory);
 
-    /// What costs least and needs no device: profiles show it beside the driver that was asked for.
+    /// The cheapest driver, which needs no device: profiles show it beside the requested driver.
     pub const BASE: Self = Self::MEMORY;
 
     /// Drivers that come with Punctual and that a configuration can name.
@@ -110,7 +110,8 @@ mod tests {
         assert!(Driver::by_name().is_sorted_by_key(|driver| driver.name()));
     }
 
-    /// A host is profiled on the dearest driver that it has; a driver that stands in for another may not be cheaper.
+    /// A host is profiled on the most expensive driver that it has; a driver that stands in for another must
+    /// not be cheaper.
     #[test]
     fn costs_of_drivers_have_an_order() {
         for driver in Driver::ALL {

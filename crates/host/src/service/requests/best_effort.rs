@@ -58,7 +58,7 @@ impl<H: Host> Service<H> {
             made.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         let health = writer.health();
         let bytes = ring.message_bytes_max;
-        // Packets that anybody sends to the port make the processor keep something of it.
+        // Packets that any host sends to the port make the processor keep some of their data.
         let room_bytes = Node::<H::Memory>::port_room_bytes(bytes);
         let bound = self.accounts.take(account, Resource::BufferBytes, room_bytes);
         let bound = bound.and_then(|()| {

@@ -1,4 +1,4 @@
-//! What happens to a ring after it is made: the program attaches to it, and gets other doorbells.
+//! Requests on an existing ring: the program attaches to it, and gets other doorbells.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::service::quota::is_privileged;
 use crate::service::ringers::Held;
 use crate::service::{CALL_COST, ClientId, End, Health, Host, Service, Stage};
 
-/// A doorbell beside those that a ring is made with.
+/// Quota of a doorbell in addition to those that a ring is made with.
 const DOORBELL: Held = Held { bytes: 0, descriptors: 1 };
 
 impl<H: Host> Service<H> {
@@ -26,12 +26,13 @@ impl<H: Host> Service<H> {
         })
     }
 
-    /// The client has sealed what it writes: only now it is mapped here, and looked at by the processor.
+    /// The client has sealed the file that it writes: only now the file is mapped here, and read by the
+    /// processor.
     pub(super) fn attached(&mut self, client: ClientId, channel: ChannelId) -> Outcome {
         let end = self.ends.get(&channel).filter(|end| end.client == Some(client));
         let health = end.and_then(|end| end.health.as_ref()).ok_or(RequestError::Unknown)?;
         health.accept().map_err(RingError::from)?;
-        // What it has sent or taken before.
+        // Handle the messages that it has sent or taken before.
         self.on_node(move |node, now| node.handle_outbox(channel, now))?;
         done()
     }

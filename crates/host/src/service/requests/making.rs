@@ -31,7 +31,8 @@ impl<H: Host> Service<H> {
         Ok((NewRing { end, handles, held }, doorbell))
     }
 
-    /// The ring of a receiver that may stall. What it has not asked for is no reason to refuse the channel.
+    /// Makes the ring of a receiver that may stall. Room beyond what the receiver requested is no reason to
+    /// refuse the channel.
     pub(super) fn make_inbox_of(
         &mut self,
         account: UserId,

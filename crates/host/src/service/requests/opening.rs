@@ -1,4 +1,5 @@
-//! Requests of who wants to send: a channel, what it would be granted, and a channel from somebody else.
+//! Requests of senders: open a channel, probe what would be granted, and open a channel that a receiver
+//! requested.
 
 use punctual_analysis::Contract;
 use punctual_ipc::api::{Answer, ApiError, Resource};
@@ -13,8 +14,9 @@ use crate::service::files::Needs;
 use crate::service::ringers::Held;
 use crate::service::{ClientId, End, Host, Service, Stage};
 
-/// An open is charged so often what it took: the network's yes and the end are decided on the processor too, if nobody
-/// can be charged, and may each take as long and half as long again (docs/adr/0032).
+/// An open is charged this many times its measured time: the network's grant and the end of the channel are
+/// handled on the processor too, at times when no user can be charged, and each may take one and a half times
+/// as long (docs/adr/0032).
 const OPEN_CHARGE: u64 = 4;
 
 impl<H: Host> Service<H> {
@@ -56,7 +58,7 @@ impl<H: Host> Service<H> {
         u64::from(contract.burst_messages_max) * Node::<H::Memory>::SOURCE_MESSAGE_BYTES
     }
 
-    /// Whether the quotas of a probe's user have what its channel would take here; nothing is taken.
+    /// Whether the quotas of a probe's user have room for its channel here; takes nothing.
     pub(in super::super) fn check_probe(
         &mut self,
         channel: ChannelId,

@@ -9,7 +9,7 @@ use super::Outcome;
 use crate::service::quota::is_privileged;
 use crate::service::{Host, Service};
 
-/// Channels whose status the processor makes at once, between messages.
+/// Channels whose status the processor reports in one call, between messages.
 const CHANNELS_PER_SLICE: usize = 8;
 /// Most slices for one answer. If most handles are of channels that have ended, the answer has few channels
 /// or none.
@@ -29,6 +29,7 @@ impl<H: Host> Service<H> {
             more_users: false,
             uptime: now().since(self.started),
             engine: self.host.statistics(),
+            handlers: Vec::new(),
             books,
         };
         let taken_bytes = serde_json::to_vec(&status).map_or(PACKET_BYTES_MAX, |json| json.len());

@@ -1,4 +1,4 @@
-//! What goes to clients: at once, when they have room, when it is their user's turn, and for the last time.
+//! Sends packets to clients: at once if they have room, when it is their user's turn, and for the last time.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,14 +18,14 @@ use super::{ClientId, Host, Server, Session, since};
 
 /// Interval between two checks of descriptors that were on their way to programs.
 const LOOK: Duration = Duration::from_millis(100);
-/// Connections that were cut and are looked at then.
+/// Number of cut connections that are checked at a time.
 const DEPARTED_LOOKS: usize = 64;
 /// How long the last packets may take when the server stops.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 impl<H: Host> Server<H> {
-    /// Gives back descriptors that programs have read meanwhile. Of the connections that were cut, it looks
-    /// at some at a time.
+    /// Gives back descriptors that programs have read meanwhile. It checks only some of the connections that
+    /// were cut at a time.
     pub(super) fn look_aloft(&mut self) {
         let clients: Vec<ClientId> = self.sessions.keys().copied().collect();
         clients.into_iter().for_each(|client| self.look(client));
@@ -79,7 +79,7 @@ impl<H: Host> Server<H> {
         Ok(())
     }
 
-    /// Into the client's socket, or behind what waits for it.
+    /// Sends a packet into the client's socket, or queues it behind its backlog.
     pub(super) fn send(&mut self, client: ClientId, packet: Packet) {
         let Some(session) = self.sessions.get(&client).filter(|session| !session.deaf) else { return };
         if self.is_silent() {
@@ -102,7 +102,7 @@ impl<H: Host> Server<H> {
         }
         let session = self.sessions.get_mut(&client);
         if session.is_some_and(|session| session.unread.push(packet).is_err()) {
-            // Out of descriptors or memory: what it is to be told cannot be kept.
+            // Out of descriptors or memory: the notice to the client cannot be stored.
             self.service.give_back_unread(client, more);
             self.cut(client);
         }
@@ -120,7 +120,7 @@ impl<H: Host> Server<H> {
         self.sessions.get_mut(&client).map_or(Ok(None), |session| session.unread.pop())
     }
 
-    /// Sends as much as the client's socket takes of what waits for it; `false`: it fails.
+    /// Sends as much of the client's backlog as its socket takes; `false`: sending fails.
     fn drain(&mut self, client: ClientId) -> bool {
         loop {
             let packet = match self.next_unread(client) {
@@ -142,8 +142,8 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// Sends what waits for the client, as [`Self::drain`] does. Cuts the connection if that fails or if it
-    /// is at its end.
+    /// Sends the client's backlog, as [`Self::drain`] does. Cuts the connection if that fails or if it is at
+    /// its end.
     pub(super) fn flush(&mut self, client: ClientId) {
         let Some(before) = self.sessions.get(&client).map(|session| session.unread.cost()) else { return };
         let goes_on = self.drain(client);
@@ -167,10 +167,12 @@ impl<H: Host> Server<H> {
     /// while its client reads why.
     pub(super) fn part(&mut self, session: Session, account: UserId) {
         let Session { socket, flight, ending, deaf, .. } = session;
-        // A client that is told why it is cut gets the time to read that, whatever it has asked meanwhile.
+        // A client that was sent the reason of its end gets the time to read it, whatever it requests
+        // meanwhile.
         let reads = ending && !deaf;
         if !flight.is_over() && holds(Defence::DescriptorsAloft) {
-            // The client sees the end behind what it has not read. A client that is gone sees nothing.
+            // The client sees the end of file behind the unread packets. A disconnected client is not
+            // affected.
             let _ = shutdown(&socket, if reads { Shutdown::Write } else { Shutdown::Both });
             self.service.count_aloft(account, 1);
             self.departed.push_back(Departed { account, socket, flight });

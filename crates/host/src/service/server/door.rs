@@ -22,7 +22,7 @@ const ACCEPT_TIME_MAX: Duration = Duration::from_millis(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 impl<H: Host> Server<H> {
-    /// Takes a connected socket on; without a word it closes one whose user has connected too often.
+    /// Adds a connected socket. If its user has connected too often, closes it without an answer.
     ///
     /// # Errors
     /// If the credentials of the peer cannot be read.
@@ -49,7 +49,7 @@ impl<H: Host> Server<H> {
         added
     }
 
-    /// Takes those that wait, or the first of them.
+    /// Accepts the waiting connections, or the first of them.
     pub(super) fn accept(&mut self) {
         self.accept_after = None;
         self.service.charge_nobody();
@@ -75,7 +75,7 @@ impl<H: Host> Server<H> {
             }
             Err(Errno::AGAIN) => false,
             Err(Errno::CONNABORTED | Errno::INTR) => true,
-            // Out of descriptors: with the last one it is seen who is there, and a place is kept for root.
+            // Out of descriptors: the spare one is used to identify the user, and a place is kept for root.
             Err(Errno::MFILE | Errno::NFILE) if holds(Defence::SpareDescriptor) => {
                 match self.spare.accept(listening) {
                     Ok(Some(socket)) => {

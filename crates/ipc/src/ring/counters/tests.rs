@@ -53,7 +53,7 @@ fn what_is_shown_is_read() {
     assert_eq!(read(), counters(300), "what was shown last stays there");
 }
 
-/// If the turn does not end, the reader returns the last state and does not wait for ever.
+/// If the turn does not end, the reader returns the last state and does not wait without limit.
 #[test]
 fn a_turn_without_end_keeps_nobody_waiting() {
     let (mut daemon, program) = outgoing();
@@ -68,7 +68,7 @@ fn a_turn_without_end_keeps_nobody_waiting() {
     assert!(begun.elapsed() < std::time::Duration::from_secs(10));
 }
 
-/// Whoever has seen what a turn did reads of that turn, on another thread.
+/// A thread that has seen an effect of a turn reads counters that include that turn, also on another thread.
 #[test]
 fn nobody_reads_less_than_was_seen() {
     let (mut daemon, program) = outgoing();

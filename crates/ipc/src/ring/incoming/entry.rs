@@ -1,4 +1,4 @@
-//! What the daemon says of a message, as it is in the ring's file.
+//! The daemon's metadata of a message, as stored in the ring's file.
 
 use punctual_analysis::{Instant, Nanos};
 use punctual_proto::memory::{MessageInfo, Timeliness};

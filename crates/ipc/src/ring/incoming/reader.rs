@@ -22,7 +22,7 @@ pub struct InboxReader {
     shape: RingShape,
     bell: Bell,
     consumed: u64,
-    /// Rung when a message was taken for which another one waits; only where the ring alternates.
+    /// Rung when a message was taken and another one waits; only if the ring alternates.
     doorbell: Option<Doorbell>,
     answered: Answered,
     /// The daemon is.
@@ -30,7 +30,8 @@ pub struct InboxReader {
 }
 
 impl InboxReader {
-    /// Attaches to a ring that the daemon made and seals what this end writes. The daemon is to be told of that.
+    /// Attaches to a ring that the daemon made, and seals the file that this end writes. The caller must then
+    /// notify the daemon.
     ///
     /// # Errors
     /// If the handles are not those of an incoming ring.
@@ -66,7 +67,7 @@ impl InboxReader {
         self.doorbell = Some(doorbell);
     }
 
-    /// What the channel has counted, read without asking.
+    /// A reader of the channel's counters, which needs no request.
     pub fn counters(&self) -> CountersReader {
         CountersReader::new(&self.daemon, &self.gone, true)
     }
@@ -89,8 +90,8 @@ impl InboxReader {
         Other(&self.daemon).position() > self.consumed
     }
 
-    /// Hands `read` the next message in place and frees its slot afterwards (also where `read` panics); `None`
-    /// where none waits: then the bell rings as soon as one does.
+    /// Passes `read` the next message in place and frees its slot afterwards (also if `read` panics). `None`
+    /// if none waits: then the bell rings as soon as one does.
     pub fn take<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Option<R> {
         self.take_if(|_| true, read)
     }
@@ -126,8 +127,8 @@ impl InboxReader {
         Some(read(bytes, &info))
     }
 
-    /// Clears the bell, arms it for the next message, and looks again whether one waits after all. Then the
-    /// bell is rung, so that the descriptor stays readable for those behind it.
+    /// Clears the bell, arms it for the next message, and checks again whether one waits. If so, it rings the
+    /// bell, so that the descriptor stays readable for the messages behind it.
     fn arm_for_message(&self) -> bool {
         self.bell.clear();
         wake::arm(Own(&self.region).ticket());

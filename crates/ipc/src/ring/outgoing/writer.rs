@@ -49,7 +49,8 @@ pub struct OutboxWriter {
 }
 
 impl OutboxWriter {
-    /// Attaches to a ring that the daemon made and seals what this end writes. The daemon is to be told of that.
+    /// Attaches to a ring that the daemon made, and seals the file that this end writes. The caller must then
+    /// notify the daemon.
     ///
     /// # Errors
     /// If the handles are not those of an outgoing ring.
@@ -75,7 +76,7 @@ impl OutboxWriter {
         self.shape
     }
 
-    /// What the channel has counted, read without asking.
+    /// A reader of the channel's counters, which needs no request.
     pub fn counters(&self) -> CountersReader {
         CountersReader::new(&self.daemon, &self.gone, false)
     }
@@ -113,11 +114,11 @@ impl OutboxWriter {
         self.outstanding() >= u64::from(self.shape.slots)
     }
 
-    /// Hands `fill` the next slot (as long as the longest message) and publishes as many bytes as it says.
-    /// Returns the message's position.
+    /// Passes `fill` the next slot (as long as the longest message) and publishes as many bytes as it
+    /// returns. Returns the message's position.
     ///
     /// # Errors
-    /// See [`PushError`]; where the ring is full the bell rings as soon as there is room.
+    /// See [`PushError`]; if the ring is full, the bell rings as soon as there is room.
     pub fn fill(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<u64, PushError> {
         self.fill_at(None, fill).inspect(|_| self.wake_reader())
     }
@@ -128,8 +129,8 @@ impl OutboxWriter {
         }
     }
 
-    /// Does what [`Self::fill`] does for a message that counts as sent at `at` (`None`: when it is in the
-    /// ring), and wakes nobody.
+    /// Does what [`Self::fill`] does, for a message that counts as sent at `at` (`None`: when it is in the
+    /// ring), and wakes no thread.
     fn fill_at(
         &mut self,
         at: Option<Instant>,
@@ -156,9 +157,9 @@ impl OutboxWriter {
         Ok(self.produced - 1)
     }
 
-    /// Does what [`OutboxWriter::push`] does on the thread of the ring's other end, and wakes nobody. Returns
-    /// `true` if whoever takes messages out must be told to look. The message counts as sent at `at`, a time
-    /// that has passed.
+    /// Does what [`OutboxWriter::push`] does, on the thread of the ring's other end, and wakes no thread.
+    /// Returns `true` if the reader of the ring must be notified to check it. The message counts as sent at
+    /// `at`, a time in the past.
     ///
     /// # Errors
     /// See [`OutboxWriter::fill`].
@@ -190,7 +191,7 @@ impl OutboxWriter {
         })
     }
 
-    /// Clears the bell, arms it for the next freed slot, and looks again whether there is room after all.
+    /// Clears the bell, arms it for the next freed slot, and checks again whether there is room.
     fn arm_for_room(&self) -> bool {
         self.bell.clear();
         wake::arm(Own(&self.region).ticket());

@@ -1,8 +1,8 @@
-//! What a program finds after it has waited in vain, or was given messages in another way than those before.
+//! What a program reads after a wait that timed out, or after its messages began to arrive in another way.
 
 use super::*;
 
-/// In vain: the descriptor says again whether there is room, as it did before.
+/// After a wait that timed out the descriptor shows again whether there is room, as before.
 #[test]
 fn who_has_waited_in_vain_knows_whether_there_is_room() {
     for messages in [1, 2] {
@@ -25,7 +25,7 @@ fn the_last_position_is_that_of_the_last_message() {
     }
 }
 
-/// What waits for its turn goes before what comes later, and nothing of it is lost.
+/// Messages that wait for their turn precede later ones, and none is lost.
 #[test]
 fn messages_that_wait_for_their_turn_come_to_the_upcall_first() {
     let (mut inbox, mut reader, _, _) = incoming(4, 10);

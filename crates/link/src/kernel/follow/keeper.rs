@@ -22,9 +22,10 @@ use crate::kernel::{
 };
 use crate::{Link, LinkError, Spins};
 
-/// How often neighbours are asked for that the kernel does not need itself, and everything is looked at again.
+/// How often to request neighbours that the kernel itself does not need, and to check everything again.
 const REFRESH: Duration = Duration::from_secs(10);
-/// How often it is tried to open a link whose device is there, and to find a neighbour that has not answered.
+/// Interval between attempts to open a link whose device is there, and to find a neighbour that has not
+/// answered.
 const RETRY: Duration = Duration::from_millis(250);
 
 /// Makes drivers for one link.
@@ -46,7 +47,7 @@ pub struct Follow {
     pub request: PathRequest,
     /// Settings that the link's device must have.
     pub care: CareOptions,
-    /// How long to look for packets before sleeping.
+    /// How long to poll for packets before sleeping.
     pub spins: Spins,
     /// Makes its drivers.
     pub opener: Box<dyn Opener>,
@@ -62,12 +63,13 @@ pub struct FollowError {
     pub error: LinkError,
 }
 
-/// Opens links, sets their devices up, and follows them on a thread of its own in the network namespace of this one. A
-/// neighbour that does not answer is waited for in the background. `begin` is done on that thread before anything else.
+/// Opens links, sets their devices up, and follows them on a thread of its own in the network namespace of
+/// the calling thread. A neighbour that does not answer is awaited in the background. `begin` runs on the new
+/// thread before anything else.
 ///
 /// # Errors
-/// The first link that cannot be opened, or whose device cannot be had as asked for; what `begin` said. Nothing is left
-/// behind then.
+/// The first link that cannot be opened, or whose device cannot be set up as requested; or the error of
+/// `begin`. No device stays changed then.
 pub fn follow(
     links: Vec<Follow>,
     begin: impl FnOnce() -> io::Result<()> + Send + 'static,
@@ -150,7 +152,7 @@ impl Drop for Keeper {
         self.stop.store(true, Ordering::Release);
         self.bell.ring();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // A panic there has been printed; what it held was put back as it unwound.
+        // A panic there has been printed; unwinding has restored the devices.
         let _ = thread.map(JoinHandle::join);
     }
 }
@@ -172,12 +174,12 @@ fn wait(watcher: &Watcher, links: &[Kept], bell: &Bell, at_most: Duration) {
     bell.clear();
 }
 
-/// Where a link's driver is at present.
+/// The current place of a link's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The link has the driver.
     Open,
-    /// The link has been asked to give it back.
+    /// The link has been requested to return its driver.
     Withdrawn,
     /// Nowhere.
     Closed,
@@ -277,7 +279,7 @@ impl Kept {
         self.care = None;
     }
 
-    /// Whether nothing is left to do.
+    /// Does the pending work; returns whether none is left.
     fn go_on(&mut self) -> bool {
         if let Some((driver, why)) = self.mailbox.collect() {
             drop(driver);
@@ -300,8 +302,8 @@ impl Kept {
         self.stage == Stage::Open && is_answered && is_shaped
     }
 
-    /// Holds kernel traffic to what the link asks for; whether it is held to that. A device that is gone sends nothing: it is
-    /// done when there is one again.
+    /// Limits kernel traffic to the rate that the link requests; returns whether it is limited to that. A
+    /// device that is gone sends nothing, so the limit is set when it is back.
     fn shape(&mut self) -> bool {
         let Some(wanted) = self.mailbox.shaper_wanted() else { return true };
         if self.shaped_bps != Some(wanted) {
@@ -347,7 +349,7 @@ impl Kept {
         Ok((driver, care))
     }
 
-    /// The device is to be again as it was asked for.
+    /// Restores the requested settings of the device.
     fn renew(&mut self) {
         let Some(care) = &mut self.care else { return };
         let renewed = care.renew();
@@ -357,7 +359,7 @@ impl Kept {
         }
     }
 
-    /// Whether the device is as it was asked for.
+    /// Checks whether the device has the requested settings.
     fn check(&mut self) {
         let Some(care) = &self.care else { return };
         let wanted = self.options;

@@ -43,11 +43,11 @@ impl Told {
 /// A link whose driver is closed while its device is gone, and opened anew when it is back.
 pub struct FollowedLink {
     driver: Option<Driver>,
-    /// Gone, but the mailbox was not free.
+    /// A driver to return, for which the mailbox was not free.
     leaving: Option<(Driver, Option<String>)>,
     mailbox: Arc<Mailbox>,
-    /// Readable with the mailbox's bell, and with every driver but the first: whoever waits asked for the descriptors
-    /// once, at the start.
+    /// Readable with the mailbox's bell, and with every driver but the first: the engine queries the
+    /// descriptors only once, at the start.
     gate: OwnedFd,
     /// Whether the driver is the first.
     first: bool,
@@ -66,7 +66,7 @@ pub struct FollowedLink {
     packet_bytes_max: usize,
     ip_bytes_max: usize,
     spins: Spins,
-    /// What was known about the device when the mailbox was free last.
+    /// The condition of the device when the mailbox was last free.
     condition: RefCell<Condition>,
     watched: Option<Watched>,
     /// The last link to go stops it.
@@ -107,12 +107,12 @@ impl FollowedLink {
         })
     }
 
-    /// Keeps an account of what the link sends over its device from now on.
+    /// From now on counts in an account what the link sends over its device.
     pub fn watch(&mut self, watched: Watched) {
         self.watched = Some(watched);
     }
 
-    /// What who watches the device says is wrong with it.
+    /// The problem of the device that its watching thread has reported.
     fn device_trouble(&self) -> Option<String> {
         self.watched.as_ref()?.condition().trouble
     }
@@ -129,7 +129,7 @@ impl FollowedLink {
         self.condition.borrow()
     }
 
-    /// What the keeper has left. Costs one check of a flag if that is nothing.
+    /// Takes what the keeper has left. Costs one check of a flag if there is nothing.
     fn look(&mut self) {
         if let Some((driver, why)) = self.leaving.take() {
             self.leaving = self.mailbox.give_back(driver, why).err();
@@ -141,7 +141,7 @@ impl FollowedLink {
         }
     }
 
-    /// Works without a driver from now on. What the driver had not completed is lost.
+    /// Works without a driver from now on. Packets that the driver had not completed are lost.
     fn lose(&mut self, why: Option<String>) {
         let Some(driver) = self.driver.take() else { return };
         self.statistics += driver.statistics();
@@ -165,7 +165,8 @@ impl FollowedLink {
         }
     }
 
-    /// What an operation on the driver gave; a driver that cannot go on is given back.
+    /// Handles the result of an operation on the driver; a driver that cannot continue is returned to the
+    /// keeper.
     fn outcome<R>(&mut self, result: Result<R, LinkError>, otherwise: R) -> Result<R, LinkError> {
         match result {
             Err(LinkError::Os { what, error }) => {
@@ -319,7 +320,7 @@ impl Link for FollowedLink {
     fn completed(&mut self) -> u32 {
         let completed = self.driver.as_mut().map_or(0, |driver| driver.completed());
         self.outstanding_bytes = self.outstanding_bytes.saturating_sub(completed.into());
-        // What goes beyond 32 bits is told the next time.
+        // The part beyond 32 bits is reported the next time.
         let void = self.void_bytes.min(u64::from(u32::MAX - completed));
         self.void_bytes -= void;
         completed + void as u32

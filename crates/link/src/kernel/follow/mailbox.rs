@@ -18,13 +18,14 @@ pub(super) enum Parcel {
     Install(Driver),
 }
 
-/// See the module. The link only ever tries the locks; the keeper holds them for a move.
+/// See the module. The link only tries the locks; the keeper holds them only while it moves a value.
 pub(super) struct Mailbox {
     waiting: AtomicBool,
     parcel: Mutex<Option<Parcel>>,
     returned: Mutex<Option<(Driver, Option<String>)>>,
     condition: Mutex<Condition>,
-    /// Bits a second that kernel traffic is to be held to, and what it was held to last; 0: nobody asked.
+    /// Rate in bits a second to which kernel traffic is to be limited, and the last one that was set; 0: no
+    /// request.
     shaper_wanted: AtomicU64,
     shaper_done: AtomicU64,
     /// Wakes the link's thread.
@@ -47,14 +48,14 @@ impl Mailbox {
         })
     }
 
-    /// Keeper: leaves a parcel in place of one that was not taken.
+    /// For the keeper: leaves a parcel in place of one that was not taken.
     pub fn send(&self, parcel: Parcel) {
         *locked(&self.parcel) = Some(parcel);
         self.waiting.store(true, Ordering::Release);
         self.link.ring();
     }
 
-    /// Link: takes what is there, if the mailbox is free.
+    /// For the link: takes the parcel, if the mailbox is free.
     pub fn take(&self) -> Option<Parcel> {
         if !self.waiting.load(Ordering::Acquire) {
             return None;
@@ -65,14 +66,14 @@ impl Mailbox {
         parcel.take()
     }
 
-    /// For the link: asks for another rate of kernel traffic. The link calls it once for each change and not
+    /// For the link: requests another rate of kernel traffic. The link calls it once for each change and not
     /// for each packet, because it wakes the keeper.
     pub fn shape(&self, rate_bps: u64) {
         self.shaper_wanted.store(rate_bps, Ordering::Release);
         self.keeper.ring();
     }
 
-    /// Link: what it was held to since this was asked last.
+    /// For the link: the rate that was set since the last call.
     pub fn shaped(&self) -> Option<u64> {
         if self.shaper_done.load(Ordering::Relaxed) == 0 {
             return None;
@@ -85,7 +86,7 @@ impl Mailbox {
         Some(self.shaper_done.swap(0, Ordering::Acquire)).filter(|rate_bps| *rate_bps > 0)
     }
 
-    /// Keeper: what kernel traffic is to be held to; `None`: what it was from the start.
+    /// For the keeper: the requested rate limit of kernel traffic; `None`: the initial one.
     pub fn shaper_wanted(&self) -> Option<u64> {
         Some(self.shaper_wanted.load(Ordering::Acquire)).filter(|rate_bps| *rate_bps > 0)
     }
@@ -96,7 +97,7 @@ impl Mailbox {
         self.link.ring();
     }
 
-    /// Link: gives its driver back and says why, if the mailbox is free; else it keeps both.
+    /// For the link: returns its driver with the reason, if the mailbox is free; else the caller keeps both.
     pub fn give_back(&self, driver: Driver, why: Option<String>) -> Result<(), (Driver, Option<String>)> {
         match try_locked(&self.returned) {
             Some(mut returned) => *returned = Some((driver, why)),
@@ -106,17 +107,17 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Keeper: what the link has given back.
+    /// For the keeper: the driver that the link has returned.
     pub fn collect(&self) -> Option<(Driver, Option<String>)> {
         locked(&self.returned).take()
     }
 
-    /// Link: a copy of what is known about the device, if the mailbox is free.
+    /// For the link: a copy of the device's condition, if the mailbox is free.
     pub fn glance(&self) -> Option<Condition> {
         try_locked(&self.condition).map(|condition| condition.clone())
     }
 
-    /// Keeper: what is known about the device.
+    /// For the keeper: the device's condition.
     pub fn condition(&self) -> MutexGuard<'_, Condition> {
         locked(&self.condition)
     }
@@ -134,7 +135,7 @@ fn try_locked<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// What the keeper knows about a link's device, for people.
+/// The state of a link's device as the keeper sees it, for status reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Condition {
     pub device: String,
@@ -145,7 +146,7 @@ pub(super) struct Condition {
     pub route_moved: Option<String>,
     /// Why there is no driver.
     pub closed: Option<String>,
-    /// Why the device is not as it was asked for.
+    /// Why the device does not have the requested settings.
     pub neglected: Option<String>,
     pub shaper: Option<ShaperRate>,
     pub shaper_follows: bool,
@@ -157,7 +158,7 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// What is wrong, if anything is.
+    /// The problem, if any.
     pub fn trouble(&self) -> Option<String> {
         let Self { device, .. } = self;
         let closed = self.closed.clone();

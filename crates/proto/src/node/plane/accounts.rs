@@ -1,5 +1,5 @@
-//! The books of a node: each count that it keeps, and the sum over those that hold what is counted. For tests and
-//! simulations; it looks at everything.
+//! The accounts of a node: each count that the node keeps, beside the sum over the objects that are counted.
+//! For tests and simulations: a call visits every channel, flow and packet.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::node::packet::Packet;
 const OWN_HANDLERS: usize = 2;
 
 impl<M: Memory> Node<M> {
-    /// All counts, beside what they should be.
+    /// All counts, each beside its expected value.
     pub fn accounts(&self) -> Vec<Account> {
         let (plane, signalling) = (&self.plane, &self.signalling);
         let mut accounts = plane.accounts();
@@ -30,14 +30,15 @@ impl<M: Memory> Node<M> {
         accounts
     }
 
-    /// What waits here for an answer, of somebody else or of this host's own stages, by kind: requests of receivers, asks and
-    /// answers that have no place in a stream yet, decisions, probes. Nothing does if nobody wants anything: what stays then
-    /// was forgotten.
+    /// Number of operations that wait for a reply, by kind: receivers' requests, outgoing requests and
+    /// replies that have no place in a stream yet, decisions, probes. All are 0 when no operation is in
+    /// progress: anything that remains then was leaked.
     pub fn waiting(&self) -> [(&'static str, usize); 7] {
         self.signalling.waiting()
     }
 
-    /// Frames of a link's driver that this node has: to be compared with those that it was given and has not dropped.
+    /// Frames of a link's driver that this node holds. They must equal the frames that the node received less
+    /// those that it dropped.
     pub fn frames_held(&self, link: LinkId) -> u64 {
         let plane = &self.plane;
         let waiting = plane.frames_of(|clip| clip.local.link_in == Some(link));
@@ -50,7 +51,7 @@ fn of(what: &'static str, link: Option<LinkId>, counted: usize, held: usize) -> 
 }
 
 impl<M: Memory> Plane<M> {
-    /// All that waits in the queues of all links.
+    /// All packets in the queues of all links.
     fn queued(&self) -> impl Iterator<Item = &Packet<M::Frame>> {
         self.context.links.lines.iter().flat_map(|line| line.scheduler.queued())
     }
@@ -99,7 +100,12 @@ impl<M: Memory> Plane<M> {
                 self.context.waiting.used(),
                 inputs_left + clips().map(Clip::inputs).sum::<usize>(),
             ),
-            of("messages on their way out", None, self.context.messages.used(), sources + flows),
+            of(
+                "messages on their way out",
+                None,
+                self.context.messages.used(),
+                sources + flows + self.sent_messages(),
+            ),
             of(
                 "best effort before its handler",
                 None,
@@ -127,7 +133,7 @@ impl<M: Memory> Plane<M> {
             ),
             account("frames of a pool", [line.frames.pooled as usize, pooled]),
             // Signalling has one, too.
-            account("queues of channels", [line.scheduler.channels(), 1 + out]),
+            account("queues of channels", [line.scheduler.channels(), 1 + out + self.sender_queues(link)]),
             account("slots", slots),
             account("best-effort packets", queued),
         ]
@@ -139,7 +145,7 @@ impl<M: Memory> Clip<M> {
         self.soft.as_ref().is_some_and(|soft| soft.pooled.is_some())
     }
 
-    /// Packets before its handler.
+    /// Packets that wait for the clip's handler.
     pub(super) fn inputs(&self) -> usize {
         match &self.role {
             RoleState::Source(_) => 0,
@@ -148,7 +154,7 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// Messages that it has taken from its ring.
+    /// Messages that the clip has taken from its ring.
     pub(super) fn messages(&self) -> usize {
         let RoleState::Source(source) = &self.role else { return 0 };
         let demoted = source.demoted.as_ref().map_or(0, |demoted| demoted.outgoing.len());

@@ -1,4 +1,5 @@
-//! What signalling asks of the data plane: hold, commit and release a channel's local stages and its clip.
+//! What signalling requests of the data plane: to hold, commit and release a channel's local stages and its
+//! clip.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -9,7 +10,7 @@ use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
-use super::clip::{Counters, Ending, LinkReservation, NoticesGiven, SoftTerms};
+use super::clip::{Counters, Ending, LinkReservation, NoticesGiven, PooledFrames, SoftTerms};
 use super::filters::{Upstream, slack_ns_min};
 use super::new::best_effort_parameters;
 use super::outgoing::Outgoing;
@@ -56,7 +57,7 @@ struct Terms {
 }
 
 impl Terms {
-    /// What `terms` are where the stages take `bounds`.
+    /// The terms for stages that take `bounds`.
     fn of(terms: &CommitTerms, bounds: Vec<Nanos>) -> Self {
         Self {
             horizons: (0..bounds.len()).map(|index| terms.horizon(index, &bounds)).collect(),
@@ -68,7 +69,7 @@ impl Terms {
         }
     }
 
-    /// The terms before any stage took its share of the leftover. Only an injected mistake asks for them.
+    /// The terms before any stage took its share of the leftover. Only an injected fault uses them.
     fn unrelaxed(&self, offered: &[Nanos]) -> Self {
         let before = |index: usize| self.upstream_min + offered.iter().take(index).copied().sum();
         Self {
@@ -166,7 +167,8 @@ impl<M: Memory> Resources for Plane<M> {
     }
 }
 
-/// A sink that holds to the deadline hands over d before it: its share of the leftover is handed on.
+/// True for a sink that delivers at the deadline: it delivers d before the deadline, so its share of the
+/// leftover goes to other stages.
 fn keeps_offer(local: &LocalChannel) -> bool {
     local.role == Role::Sink && local.contract.delivery == Delivery::AtDeadline
 }
@@ -207,8 +209,8 @@ fn messages(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
 }
 
-/// Bytes, and frames of the driver that packets come in through: each waiting packet keeps a whole one. Those of a soft
-/// channel come out of a pool.
+/// Memory in bytes, and frames of the driver that packets come in through: each waiting packet keeps a whole
+/// frame. Frames of a soft channel come out of a pool.
 fn reserved(local: &LocalChannel, buffers: Buffers, soft: bool) -> Reserved {
     let packets = local.contract.packets_max(local.fragment_bytes);
     let message = u64::from(local.contract.message_bytes_max);
@@ -232,7 +234,7 @@ fn reserved(local: &LocalChannel, buffers: Buffers, soft: bool) -> Reserved {
 }
 
 impl<M: Memory> Plane<M> {
-    /// What [`Resources::commit`] would say of a channel whose stages could become `relaxed`.
+    /// The result that [`Resources::commit`] would return for a channel whose stages could become `relaxed`.
     fn would_commit(
         &self,
         (local, relaxed, terms): (Arc<LocalChannel>, Relaxed, CommitTerms),
@@ -283,7 +285,7 @@ impl<M: Memory> Plane<M> {
         self.set_filter(local, upstream, buffers);
         let soft = SoftTerms {
             slack_ns_min: slack_ns_min(&local.contract, upstream).unwrap_or(i64::MIN),
-            pooled: relaxed.soft.0.then_some(0),
+            pooled: local.link_in.filter(|_| relaxed.soft.0).map(|link| PooledFrames { link, kept: 0 }),
         };
         let clip = Clip {
             local: local.clone(),
@@ -411,14 +413,14 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Removes a channel's clip with its handler and its packets.
+    /// Removes a channel's clip with the clip's handler and packets.
     fn remove_clip(&mut self, channel: ChannelId) {
         let Some(mut clip) = self.channels.clips.remove(channel) else { return };
         self.channels.soft -= u32::from(clip.is_soft());
         self.context.processor.promises.remove(clip.local.role == Role::Source);
         self.channels.counted_gone.add(&clip.counted());
-        if let (Some(link), Some(pooled)) = (clip.local.link_in, clip.pooled_mut()) {
-            self.line_mut(link).frames.pooled -= *pooled;
+        if let Some(PooledFrames { link, kept }) = clip.pooled_mut() {
+            self.line_mut(*link).frames.pooled -= *kept;
         }
         if let Some(link) = clip.local.link_in {
             self.channels.paths.remove(&clip.local.path, channel);

@@ -1,5 +1,6 @@
-//! Rings into which an application puts more than its contract: what a conforming sender can have put in is
-//! taken at once, the rest at background priority, so that nobody else pays for it (CLIPS 5.2).
+//! Rings into which an application puts more than its contract. The source takes at once what a conforming
+//! sender can have put in. The rest is taken at background priority, so that other channels do not pay for it
+//! (CLIPS 5.2).
 
 use alloc::collections::VecDeque;
 
@@ -35,7 +36,7 @@ impl Backlog {
         }
     }
 
-    /// Tells the executor whether there is a backlog.
+    /// Updates the backlog's handler in the executor: ready if there is a backlog, idle otherwise.
     pub fn arm(&self, executor: &mut Executor, now: Instant) {
         if self.channels.is_empty() {
             executor.idle(self.handler);
@@ -62,7 +63,7 @@ impl<M: Memory> Plane<M> {
     /// Takes the next part of the ring that has waited longest.
     pub fn run_backlog(&mut self, now: Instant) {
         let Some(channel) = self.backlog.channels.pop_front() else { return };
-        // It may have ended since it was listed.
+        // The channel may have ended since it was listed.
         if let Some(SourceEnd { source, .. }) = self.channels.source(channel) {
             source.in_backlog = false;
             self.drain_outbox(channel, Portion::Unit, now);

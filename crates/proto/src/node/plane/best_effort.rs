@@ -1,5 +1,6 @@
 //! Best effort at this host: flows that start here, ports that are bound here, and the queue of packets that
-//! wait for the processor. Nothing is promised; everything is bounded, so that a flood harms only its own flow.
+//! wait for the processor. Best effort has no guarantees. Every queue is bounded, so that a flood delays only
+//! its own flow.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -33,8 +34,8 @@ pub(in crate::node) fn key_of(path: PathId) -> BestEffortKey {
 }
 
 impl<M: Memory> Flow<M> {
-    /// Takes what the application has put into its ring, as far as there is room; says how many messages. Counts in `drops`
-    /// what is longer than the flow's messages may be, or than a message can be cut.
+    /// Takes messages from the application's ring as far as there is room. Returns their number. Counts in
+    /// `drops` messages that are longer than the flow allows, or that need too many fragments.
     pub fn drain(
         &mut self,
         messages: &mut Messages<Message<M>>,
@@ -73,8 +74,8 @@ pub(in crate::node) struct Binding<M: Memory> {
 }
 
 impl<S> Sender<S> {
-    /// Whether a packet is cut as this sender's messages are; until a sender has sent a message of several
-    /// fragments its fragment size is not known.
+    /// Whether a packet is fragmented as this sender's messages are. The sender's fragment size is unknown
+    /// until it has sent a message of several fragments.
     fn takes(&self, header: &Header, size: u32) -> bool {
         if header.fragments == 1 { size <= self.fragment_bytes } else { size == self.fragment_bytes }
     }
@@ -90,14 +91,15 @@ impl<M: Memory> Binding<M> {
         Self { message_bytes_max, inbox, senders: Vec::with_capacity(BEST_EFFORT_SENDERS_MAX) }
     }
 
-    /// What a port takes at most of its node's memory, in bytes, beside its ring: as many senders as it may have, each with as
-    /// many fragments as a message may have.
+    /// The most that a port takes of its node's memory beside its ring, in bytes: the largest number of
+    /// senders, each with the largest number of fragments of a message.
     pub fn room_bytes(message_bytes_max: u32) -> u64 {
         let sender = reassembly::<M>(FRAGMENT_BYTES_MIN, message_bytes_max).room_bytes();
         (BEST_EFFORT_SENDERS_MAX * (size_of::<Sender<Slot<M>>>() + sender)) as u64
     }
 
-    /// Why a packet cannot be for this port. Looked at before anything is kept of its sender, who may be anybody.
+    /// Why a packet cannot be for this port. This is checked before any state is kept for the sender, because
+    /// a sender is not authenticated.
     fn rejection(&self, header: &Header) -> Option<Rejection> {
         if header.message_bytes > self.message_bytes_max {
             return Some(Rejection::TooLong);
@@ -106,7 +108,8 @@ impl<M: Memory> Binding<M> {
         cut.is_some_and(|bytes| bytes < FRAGMENT_BYTES_MIN).then_some(Rejection::FragmentSize)
     }
 
-    /// Puts a fragment to its message and hands a complete one over; counts in `drops` what the receiver cannot take.
+    /// Adds a fragment to its message and delivers the message once it is complete. Counts in `drops`
+    /// fragments that the receiver cannot take.
     pub fn accept(&mut self, header: &Header, payload: &[u8], now: Instant, drops: &mut DropCounters) {
         let outcome = match self.rejection(header) {
             Some(rejection) => Outcome::Rejected(rejection),
@@ -138,7 +141,7 @@ impl<M: Memory> Binding<M> {
         }
     }
 
-    /// The sender's place; the one that was silent longest makes room for a new one.
+    /// The sender's place. A new sender replaces the one that has been idle longest.
     fn sender(&mut self, header: &Header, now: Instant) -> usize {
         // A sender needs no room for reassembly until it has sent a message of several fragments.
         let whole = self.message_bytes_max.max(1);
@@ -165,8 +168,8 @@ impl<M: Memory> Binding<M> {
 pub(in crate::node) struct Arrivals<F> {
     packets: VecDeque<Waiting<F>>,
     of_path: HashMap<PathId, u32>,
-    /// What each flow may take of the processor, by the hash of its path: flows that share a place share its share
-    /// (stochastic fairness, McKenney 1990), so that made-up paths need no memory. Empty without a cap.
+    /// Each flow's share of the processor, by the hash of its path. Flows with the same hash share one share
+    /// (stochastic fairness, McKenney 1990), so that forged paths need no memory. Empty without a cap.
     shares: Vec<Bucket>,
 }
 
@@ -196,12 +199,12 @@ impl<F> Arrivals<F> {
         true
     }
 
-    /// Whether a flow has anything left of its share of the processor.
+    /// Whether any of a flow's share of the processor is left.
     pub fn has_share(&self, path: PathId, now: Instant) -> bool {
         self.shares.get(place_of(path)).is_none_or(|share| share.spent_until(now).is_none())
     }
 
-    /// Work for the flow of the head has cost that.
+    /// Charges `cost` to the flow of the head packet.
     pub fn charge_head(&mut self, cost: Nanos, now: Instant) {
         let place = self.packets.front().map(|packet| place_of(packet.header.path));
         if let Some(share) = place.and_then(|place| self.shares.get_mut(place)) {
@@ -209,7 +212,7 @@ impl<F> Arrivals<F> {
         }
     }
 
-    /// Whether the processor may soon be short of them.
+    /// Whether the processor may soon run out of shares.
     pub fn is_short(&self) -> bool {
         self.packets.len() < ARRIVALS_AHEAD_MAX
     }
@@ -274,7 +277,7 @@ mod tests {
                 taken.push_back((path, number));
             }
             assert_eq!(arrivals.is_short(), taken.len() < ARRIVALS_AHEAD_MAX);
-            // Slower than they come, then faster.
+            // Packets leave more slowly than they arrive, then faster.
             for _ in 0..if number % 1_000 < 700 { number % 2 } else { 3 } {
                 let seen = arrivals.peek().map(|packet| packet.header.message);
                 let popped = arrivals.pop().map(|packet| packet.header.message);
@@ -284,7 +287,7 @@ mod tests {
         }
     }
 
-    /// The flow whose packet is first pays for it, and nobody else.
+    /// Only the flow of the head packet is charged.
     #[test]
     fn the_flow_of_the_head_is_charged() {
         let mut arrivals = Arrivals::new(Ppm(10_000));
@@ -295,8 +298,8 @@ mod tests {
         assert_eq!(paths.map(|path| arrivals.has_share(path, now)), [false, true]);
     }
 
-    /// Flows have shares by their places, and there are as many flows as anybody invents: one that has spent its share keeps few
-    /// others waiting.
+    /// Flows are charged by place. The number of forged flows is unbounded, so a flow that has spent its
+    /// share must delay only few others.
     #[test]
     fn more_flows_than_places_share_places() {
         let mut arrivals = Arrivals::new(Ppm(10_000));

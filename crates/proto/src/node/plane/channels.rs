@@ -1,4 +1,4 @@
-//! Channels here: found by their paths, told things, and how they end.
+//! Channels at this host: lookup by path, notices to their applications, and their end.
 
 use punctual_analysis::Instant;
 
@@ -11,22 +11,19 @@ use crate::times::earliest;
 impl<M: Memory> Plane<M> {
     /// The channel that takes packets of `path` from a link.
     pub fn channel_of(&self, path: &PathId) -> Option<ChannelId> {
-        self.channels
-            .paths
-            .find(path, |id| self.channels.clips.get(id).is_some_and(|clip| clip.local.path == *path))
+        self.channels.of_path(path)
     }
 
-    /// A demoted packet of a channel found no room as best effort: of one that was touched by it, or that passes.
+    /// Counts a demoted packet of a channel that found no room as best effort. The packet was demoted here or
+    /// at a host before.
     pub fn note_demoted_dropped(&mut self, path: &PathId) {
-        let Some(channel) = self.channel_of(path) else { return };
-        if let Some(clip) = self.channels.clips.get_mut(channel) {
-            clip.counters.demoted_dropped += 1;
-        }
+        let Some((channel, clip)) = self.channels.clip_of_path(path) else { return };
+        clip.counters.demoted_dropped += 1;
         self.look_for_end(channel);
     }
 
-    /// Notes that something of a channel was sent, taken in or thrown away. If that was the last of a channel
-    /// that closes, signalling is told.
+    /// Checks for the end of a closing channel after a packet was sent, received or dropped. Signalling is
+    /// notified if that was the last one.
     pub fn look_for_end(&mut self, channel: ChannelId) {
         let Some(clip) = self.channels.clips.get_mut(channel).filter(|clip| clip.last.is_some()) else {
             return;
@@ -37,7 +34,8 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Tells an application something once. There is room for it ([`Self::make_room_for_notices`]), however many are unread.
+    /// Sends a notice to an application, at most once. The queue has room for it
+    /// ([`Self::make_room_for_notices`]), however many notices are unread.
     pub fn notice(&mut self, channel: ChannelId, notice: Notice) {
         let news = self.channels.clips.get_mut(channel).is_some_and(|clip| clip.notices_given.first(notice));
         if news {
@@ -45,13 +43,14 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Makes room for every notice that channels here may still give: then nothing is allocated when one gives it.
+    /// Reserves room for every notice that channels here may still give, so that giving a notice allocates
+    /// nothing.
     pub fn make_room_for_notices(&mut self) {
         let notices_max = self.channels.clips.len() * Notice::COUNT;
         self.context.news.notices.reserve(notices_max);
     }
 
-    /// The earliest time at which something happens by itself, where no handler is ready.
+    /// The earliest time at which something becomes due while no handler is ready.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let links = self.context.links.lines.iter().map(|line| line.scheduler.next_timeout());
         links.fold(self.context.processor.executor.next_timeout(), earliest)

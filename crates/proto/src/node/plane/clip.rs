@@ -9,14 +9,14 @@ use super::{
     Channels, Clip, Context, PacketIn, PacketQueue, PendingOutput, RoleState, Sink, Source, SourceEnd,
 };
 use crate::api::{ChannelCounters, DroppedPackets, Notice, Passed, Receipt, Tally};
-use crate::ids::{ChannelId, LinkId};
+use crate::ids::{ChannelId, LinkId, PathId};
 use crate::lateness::Timeliness;
 use crate::linksched::FlowIndex;
 use crate::memory::{Inbox, Memory, Outbox};
 use crate::slab::{Linked, Next, Slab};
 use crate::table::OfChannel;
 
-/// What the link out of this host has for the channel.
+/// The channel's reservation on the link out of this host.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::node) struct LinkReservation {
     pub link: LinkId,
@@ -28,20 +28,29 @@ pub(in crate::node) struct LinkReservation {
 /// Terms that only soft channels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct SoftTerms {
-    /// Packets with less slack than that have expired: none where late ones are delivered too.
+    /// The smallest slack in nanoseconds at which a packet has not expired. The least value if late packets
+    /// are delivered too.
     pub slack_ns_min: i64,
-    /// Frames that it keeps of the pool of the link that it comes in on; none if it has its own.
-    pub pooled: Option<u32>,
+    /// Its part of the pool of the link that it comes in on; none if it has frames of its own, or comes in on no link.
+    pub pooled: Option<PooledFrames>,
 }
 
-/// How far the end of a source has come.
+/// What a soft channel keeps of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::node) struct PooledFrames {
+    /// The link whose driver's frames they are.
+    pub link: LinkId,
+    pub kept: u32,
+}
+
+/// State of a source's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::node) enum Ending {
     #[default]
     Open,
-    /// The application has closed it; what is queued is still sent.
+    /// The application has closed the channel; queued messages are still sent.
     Closing,
-    /// Everything that was queued has been sent, and signalling is told.
+    /// Everything that was queued has been sent, and signalling was notified.
     Drained,
 }
 
@@ -64,7 +73,7 @@ pub(in crate::node) struct Run {
 }
 
 impl PacketQueue {
-    /// Queues a packet; nothing is done where all buffers are in use.
+    /// Queues a packet. Drops it and returns `false` if all buffers are in use.
     pub fn push<F>(&mut self, slab: &mut Slab<PacketIn<F>>, packet: PacketIn<F>) -> bool {
         let free = self.packets_used < self.packets_max;
         if free {
@@ -81,6 +90,13 @@ impl PacketQueue {
         Some(packet)
     }
 
+    /// Takes the head for a unit of work that may take `left` more.
+    #[inline]
+    pub fn pop_for<F>(&mut self, slab: &mut Slab<PacketIn<F>>, left: &mut u32) -> Option<PacketIn<F>> {
+        *left = left.checked_sub(1)?;
+        self.pop(slab)
+    }
+
     /// At most `packets_max` packets at the head, of one message (a unit is charged for one), each at or after
     /// e - h: what is served earlier would need buffers behind that nobody has reserved.
     pub fn head_run<F>(
@@ -91,9 +107,10 @@ impl PacketQueue {
         now: Instant,
     ) -> Run {
         let mut run = Run::default();
-        let Some(number) = slab.front(&self.packets).map(|packet| packet.header.message) else { return run };
-        let current =
-            |packet: &&PacketIn<F>| packet.header.message == number && packet.effective - horizon <= now;
+        let number = slab.front(&self.packets).map(|packet| packet.header.message);
+        let current = |packet: &&PacketIn<F>| {
+            Some(packet.header.message) == number && packet.effective - horizon <= now
+        };
         for packet in slab.iter(&self.packets).take(packets_max as usize).take_while(current) {
             run.packets += 1;
             run.bytes += packet.header.payload_bytes;
@@ -110,9 +127,25 @@ impl<M: Memory> OfChannel for Clip<M> {
 }
 
 impl<M: Memory> Channels<M> {
+    /// The channel that takes packets of `path` from a link.
+    pub fn of_path(&self, path: &PathId) -> Option<ChannelId> {
+        self.paths.find(path, |id| self.clips.get(id).is_some_and(|clip| clip.local.path == *path))
+    }
+
+    /// The same channel, with its clip.
+    pub fn clip_of_path(&mut self, path: &PathId) -> Option<(ChannelId, &mut Clip<M>)> {
+        let channel = self.of_path(path)?;
+        Some((channel, self.clips.get_mut(channel)?))
+    }
+
     /// The end of a channel that starts here.
     pub fn source(&mut self, channel: ChannelId) -> Option<SourceEnd<'_, M>> {
         self.clips.get_mut(channel)?.as_source()
+    }
+
+    /// The end of a channel that ends here.
+    pub fn sink(&mut self, channel: ChannelId) -> Option<SinkEnd<'_, M>> {
+        self.clips.get_mut(channel)?.as_sink()
     }
 }
 
@@ -123,13 +156,37 @@ impl<M: Memory> RoleState<M> {
             Self::Forwarder(_) | Self::Sink(_) => None,
         }
     }
+
+    pub const fn sink(&self) -> Option<&Sink<M>> {
+        match self {
+            Self::Sink(sink) => Some(sink),
+            Self::Source(_) | Self::Forwarder(_) => None,
+        }
+    }
+
+    pub const fn forwarder_mut(&mut self) -> Option<&mut Forwarder> {
+        match self {
+            Self::Forwarder(forwarder) => Some(forwarder),
+            Self::Source(_) | Self::Sink(_) => None,
+        }
+    }
 }
 
 impl<M: Memory> SourceEnd<'_, M> {
     /// See [`Clip::touch`].
     pub fn touch(&mut self, news: &mut PendingOutput) {
-        let is_news = self.source.outbox.as_mut().is_some_and(Outbox::touch);
-        news.touched.extend(is_news.then_some(self.local.channel));
+        if self.source.outbox.as_mut().is_some_and(Outbox::touch) {
+            news.touched.push(self.local.channel);
+        }
+    }
+}
+
+impl<M: Memory> SinkEnd<'_, M> {
+    /// See [`Clip::touch`].
+    pub fn touch(&mut self, news: &mut PendingOutput) {
+        if self.sink.inbox.as_mut().is_some_and(Inbox::touch) {
+            news.touched.push(self.local.channel);
+        }
     }
 }
 
@@ -146,13 +203,24 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// The frames that it keeps of a pool, where it shares one.
-    pub fn pooled_mut(&mut self) -> Option<&mut u32> {
+    /// Its end here, if its messages end here.
+    pub fn as_sink(&mut self) -> Option<SinkEnd<'_, M>> {
+        let Self { local, cpu_bound, soft, last, counters, role, .. } = self;
+        let (cpu_bound, soft, closes) = (*cpu_bound, soft.as_deref_mut(), last.is_some());
+        match role {
+            RoleState::Sink(sink) => Some(SinkEnd { local, cpu_bound, soft, closes, counters, sink }),
+            RoleState::Source(_) | RoleState::Forwarder(_) => None,
+        }
+    }
+
+    /// Its part of a pool, where it shares one.
+    pub fn pooled_mut(&mut self) -> Option<&mut PooledFrames> {
         self.soft.as_mut()?.pooled.as_mut()
     }
 
-    /// What it counts changes from here on: to be called before anybody can see why. Where its application reads that
-    /// without asking it joins `touched`, in which there is room (see [`Plane::show_from_now_on`]).
+    /// Records that a counter of the clip is about to change. Call it before other threads can observe the
+    /// cause. If the application reads the counters from shared memory, the channel joins `touched`, which
+    /// has room (see [`Plane::show_from_now_on`]).
     ///
     /// [`Plane::show_from_now_on`]: super::Plane::show_from_now_on
     pub fn touch(&mut self, news: &mut PendingOutput) {
@@ -166,14 +234,6 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// Has given back frames of the driver; one that shares a pool, to that.
-    pub fn give_back_frames(&mut self, count: u32, context: &mut Context<M>) {
-        let Some(link) = self.local.link_in else { return };
-        let Some(pooled) = self.pooled_mut() else { return };
-        *pooled -= count;
-        context.links.lines[usize::from(link.0)].frames.pooled -= count;
-    }
-
     /// Messages that a sink was never given, though later ones were taken in: numbers that are missing.
     pub fn lost(&self) -> u64 {
         let RoleState::Sink(Sink { reassembly, at_deadline, .. }) = &self.role else { return 0 };
@@ -182,7 +242,7 @@ impl<M: Memory> Clip<M> {
         reassembly.seen_until().saturating_sub(here)
     }
 
-    /// What the source is told of its messages.
+    /// The report to the source about its messages.
     pub fn receipt(&self) -> Receipt {
         let Counters { messages_in, messages_out, misses, perhaps_late, unmeasured, latency_max, .. } =
             self.counters;
@@ -199,19 +259,19 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// What has passed here.
+    /// Counts of what has passed this host.
     pub fn passed(&self) -> Passed {
         let Counters { packets_in, packets_out, messages_out, .. } = self.counters;
         Passed { packets_in, packets_out, messages_out, thrown: self.counters.thrown() }
     }
 
-    /// What has left a source.
+    /// Counts of what has left a source.
     pub fn sent(&self) -> Tally {
         Tally { packets: self.counters.packets_out, digest: self.counters.digest }
     }
 
-    /// Whether it is closing, and all that was to come has gone on, was given to its application, or was thrown away; what
-    /// waits here as best effort is not looked at.
+    /// Whether the channel is closing and every packet that was still to come was sent on, delivered or
+    /// dropped. Does not count packets that wait here as best effort.
     pub fn has_ended(&self) -> bool {
         let Counters { packets_in: packets, packets_out, digest, .. } = self.counters;
         self.last.as_deref().is_some_and(|last| *last == Tally { packets, digest })
@@ -234,6 +294,13 @@ impl<M: Memory> Clip<M> {
     pub fn is_soft(&self) -> bool {
         self.local.contract.guarantee() == Guarantee::Soft
     }
+}
+
+/// A channel has given back frames of the driver; one that shares a pool, to that.
+pub(super) fn give_back_frames<M: Memory>(soft: Option<&mut SoftTerms>, count: u32, links: &mut Links<M>) {
+    let Some(PooledFrames { link, kept }) = soft.and_then(|soft| soft.pooled.as_mut()) else { return };
+    *kept -= count;
+    links.lines[usize::from(link.0)].frames.pooled -= count;
 }
 
 /// Counters of one end of a channel, or of the part that passes through.
@@ -263,8 +330,8 @@ pub(in crate::node) struct Counters {
     pub digest: u64,
 }
 
-/// How often something happened that should not. The largest number stands for itself or more: four thousand million of
-/// them take 71 minutes of nothing else at the shortest interval of a contract.
+/// Number of occurrences of an error. Saturates: at the shortest interval of a contract, reaching 2^32 takes
+/// 71 minutes of uninterrupted errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::node) struct Count(pub u32);
 
@@ -281,7 +348,7 @@ impl From<Count> for u64 {
 }
 
 impl Counters {
-    /// Counts a promised message by when it was delivered.
+    /// Counts a message with a guarantee by its timeliness.
     pub fn judge(&mut self, timeliness: Timeliness) {
         match timeliness {
             Timeliness::InTime => {}
@@ -291,7 +358,7 @@ impl Counters {
         }
     }
 
-    /// Packets that were thrown away here.
+    /// Packets that were dropped here.
     fn thrown(&self) -> DroppedPackets {
         DroppedPackets {
             no_buffer: self.no_buffer.into(),
@@ -330,12 +397,12 @@ impl Counters {
     }
 }
 
-/// The notices that the application has been told.
+/// The notices that the application has already received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::node) struct NoticesGiven(u8);
 
 impl NoticesGiven {
-    /// Whether `notice` is news; it is none from now on.
+    /// Marks `notice` as given. Returns whether it was not given before.
     pub fn first(&mut self, notice: Notice) -> bool {
         let bit = 1 << notice as u8;
         let news = self.0 & bit == 0;

@@ -31,14 +31,15 @@ pub(in crate::node) struct Filler {
     bytes_left: u64,
     /// Bytes that the link had handed over before.
     handed_before: u64,
-    /// How often the driver had no room: then the link, not this host, sets the pace.
+    /// Number of times that the driver had no room. If that happens, the link and not this host sets the
+    /// pace.
     full_times: u32,
     /// True if no more packets are made.
     stopped: bool,
 }
 
 impl Filler {
-    /// The driver had no room.
+    /// Notes that the driver had no room.
     pub const fn note_full(&mut self) {
         self.full_times += 1;
     }
@@ -66,7 +67,7 @@ fn filler_payload_bytes(link: &LinkConfig) -> u32 {
     link.best_effort_bytes_max().saturating_sub(HEADER_BYTES as u32)
 }
 
-/// The header of one of them, sent at `sent`.
+/// The header of a filler packet that is sent at `sent`.
 pub(in crate::node) fn filler_header(
     path: PathId,
     destination: NodeId,
@@ -99,7 +100,7 @@ impl<M: Memory> Plane<M> {
         PathId { node: self.config.id, channel: CHANNEL, epoch: self.config.epoch }
     }
 
-    /// Begins to fill a link that no channel uses, at the most that its configuration allows.
+    /// Begins to fill a link that no channel uses, at the highest rate that its configuration allows.
     pub(in crate::node) fn start_filling(&mut self, link: LinkId, cookie: Cookie, now: Instant) {
         let handler =
             self.context.processor.add_handler(Owner::Filler(link), best_effort_parameters(&self.config));
@@ -125,16 +126,18 @@ impl<M: Memory> Plane<M> {
         self.arm_filler(link, now);
     }
 
-    /// Makes no more; `true` once nothing is left to be handed over.
+    /// Stops making packets. Returns `true` once no filler packet waits for transmission.
     pub(in crate::node) fn stop_filling(&mut self, link: LinkId, now: Instant) -> bool {
-        let Some(filler) = &mut self.line_mut(link).measuring.filler else { return true };
-        filler.stopped = true;
-        let is_empty = filler.is_empty();
+        let is_empty = self.line_mut(link).measuring.filler.as_mut().is_none_or(|filler| {
+            filler.stopped = true;
+            filler.is_empty()
+        });
         self.arm_filler(link, now);
         is_empty
     }
 
-    /// Ends it, whatever is left, and gives the link its own pace back; how often its driver was full.
+    /// Ends the measurement, drops what is left, and restores the link's own pace. Returns how often the
+    /// driver was full.
     pub(in crate::node) fn end_filling(&mut self, link: LinkId) -> u32 {
         let key = key_of(self.filler_path());
         let line = self.line_mut(link);
@@ -147,8 +150,8 @@ impl<M: Memory> Plane<M> {
         filler.full_times
     }
 
-    /// Tells the executor whether another packet is to be made. Without room in queue 2 it waits until a packet of the link
-    /// leaves, whosever it is (`unblock_one`).
+    /// Updates the filler's handler in the executor. Without room in queue 2 it waits until any packet of the
+    /// link leaves (`unblock_one`).
     pub fn arm_filler(&mut self, link: LinkId, now: Instant) {
         let key = key_of(self.filler_path());
         let line = &mut self.context.links.lines[usize::from(link.0)];
@@ -162,7 +165,8 @@ impl<M: Memory> Plane<M> {
             Activation { eligible: now, deadline: now },
             now,
         );
-        // What waits here is of no use any more, and would have to leave before others can use the link.
+        // Filler packets that wait here are useless after the end of the measurement, and delay the next
+        // users of the link.
         let has_space = filler.queued < RATE_QUEUED_MAX;
         if has_space && line.scheduler.best_effort_space(now, key, wire_bytes) {
             self.context.processor.executor.unblock(filler.handler, now);
@@ -183,7 +187,7 @@ impl<M: Memory> Plane<M> {
         })
     }
 
-    /// Makes one, if there still is room.
+    /// Makes one packet, if there is still room.
     pub fn run_filler(&mut self, link: LinkId, now: Instant) {
         let key = key_of(self.filler_path());
         let line = self.line_mut(link);
@@ -195,7 +199,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Writes the next one, which leaves now.
+    /// Writes the next packet, which leaves now.
     pub fn write_filler(&mut self, link: LinkId, now: Instant, out: &mut [u8]) -> Option<usize> {
         let path = self.filler_path();
         let line = self.line_mut(link);
@@ -203,19 +207,20 @@ impl<M: Memory> Plane<M> {
         let (handed, wire_bytes) = (line.handed_bytes(), u64::from(line.filler_wire_bytes()));
         let filler = line.measuring.filler.as_mut()?;
         let (number, cookie) = (filler.number_next, filler.cookie);
-        // What others have taken of the link meanwhile came through or not as ours did.
+        // Bytes of other packets on the link meanwhile. The neighbour assumes the same loss rate for them as
+        // for filler.
         let others = (handed - filler.handed_before).saturating_sub((number + 1) * wire_bytes);
         filler.number_next += 1;
         filler.queued = filler.queued.saturating_sub(1);
         let header = filler_header(path, neighbour, cookie, number, payload_bytes, now);
         let header = Header { slack_ns: i64::try_from(others).unwrap_or(i64::MAX), ..header };
         let payload = out.get_mut(HEADER_BYTES..HEADER_BYTES + payload_bytes as usize)?;
-        // The buffer may hold what somebody else has sent.
+        // The buffer may hold another application's data.
         payload.fill(0);
         Some(header.write(out) + payload_bytes as usize)
     }
 
-    /// Takes a packet that fills the link in from its neighbour; `false` if it is none.
+    /// Receives a packet with which the neighbour fills the link; `false` if the packet is of another kind.
     pub fn take_filler(&mut self, link: LinkId, header: &Header, received: Instant) -> bool {
         let is_filler = header.path.channel == CHANNEL && header.destination == self.config.id;
         let line = &mut self.context.links.lines[usize::from(link.0)];

@@ -1,12 +1,12 @@
 //! Which packets of a channel an honest path can deliver to this host's driver, and how many of them at once.
 //!
-//! **The bucket.** Let U be the most that all stages before this host may take together, propagation included, J
-//! the arrival error here, P the packets of a largest message, I' the policed interval. Message i leaves its source
-//! at l(i) - a or later, since the source regulates to that (a its jitter allowance), and a packet of it that keeps its nominal arrival comes
-//! at n + J <= l(i) + U + J or earlier; a later one is demoted here in any case. So what comes in an interval
-//! [t, t + x] belongs to messages with l in [t - U - J, t + x + a]. The l lie at least I' apart, also on this host's
-//! clock (I' = I (1 - 1/128) covers its drift), hence at most floor((x + a + U + J) / I') + 1 messages, of at
-//! most P packets each:
+//! **The bucket.** Let U be the most that all stages before this host may take together, propagation
+//! included, J the arrival error here, P the packets of a largest message, I' the policed interval. Message i
+//! leaves its source at l(i) - a or later, since the source regulates to that (a its jitter allowance), and a
+//! packet of it that keeps its nominal arrival comes at n + J <= l(i) + U + J or earlier; a later one is
+//! demoted here in any case. So what comes in an interval [t, t + x] belongs to messages with l in [t - U -
+//! J, t + x + a]. The l lie at least I' apart, also on this host's clock (I' = I (1 - 1/128) covers its
+//! drift), hence at most floor((x + a + U + J) / I') + 1 messages, of at most P packets each:
 //!
 //! `packets(x) <= P ((x + a + U + J) / I' + 1) <= P (ceil((a + U + J) / I') + 1) + x P / I'`.
 //!
@@ -14,12 +14,13 @@
 //! (rounded down, so the bucket is wider). A driver that counts at any time between the arrival and the
 //! receive time that it reports counts within the same bounds, because J covers that span.
 //!
-//! **Expiry.** With U_min the sum of the smallest bounds before this host (a stage's bound never falls below what it
-//! offered), n >= l + U_min - J, so a packet received at n - slack is past l + D for certain when
+//! **Expiry.** With U_min the sum of the smallest bounds before this host (a stage's bound never falls below
+//! what it offered), n >= l + U_min - J, so a packet received at n - slack is past l + D for certain when
 //! slack < U_min - J - D.
 //!
-//! **Buffers.** Those that admission has reserved, from the wire to the completion (a stage's bound ends there), and
-//! at a forwarder another message's: its driver may learn of a completion late.
+//! **Buffers.** The channel has the buffers that admission has reserved, from the wire to the completion (a
+//! stage's bound ends there). At a forwarder they include one more message, because the driver may learn of a
+//! completion late.
 
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Activation, Contract, Late, Nanos};
@@ -32,7 +33,7 @@ use crate::limits::HEADER_BYTES;
 use crate::memory::Memory;
 use crate::signalling::LocalChannel;
 
-/// What bounds the arrival of a channel's packets at this host.
+/// Bounds on the arrival of a channel's packets at this host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Upstream {
     /// U.
@@ -73,7 +74,7 @@ fn filter(local: &LocalChannel, upstream: Upstream, buffers: u32) -> PathFilter 
 }
 
 impl<M: Memory> Plane<M> {
-    /// Tells the driver of the link that the channel comes in on.
+    /// Sends the filter to the driver of the link that the channel comes in on.
     pub(super) fn set_filter(&mut self, local: &LocalChannel, upstream: Upstream, buffers: Buffers) {
         let Some(link) = local.link_in else { return };
         let packets = local.contract.packets_max(local.fragment_bytes);
@@ -83,8 +84,8 @@ impl<M: Memory> Plane<M> {
         self.context.news.filters.push_back((link, FilterChange::Set(filter(local, upstream, frames))));
     }
 
-    /// Best-effort packets are worth taking from a link's driver: there is room for them, and nothing more urgent
-    /// waits for the processor. Left where they are, a flood of them costs no CPU (RIO 2.0.1).
+    /// Whether best-effort packets should be taken from a link's driver: there is room for them, and no more
+    /// urgent work waits for the processor. A flood that stays in the driver costs no CPU (RIO 2.0.1).
     pub fn takes_best_effort(&self, link: LinkId) -> bool {
         let line = self.line(link);
         let room =
@@ -132,8 +133,8 @@ mod tests {
             (hard.burst_packets, hard.buffers, hard.packet_bytes_max),
             (15, 12, 1_000 + HEADER_BYTES as u32)
         );
-        // 4 I' to the nanosecond fit as well. The next one begins another message, whatever part of the sum
-        // it belongs to.
+        // Exactly 4 I' are within the bound. One nanosecond more adds a message, whichever term of the sum it
+        // is added to.
         let rest = Nanos(contract.policed_interval().0 * 4 - upstream.most.0);
         for (error, packets) in [(rest, 15), (rest + Nanos(1), 18), (rest + contract.policed_interval(), 18)]
         {

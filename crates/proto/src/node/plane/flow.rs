@@ -17,7 +17,7 @@ use crate::memory::Memory;
 use crate::node::packet::Packet;
 use crate::sched::Activation;
 
-/// Where a flow goes.
+/// Destination and route of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::node) struct FlowWay {
     pub to: Address,
@@ -27,9 +27,9 @@ pub(in crate::node) struct FlowWay {
 }
 
 impl<M: Memory> Plane<M> {
-    /// Whether a flow has this path.
+    /// Whether a flow, or a program's handler, has this path.
     pub fn has_flow(&self, path: PathId) -> bool {
-        self.best_effort.flows.values().any(|flow| flow.way.path == path)
+        self.best_effort.flows.values().any(|flow| flow.way.path == path) || self.has_sender(path)
     }
 
     /// Payload of the packets into which the messages of a flow over `link` are cut, in bytes.
@@ -61,7 +61,7 @@ impl<M: Memory> Plane<M> {
         self.drain_flow(channel, Portion::ALONE, now);
     }
 
-    /// Whether somebody receives best effort on a name.
+    /// Whether a receiver is bound to a name.
     pub fn is_bound(&self, port: &Name) -> bool {
         self.best_effort.bindings.contains_key(&port.port_hash())
     }
@@ -71,15 +71,15 @@ impl<M: Memory> Plane<M> {
         Binding::<M>::room_bytes(message_bytes_max)
     }
 
-    /// Receives best effort on a name that nobody has.
+    /// Binds a name that is not bound yet, to receive best effort.
     pub fn bind(&mut self, channel: ChannelId, port: &Name, message_bytes_max: u32, inbox: M::Inbox) {
         let hash = port.port_hash();
         self.best_effort.bindings.insert(hash, Binding::new(message_bytes_max, inbox));
         self.best_effort.bound.insert(channel, hash);
     }
 
-    /// Closes a flow or a bound port; `false` where it is neither. The room of what the flow had queued goes to
-    /// whoever waits.
+    /// Closes a flow or a bound port; `false` if `channel` is neither. Waiting sources and flows get the room
+    /// of the messages that the flow had queued.
     pub fn close_best_effort(&mut self, channel: ChannelId, now: Instant) -> bool {
         if let Some(flow) = self.best_effort.flows.remove(&channel) {
             self.context.processor.remove_handler(flow.handler);
@@ -103,7 +103,7 @@ impl<M: Memory> Plane<M> {
         self.best_effort.bound.clear();
     }
 
-    /// Takes some of what the application has put into a flow's ring; says how many messages. Each that is sent brings in the
+    /// Takes messages from a flow's ring; returns their number. Each message that is sent makes room for the
     /// next.
     pub fn drain_flow(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
         let Some(flow) = self.best_effort.flows.get_mut(&channel) else { return 0 };
@@ -113,13 +113,13 @@ impl<M: Memory> Plane<M> {
         taken
     }
 
-    /// Tells the executor what the handler of a flow has to do.
+    /// Updates the next activation of a flow's handler in the executor.
     pub fn arm_flow(&mut self, channel: ChannelId, now: Instant) {
         let Some(flow) = self.best_effort.flows.get_mut(&channel) else { return };
         flow.arm(channel, &mut self.context, now);
     }
 
-    /// What one unit of the flow's handler would be.
+    /// The next unit of the flow's handler; `None` if it has no work.
     pub(super) fn flow_unit(&self, channel: ChannelId) -> Option<Unit> {
         let fragment = self.best_effort.flows.get(&channel)?.outgoing.peek(&self.context.messages)?;
         let message_edge = fragment.index == 0;
@@ -148,7 +148,8 @@ impl<M: Memory> Plane<M> {
 }
 
 impl<M: Memory> Flow<M> {
-    /// Tells the executor what the flow's handler has to do; without room in queue 2 it does not compete.
+    /// Updates the next activation of the flow's handler in the executor. Without room in queue 2 the handler
+    /// does not compete.
     pub(super) fn arm(&mut self, channel: ChannelId, context: &mut Context<M>, now: Instant) {
         let Context { links, processor: Processor { executor, .. }, messages, .. } = context;
         let line = &mut links.lines[usize::from(self.way.link.0)];

@@ -1,9 +1,10 @@
-//! A channel that passes through this host, and best effort that does: from one link's packets to another's.
+//! Channels and best effort that pass through this host: from packets of one link to those of another.
 
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use super::best_effort::key_of;
+use super::clip::give_back_frames;
 use super::work::Unit;
 use super::{Clip, Forwarder, Plane, RoleState};
 use crate::api::WorkKind;
@@ -14,7 +15,7 @@ use crate::node::packet::Packet;
 use crate::wire::Kind;
 
 impl<M: Memory> Plane<M> {
-    /// What one unit of the forwarder's handler would be.
+    /// The next unit of the forwarder's handler; `None` if it has no work.
     pub(super) fn forward_unit(&self, clip: &Clip<M>, forwarder: &Forwarder, now: Instant) -> Option<Unit> {
         let quantum = self.context.processor.executor.unit_packets(clip.handler);
         let run = forwarder.input.head_run(&self.context.waiting, clip.cpu_horizon, quantum, now);
@@ -30,15 +31,14 @@ impl<M: Memory> Plane<M> {
 
     /// Hands up to `packets` packets to the link out.
     pub fn run_forward(&mut self, channel: ChannelId, packets: u32, now: Instant) {
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
-        let Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, .. } = clip else {
+        let clip = self.channels.clips.get_mut(channel);
+        let Some(Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, soft, .. }) = clip else {
             return;
         };
         let line = &mut self.context.links.lines[usize::from(forwarder.reservation.link.0)];
-        let mut freed = 0;
+        let (mut left, mut freed) = (packets, 0);
         let mut late = Nanos::ZERO;
-        for _ in 0..packets {
-            let Some(packet) = forwarder.input.pop(&mut self.context.waiting) else { break };
+        while let Some(packet) = forwarder.input.pop_for(&mut self.context.waiting, &mut left) {
             let number = packet.header.message;
             if forwarder.dropping == Some(number) {
                 counters.no_slot += 1;
@@ -49,8 +49,9 @@ impl<M: Memory> Plane<M> {
             late = late.max(now.since(packet.effective + *cpu_bound));
             let nominal = packet.nominal + *cpu_bound;
             let wire_bytes = line.wire_bytes(packet.header.payload_bytes);
-            // What this processor has missed itself (it had no time for a while) does not move the link's chain: the
-            // heap that comes then would push it ahead by an interval a message, to be made up at I/128 each.
+            // A delay by this processor (it had no time for a while) does not move the link's chain.
+            // Otherwise the burst that follows would push the chain ahead by one interval per message, which
+            // is recovered at only I/128 each.
             let ignored = active(Mutation::LinkChainIgnoresLateness);
             let received = if ignored { nominal } else { now.min(packet.effective + *cpu_bound) };
             let effective = forwarder.link_arrivals.accept(number, nominal.max(received));
@@ -64,14 +65,14 @@ impl<M: Memory> Plane<M> {
                 forwarder.dropping = Some(number);
             }
         }
-        clip.give_back_frames(freed, &mut self.context);
+        give_back_frames(soft.as_deref_mut(), freed, &mut self.context.links);
         if freed > 0 {
             self.look_for_end(channel);
         }
         self.note_processor(late, now);
     }
 
-    /// What one unit of the best-effort arrivals would be.
+    /// The next unit of the best-effort arrivals; `None` if there is no packet.
     pub(super) fn arrivals_unit(&self) -> Option<Unit> {
         let waiting = self.best_effort.arrivals.peek()?;
         let bytes = if self.onward(&waiting.header).is_some() { 0 } else { waiting.header.payload_bytes };
@@ -84,7 +85,7 @@ impl<M: Memory> Plane<M> {
         })
     }
 
-    /// Passes one best-effort or demoted packet on, or to whom it belongs.
+    /// Sends one best-effort or demoted packet on, or delivers it to its port or channel.
     pub fn run_arrivals(&mut self, now: Instant) {
         let Some(waiting) = self.best_effort.arrivals.pop() else { return };
         let (header, frame, link_in) = (waiting.header, waiting.frame, waiting.link);

@@ -1,5 +1,6 @@
-//! What channels that are gone leave behind: messages and packets that waited, and what their rooms take. A burst may have
-//! left 65,536 of them, so they are freed a slice a turn, others' work between (ADR 0047). Nobody finds the channel any more.
+//! Remains of closed channels: queued messages and packets, and the memory reserved for them. A burst may
+//! leave 65,536 of them, so each turn frees one slice of them, with other work between (ADR 0047). The
+//! channel itself is already removed from all tables.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -12,12 +13,13 @@ use crate::limits::LEFTOVERS_MAX;
 use crate::memory::{Inbox, Memory};
 use crate::slab::Slab;
 
-/// Clips that are being taken apart, the first come first.
+/// Clips that are being taken apart, the oldest first.
 pub(super) struct Leftovers<M: Memory> {
     clips: VecDeque<Box<Clip<M>>>,
-    /// Sinks whose application takes messages as fast as they are shown to it.
+    /// Sinks whose application takes messages as fast as it is given them.
     resuming: VecDeque<ChannelId>,
-    /// True if something may be left, here, in the slabs or in the queues of links: one check tells.
+    /// True if something may be left here, in the slabs or in the queues of links, so that one check
+    /// suffices.
     is_any: bool,
 }
 
@@ -27,11 +29,11 @@ impl<M: Memory> Default for Leftovers<M> {
     }
 }
 
-/// Steps that are left of a slice.
+/// Steps left in a slice.
 struct Steps(u32);
 
 impl Steps {
-    /// Does `step` as often as may be; whether it has ended by itself, saying that nothing is left.
+    /// Repeats `step` until it returns `true` or the slice is used up. Returns whether `step` has finished.
     fn until_done(&mut self, mut step: impl FnMut() -> bool) -> bool {
         while self.0 > 0 {
             if !step() {
@@ -44,7 +46,8 @@ impl Steps {
 }
 
 impl<M: Memory> Leftovers<M> {
-    /// The application of a sink has taken a message: it is shown those that waited for that, some at once.
+    /// Called when the application of a sink has taken a message: gives it a bounded number of the messages
+    /// that waited for room in its ring.
     pub(super) fn resume(&mut self, channel: ChannelId, sink: &mut Sink<M>) {
         if sink.inbox.as_mut().is_some_and(Inbox::resume) && !core::mem::replace(&mut sink.is_resuming, true)
         {
@@ -55,7 +58,7 @@ impl<M: Memory> Leftovers<M> {
 }
 
 impl<M: Memory> Plane<M> {
-    /// Takes a clip apart that nobody finds any more; what does not fit into one slice later.
+    /// Takes apart a clip that is removed from all tables. What exceeds one slice is freed later.
     pub(super) fn dismantle(&mut self, clip: Box<Clip<M>>) {
         let mut clip = clip;
         clip.close_rings();
@@ -65,12 +68,12 @@ impl<M: Memory> Plane<M> {
         self.look_for_leftovers();
     }
 
-    /// Whether a slice would do anything.
+    /// Whether [`Self::free_some`] has something to do.
     pub const fn has_leftovers(&self) -> bool {
         self.leftovers.is_any
     }
 
-    /// Notes that something has ended: what is still here of it is freed from now on.
+    /// Notes that something has ended, so that its remains are freed from now on.
     pub fn look_for_leftovers(&mut self) {
         self.leftovers.is_any = !self.leftovers.clips.is_empty()
             || !self.leftovers.resuming.is_empty()
@@ -79,7 +82,7 @@ impl<M: Memory> Plane<M> {
             || self.context.links.lines.iter().any(|line| line.scheduler.has_leftovers());
     }
 
-    /// Does one slice of what is left to be done.
+    /// Frees one slice of the remains.
     pub fn free_some(&mut self) {
         if !self.leftovers.is_any {
             return;
@@ -109,13 +112,13 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Messages and packets of channels that are gone, in the slabs that all share.
+    /// Messages and packets of closed channels in the slabs that all channels share.
     pub fn left_behind(&self) -> [usize; 2] {
         let clips = || self.leftovers.clips.iter();
         [clips().map(|clip| clip.messages()).sum(), clips().map(|clip| clip.inputs()).sum()]
     }
 
-    /// Whether nothing is left of a clip.
+    /// Frees parts of a clip. Returns whether nothing is left of it.
     fn take_apart(&mut self, clip: &mut Clip<M>, steps: &mut Steps) -> bool {
         let Context { messages, waiting, .. } = &mut self.context;
         match &mut clip.role {
@@ -127,7 +130,8 @@ impl<M: Memory> Plane<M> {
 }
 
 impl<M: Memory> Clip<M> {
-    /// Applications see at once that the channel is over. A ring that shows messages one by one shows the rest first.
+    /// Closes the channel's rings, which is visible to applications at once. A ring that delivers messages
+    /// one by one delivers the rest first.
     fn close_rings(&mut self) {
         if let RoleState::Source(source) = &mut self.role {
             source.outbox = None;

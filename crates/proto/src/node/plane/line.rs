@@ -28,17 +28,17 @@ impl<M: Memory> LinkState<M> {
         self.scheduler.counters()
     }
 
-    /// Data packets of another version that came in.
+    /// Number of received data packets of another version.
     pub const fn packets_foreign(&self) -> u64 {
         self.packets_foreign
     }
 
-    /// Packets of signalling that have left.
+    /// Number of signalling packets that have left.
     pub const fn signal_packets(&self) -> u64 {
         self.signals.packets
     }
 
-    /// What has come in over it, in bytes of the wire.
+    /// Received bytes, in bytes of the wire.
     pub const fn bytes_in(&self) -> u64 {
         self.bytes_in
     }
@@ -56,7 +56,7 @@ impl<M: Memory> LinkState<M> {
         }
     }
 
-    /// Packets that left later than the link's bound for them.
+    /// Watch of packets that left later than the link's bound for them.
     pub const fn departures(&self) -> &Watch {
         &self.watches.departures
     }
@@ -64,7 +64,7 @@ impl<M: Memory> LinkState<M> {
         &mut self.watches.departures
     }
 
-    /// Packets of data that came in late.
+    /// Watch of data packets that arrived late.
     pub const fn arrivals(&self) -> &Watch {
         &self.watches.arrivals
     }
@@ -74,27 +74,27 @@ impl<M: Memory> LinkState<M> {
         self.scheduler.is_empty()
     }
 
-    /// Whether best effort waits to be sent; flows that their cap holds back do not.
+    /// Whether best effort waits to be sent. Flows that wait only because of their cap do not count.
     pub fn best_effort_waits(&self) -> bool {
         self.scheduler.best_effort_waits()
     }
 
-    /// What is known of the neighbour's clock.
+    /// Sets what is known of the neighbour's clock.
     pub const fn set_neighbour(&mut self, neighbour: NeighbourClock) {
         self.neighbour = neighbour;
     }
 
-    /// The next packet of signalling that came in, and when.
+    /// The next received signalling packet, and its receive time.
     pub fn take_signal(&mut self) -> Option<(Instant, M::Frame)> {
         self.signals.waiting.pop_front().map(|SignalIn { received, frame }| (received, frame))
     }
 
-    /// What the neighbour fills the link with is counted from now on.
+    /// Starts to count the packets with which the neighbour fills the link.
     pub fn begin_counting(&mut self, token: Cookie) {
         self.measuring.counting = Some(Box::new(FillerArrivals::new(token)));
     }
 
-    /// Ends the count and returns it; nothing is counted any more.
+    /// Ends the count and returns it.
     pub fn end_counting(&mut self) -> Option<Box<FillerArrivals>> {
         self.measuring.counting.take()
     }
@@ -104,8 +104,8 @@ impl<M: Memory> LinkState<M> {
         packet_wire_bytes(payload_bytes, self.config.overhead_bytes)
     }
 
-    /// Queues a packet of best effort that is made here; `false` where others have taken the room since its handler was armed.
-    /// Nothing is lost then: the handler waits again.
+    /// Queues a best-effort packet that this host makes. Returns `false` if others have taken the room since
+    /// the handler was armed; nothing is lost, because the handler waits again.
     pub fn queue_best_effort(
         &mut self,
         key: BestEffortKey,

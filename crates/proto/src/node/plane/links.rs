@@ -1,4 +1,5 @@
-//! The links out: found by number and by neighbour, their rates and shares, and who may go on when room comes free.
+//! The outgoing links: lookup by number and by neighbour, rates and shares, and which waiting source
+//! continues when room becomes free.
 
 use punctual_analysis::{BitRate, Instant, Ppm};
 
@@ -41,8 +42,8 @@ impl<M: Memory> Plane<M> {
         self.links().for_each(|link| self.divide_rest(Some(link)));
     }
 
-    /// If the kernel's packets go behind ours, best effort takes at most half of what is not given away: the kernel has
-    /// the other half, and what best effort leaves.
+    /// If the kernel's packets are sent after ours, best effort takes at most half of the rate that is not
+    /// reserved. The kernel has the other half, and what best effort does not use.
     pub fn divide_rest(&mut self, link: Option<LinkId>) {
         let Some(link) = link else { return };
         let given = self.stages.link_utilisation(link);
@@ -53,12 +54,12 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Sets the rate that a link which no channel uses drains from now on. Returns `false`, and changes
-    /// nothing, if the link could not carry its own signalling then.
+    /// Sets the drain rate of a link that no channel uses. Returns `false`, and changes nothing, if the link
+    /// could not carry its own signalling then.
     pub fn set_link_rate(&mut self, link: LinkId, rate: BitRate, error: Ppm) -> bool {
         let index = usize::from(link.0);
         let known = &self.config.links[index];
-        // Another measurement tries as much as the first one did.
+        // The next measurement tries rates as high as the first one did.
         let rate_ceiling = Some(known.rate_ceiling.unwrap_or(known.rate));
         let changed = LinkConfig { rate, rate_error: error, rate_ceiling, ..known.clone() };
         if !self.stages.set_link(link, &changed, &self.config) {
@@ -72,7 +73,8 @@ impl<M: Memory> Plane<M> {
         true
     }
 
-    /// The adapter has sent `wire_bytes` more: the sources whose slots came free compete for the processor again.
+    /// The adapter has sent `wire_bytes` more: sources whose slots became free compete for the processor
+    /// again.
     pub fn complete(&mut self, link: LinkId, wire_bytes: u32, now: Instant) {
         let LinkState { scheduler, waiters: Waiters { left, .. }, .. } = self.line_mut(link);
         scheduler.complete_each(wire_bytes, |flow| left.push(flow));
@@ -84,8 +86,9 @@ impl<M: Memory> Plane<M> {
         self.unblock_one(link, now);
     }
 
-    /// Room came free in a link's queues: what fills the link for a measurement, and who waited longest, compete for the
-    /// processor again. The room of who is gone, or has nothing left to send, is the next one's.
+    /// Called when room becomes free in a link's queues: the filler of a measurement, and the source or flow
+    /// that has waited longest, compete for the processor again. A waiter that has closed or has nothing to
+    /// send is skipped.
     pub fn unblock_one(&mut self, link: LinkId, now: Instant) {
         self.arm_filler(link, now);
         while let Some(channel) = self.line_mut(link).waiters.blocked.pop_front() {
@@ -95,7 +98,8 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// A waiter that was taken off the list competes again, or waits again. Whether it is there and has something to send.
+    /// Rearms a waiter that was taken off the list; it competes again, or waits again. Returns whether it
+    /// exists and has something to send.
     fn unblock(&mut self, channel: ChannelId, now: Instant) -> bool {
         if let Some(flow) = self.best_effort.flows.get_mut(&channel) {
             flow.listed = false;
@@ -103,7 +107,7 @@ impl<M: Memory> Plane<M> {
             flow.arm(channel, &mut self.context, now);
             return sends;
         }
-        let Some(mut end) = self.channels.source(channel) else { return false };
+        let Some(mut end) = self.channels.source(channel) else { return self.arm_sender(channel, now) };
         end.source.listed = false;
         let sends = end.source.sends(&self.context.messages);
         end.arm(&mut self.context, now);

@@ -1,11 +1,12 @@
-//! The data plane of a node: what it holds. Signalling shapes it through [`Resources`](crate::signalling::Resources);
-//! packets flow through it. The modules below do the work and see all of this; the node outside sees methods only.
+//! The data plane of a node: its state. Signalling configures it through
+//! [`Resources`](crate::signalling::Resources); packets flow through it. The submodules implement the work
+//! and access all fields; the node accesses it through methods only.
 //!
-//! A channel's clip is found in [`Channels`]. What it works with, and shares with all others, is the [`Context`]: the two
-//! are borrowed beside each other.
+//! A channel's clip is found in [`Channels`]. A clip works with the state that all share, the [`Context`]:
+//! clip and context are borrowed side by side.
 //!
-//! Invariants: a clip's handler and link flow live exactly as long as the clip; a queue never holds more than
-//! its reservation; `paths` names every clip that takes packets from a link.
+//! Invariants: a clip's handler and link flow exist exactly as long as the clip; a queue never holds more
+//! than its reservation; `paths` names every clip that takes packets from a link.
 
 mod accounts;
 mod admit;
@@ -88,7 +89,7 @@ pub(super) struct Plane<M: Memory> {
     context: Context<M>,
     backlog: Backlog,
     leftovers: Leftovers<M>,
-    rtus: Rtus,
+    rtus: Rtus<M>,
     drops: DropCounters,
 }
 
@@ -100,11 +101,11 @@ struct Channels<M: Memory> {
     paths: Paths,
     /// Terms on which packets of incoming channels are policed; equal ones are stored once.
     arrival_terms: Interned<ArrivalTerms>,
-    /// What channels had counted that are here no more.
+    /// Counters of channels that have been closed.
     counted_gone: ChannelCounters,
 }
 
-/// Flows and ports that nothing is promised to.
+/// Flows and ports without guarantees.
 struct BestEffort<M: Memory> {
     flows: HashMap<ChannelId, Flow<M>>,
     /// Bound ports by the hash of their name.
@@ -115,13 +116,14 @@ struct BestEffort<M: Memory> {
     arrivals_handler: HandlerId,
 }
 
-/// What a channel's clip and a flow work with.
+/// The state that clips and flows work with.
 struct Context<M: Memory> {
     links: Links<M>,
     processor: Processor,
     /// Messages of all sources and flows on their way out.
     messages: Messages<Message<M>>,
-    /// Packets of all channels that wait for their handlers; there is room for what admission has reserved.
+    /// Packets of all channels that wait for their handlers; the slab has room for what admission has
+    /// reserved.
     waiting: Slab<PacketIn<M::Frame>>,
     news: PendingOutput,
 }
@@ -129,16 +131,16 @@ struct Context<M: Memory> {
 /// The links out.
 struct Links<M: Memory> {
     lines: Vec<LinkState<M>>,
-    /// Whether the kernel's share of any of them follows admission.
+    /// Whether the kernel's share of at least one link follows admission.
     follows: bool,
 }
 
-/// The processor: who competes for it, and what it was seen to do.
+/// The processor: its executor, and measurements of its work.
 struct Processor {
     executor: Executor,
     /// Owner of each handler, by handler.
     owners: Vec<Option<Owner>>,
-    /// What units of work took, beside what admission assumes.
+    /// Measured durations of units of work, compared with what admission assumes.
     record: WorkRecord,
     /// Packets that this processor served later than its bound for them, and its standstills.
     watch: Watch,
@@ -146,27 +148,28 @@ struct Processor {
     promises: Promises,
 }
 
-/// Output that waits for others: applications, drivers, signalling, the node.
+/// Output that is not delivered yet: to applications, drivers, signalling and the node.
 struct PendingOutput {
     notices: VecDeque<(ChannelId, Notice)>,
-    /// Channels whose applications are to be shown what they have counted when the turn ends.
+    /// Channels whose applications get new counters when the turn ends.
     touched: Vec<ChannelId>,
-    /// Changes that drivers do not have yet.
+    /// Changes that were not passed to drivers yet.
     filters: VecDeque<(LinkId, FilterChange)>,
-    /// Closing sources that have sent everything, and channels that pass or end here of which nothing more comes.
+    /// Closing sources that have sent everything, and channels that pass or end here and receive nothing
+    /// more.
     drained: VecDeque<ChannelId>,
-    /// Channels whose grants have waited for a shaper, and may go.
+    /// Channels whose grants waited for a shaper and may be sent now.
     fitted: Vec<ChannelId>,
-    /// A channel that ends here, of which the unit that was just done has taken in the first packet.
+    /// A channel that ends here, if the unit that was just done has received its first packet.
     first_data: Option<ChannelId>,
-    /// True if something was late since the node looked.
+    /// True if something was late since the node checked last.
     stirred: bool,
 }
 
-/// What a handler works for.
+/// The purpose of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// A channel's.
+    /// A clip of a channel.
     Clip(ChannelId),
     /// The best-effort part of a source that demotes.
     Demoted(ChannelId),
@@ -180,7 +183,7 @@ pub(super) enum Owner {
     Backlog,
     /// Signalling that came in on a link.
     Signals(LinkId),
-    /// What fills a link while it is measured.
+    /// Filler packets, while a link is measured.
     Filler(LinkId),
     /// A program's handler within its budget.
     Rtu(RtuId),
@@ -193,11 +196,11 @@ pub(super) struct LinkState<M: Memory> {
     config: LinkConfig,
     scheduler: LinkScheduler<Packet<M::Frame>>,
     signals: SignalPort<M::Frame>,
-    /// The neighbour's clock, and what its packets take to our driver at most.
+    /// The neighbour's clock, and the longest time that its packets take to our driver.
     neighbour: NeighbourClock,
-    /// What has come in over it, in bytes of the wire.
+    /// Received bytes, in bytes of the wire.
     bytes_in: u64,
-    /// Data packets of another version that came in.
+    /// Number of received data packets of another version.
     packets_foreign: u64,
     watches: Watches,
     measuring: Measuring,
@@ -214,9 +217,9 @@ struct SignalPort<F> {
     regulator: LogicalArrivals,
     bound: Nanos,
     is_queued: bool,
-    /// Packets that have left.
+    /// Number of packets that have left.
     packets: u64,
-    /// What came in and waits for the processor.
+    /// Received packets that wait for the processor.
     waiting: VecDeque<SignalIn<F>>,
     handler: HandlerId,
 }
@@ -227,47 +230,48 @@ struct SignalIn<F> {
     frame: F,
 }
 
-/// What was late on a link.
+/// Records of lateness on a link.
 struct Watches {
     /// Time at which the link's driver had no room last.
     full_at: Instant,
-    /// Packets that left later than the link's bound for them since the adapter had not sent those before: what is paced by
-    /// completions tells that itself.
+    /// Packets that left later than the link's bound for them because the adapter had not sent the previous
+    /// ones. Only links that are paced by completions can show that.
     departures: Watch,
-    /// What came in later than that. Packets of data tell it, which somebody on the wire can forge.
+    /// Packets that arrived later than that. The evidence is data packets, which an attacker on the wire can
+    /// forge.
     arrivals: Watch,
 }
 
-/// A measurement of what a link drains.
+/// A measurement of the drain rate of a link.
 struct Measuring {
-    /// What fills the link, while it is measured.
+    /// The filler, while this host measures the link.
     filler: Option<Filler>,
-    /// What the neighbour fills it with, likewise.
+    /// The count of the neighbour's filler packets, while the neighbour measures the link.
     counting: Option<Box<FillerArrivals>>,
 }
 
-/// Frames of a link's driver that are kept without a reservation of their own.
+/// Frames of a link's driver that are held without a reservation of their own.
 struct Frames {
-    /// What best effort may keep, and what it does.
+    /// Frames that best effort may hold at most, and frames that it holds.
     best_effort_max: u32,
     best_effort: u32,
-    /// What soft channels keep; they share a pool.
+    /// Frames that soft channels hold; they share a pool.
     pooled: u32,
 }
 
 /// Channels and flows that wait for room in a link's queues.
 struct Waiters {
-    /// Sources and flows, each once.
+    /// Sources and flows, each at most once.
     blocked: VecDeque<ChannelId>,
     /// The sources of this host, by their flow; [`NO_SOURCE`](line::NO_SOURCE) for flows of channels that pass through.
     sources: Vec<ChannelId>,
-    /// Flows whose packets have left in the completion at hand; empty otherwise.
+    /// Flows whose packets have left in the present completion; empty otherwise.
     left: Vec<FlowIndex>,
 }
 
 /// A channel at this host.
 struct Clip<M: Memory> {
-    /// The one that signalling has, too.
+    /// The channel's state, shared with signalling.
     local: Arc<LocalChannel>,
     /// d(k) of the processor.
     cpu_bound: Nanos,
@@ -276,8 +280,8 @@ struct Clip<M: Memory> {
     handler: HandlerId,
     /// Terms that only soft channels have.
     soft: Option<Box<SoftTerms>>,
-    /// If the channel is closing: all packets that will still come. A source has none, and neither has a
-    /// channel of which nobody knows that.
+    /// If the channel is closing: all packets that will still come. `None` at a source, and if the number is
+    /// unknown.
     last: Option<Box<Tally>>,
     counters: Counters,
     notices_given: NoticesGiven,
@@ -291,7 +295,7 @@ enum RoleState<M: Memory> {
     Sink(Sink<M>),
 }
 
-/// A channel's clip where its messages start, its role known.
+/// The clip of a channel whose messages start here, with its role already determined.
 struct SourceEnd<'clip, M: Memory> {
     local: &'clip LocalChannel,
     cpu_bound: Nanos,
@@ -301,13 +305,24 @@ struct SourceEnd<'clip, M: Memory> {
     source: &'clip mut Source<M>,
 }
 
+/// A channel's clip where its messages end, its role known.
+struct SinkEnd<'clip, M: Memory> {
+    local: &'clip LocalChannel,
+    cpu_bound: Nanos,
+    soft: Option<&'clip mut SoftTerms>,
+    /// True if all packets that will still come are known.
+    closes: bool,
+    counters: &'clip mut Counters,
+    sink: &'clip mut Sink<M>,
+}
+
 /// Messages that start here.
 struct Source<M: Memory> {
     reservation: LinkReservation,
     outbox: Option<M::Outbox>,
     regulator: LogicalArrivals,
-    /// Number of the next message that is kept. A dropped message takes no number: the sink remembers as many
-    /// numbers as may be under way at the contract's rate.
+    /// Number of the next message that is kept. A dropped message takes no number, because the sink stores
+    /// only as many numbers as may be under way at the contract's rate.
     number_next: u64,
     outgoing: Outgoing,
     /// e of the link stage.
@@ -316,7 +331,7 @@ struct Source<M: Memory> {
     demoted: Option<Box<Demoted>>,
     /// True if the ring is among those that are drained in the background.
     in_backlog: bool,
-    /// Time since which the ring holds more than was taken, as far as that is known.
+    /// Time since which the ring holds more messages than were taken, as far as known.
     rest_since: Option<Instant>,
     ending: Ending,
     /// True if the source is among the link's blocked ones.
@@ -329,8 +344,8 @@ struct Demoted {
     handler: HandlerId,
 }
 
-/// The packets of one channel that wait for its handler, in the slab of all channels: as many as buffers are reserved
-/// for, and the slab has room for that.
+/// The packets of one channel that wait for its handler. They are in the slab of all channels, which has room
+/// for as many as buffers are reserved for.
 struct PacketQueue {
     packets: Fifo,
     packets_used: u32,
@@ -340,12 +355,12 @@ struct PacketQueue {
     terms: Arc<ArrivalTerms>,
 }
 
-/// Packets that pass through.
+/// Packets that pass through this host.
 struct Forwarder {
     reservation: LinkReservation,
     input: PacketQueue,
     link_arrivals: ArrivalsWithin,
-    /// The message whose rest is being dropped since a slot was missing.
+    /// The message whose remaining packets are dropped because a slot was missing.
     dropping: Option<u64>,
 }
 
@@ -353,11 +368,11 @@ struct Forwarder {
 struct Sink<M: Memory> {
     input: PacketQueue,
     reassembly: Reassembly<Slot<M>>,
-    /// `None` until the application has consented: nothing comes before.
+    /// `None` until the application has consented; no packet arrives before.
     inbox: Option<M::Inbox>,
-    /// Most that lies between l and n(sink): moves n back to l.
+    /// The longest time between l and n(sink), to compute l from n.
     upstream: Nanos,
-    /// The application takes messages as fast as they are shown to it, so more are shown soon.
+    /// The application takes messages as fast as it is given them, so more follow soon.
     is_resuming: bool,
     /// `Delivery::AtDeadline`.
     at_deadline: Option<Box<HeldDeliveries<Slot<M>>>>,
@@ -365,7 +380,8 @@ struct Sink<M: Memory> {
 
 /// Complete messages that wait for l + D.
 struct HeldDeliveries<S> {
-    /// Hands them over: due at another time than packets, so a handler of its own.
+    /// The handler that delivers them. It has its own deadlines, so it is separate from the handler of
+    /// packets.
     handler: HandlerId,
     /// Messages in the order of completion.
     held: VecDeque<Held<S>>,

@@ -1,4 +1,4 @@
-//! A data plane at its start.
+//! Construction of a data plane.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -112,8 +112,9 @@ pub(super) fn best_effort_parameters(config: &NodeConfig) -> HandlerParameters {
     }
 }
 
-/// Signalling on the processor: one packet in each of the intervals that admission counts with. What exceeds that, a
-/// flood, waits for everybody else; but its head is served in the next interval, whatever best effort does.
+/// Signalling on the processor: one packet in each of the intervals that admission assumes. Packets beyond
+/// that rate, a flood, wait for all other work; but the head is served in the next interval, whatever best
+/// effort does.
 fn signals_parameters(rate: Rate) -> HandlerParameters {
     HandlerParameters {
         class: Class::Signalling,
@@ -123,7 +124,7 @@ fn signals_parameters(rate: Rate) -> HandlerParameters {
         quantum_packets: 1,
         budget: Some(Budget {
             packets: 1,
-            // A neighbour whose clock is fast is still within it (I').
+            // A neighbour with a fast clock is still within this interval (I').
             period: rate.policed_interval(),
             deadline: Nanos::ZERO,
         }),

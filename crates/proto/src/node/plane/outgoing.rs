@@ -1,7 +1,8 @@
-//! Messages on their way out of this host: which fragments are made, which the link has not sent yet.
+//! Messages on their way out of this host: which fragments were made, and which the link has not sent yet.
 //!
-//! The messages (and so their ring slots) are a queue's until the link has sent the last fragment. They are in one slab
-//! of the node, which has room for as many as all queues may hold: room that was never used takes no memory.
+//! A queue owns the messages (and so their ring slots) until the link has sent the last fragment. They are in
+//! one slab of the node, which has room for as many as all queues may hold. Room that was never used takes no
+//! memory.
 
 use punctual_analysis::Instant;
 
@@ -9,7 +10,7 @@ use crate::fragment::Fragmentation;
 use crate::memory::MessageRead;
 use crate::slab::{Fifo, Linked, Next, Slab};
 
-/// A message in an outgoing queue: its ring slot, and how much of it was sent.
+/// A message in an outgoing queue: its ring slot, and its progress.
 #[derive(Debug)]
 pub(in crate::node) struct Entry<T> {
     message: Option<T>,
@@ -56,7 +57,7 @@ impl<T> Entry<T> {
 /// The messages of all queues of a node.
 pub(in crate::node) type Messages<T> = Slab<Entry<T>>;
 
-/// What room for one message takes, in bytes.
+/// Memory that the room for one message takes, in bytes.
 pub(in crate::node) const fn room_bytes<T: MessageRead>() -> usize {
     Messages::<T>::ITEM_BYTES
 }
@@ -80,17 +81,18 @@ pub(in crate::node) struct Fragment {
     pub arrival: Arrival,
 }
 
-/// Logical arrival of a message, in two ways of counting.
+/// Logical arrival of a message, computed in two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct Arrival {
-    /// l, from which stages serve it: no sooner than the host could know of it.
+    /// l, from which stages serve the message: not before this host could know of it.
     pub logical: Instant,
-    /// l by what the application said alone: what its lateness is told from.
+    /// l computed only from the times that the application reports; the message's lateness is measured from
+    /// it.
     pub claimed: Instant,
 }
 
 impl Arrival {
-    /// An arrival that nothing held up.
+    /// An arrival without delay at this host.
     pub const fn at(logical: Instant) -> Self {
         Self { logical, claimed: logical }
     }
@@ -106,7 +108,7 @@ pub(in crate::node) struct Outgoing {
     len: u32,
     messages_max: u32,
     fragment_bytes: u32,
-    /// How many have all their fragments made, and where the one behind them stands.
+    /// Number of messages whose fragments are all made, and position of the message behind them.
     made: u32,
     head: Next,
 }
@@ -127,21 +129,21 @@ impl Outgoing {
         }
     }
 
-    /// Gives all its messages and its room back: of a queue of few.
+    /// Frees all messages and the room of a short queue.
     pub fn dissolve<T: MessageRead>(mut self, messages: &mut Messages<T>) {
         while self.forget_first(messages) {}
         self.give_room_back(messages);
     }
 
-    /// Gives its first message back, whatever has become of it: nothing else is done with the queue from then on. Whether
-    /// there was one.
+    /// Frees the first message, whatever its state. Afterwards only this call is allowed on the queue.
+    /// Returns whether there was a message.
     pub fn forget_first<T: MessageRead>(&mut self, messages: &mut Messages<T>) -> bool {
         let is_any = messages.pop(&mut self.messages).is_some();
         self.len -= u32::from(is_any);
         is_any
     }
 
-    /// Gives its room back, once, when it is empty.
+    /// Frees the queue's room; called once, when the queue is empty.
     pub fn give_room_back<T: MessageRead>(&mut self, messages: &mut Messages<T>) {
         messages.remove_room(core::mem::take(&mut self.messages_max));
     }
@@ -151,6 +153,10 @@ impl Outgoing {
         self.messages_max as u64 * room_bytes::<T>() as u64
     }
 
+    /// Messages for which there is room.
+    pub const fn room(&self) -> u32 {
+        self.messages_max.saturating_sub(self.len)
+    }
     pub const fn is_full(&self) -> bool {
         self.len >= self.messages_max
     }
@@ -161,8 +167,8 @@ impl Outgoing {
         self.len == 0
     }
 
-    /// Takes a message in that has `wire_number` in its channel; the caller has looked at `is_full`. `false`
-    /// where it cannot be cut (too many fragments); it is dropped then.
+    /// Queues a message with number `wire_number` in its channel. The caller must have checked `is_full`.
+    /// Returns `false` and drops the message if it would need too many fragments.
     pub fn push<T: MessageRead>(
         &mut self,
         messages: &mut Messages<T>,
@@ -190,7 +196,7 @@ impl Outgoing {
         true
     }
 
-    /// Whether a fragment is to be made.
+    /// Whether a fragment is ready to be made.
     pub fn has_head<T: MessageRead>(&self, messages: &Messages<T>) -> bool {
         messages.at(self.head).is_some()
     }
@@ -210,7 +216,7 @@ impl Outgoing {
         }
     }
 
-    /// Fragment `index` of message `number`, as `peek` gave it; `None` where it is gone.
+    /// Fragment `index` of message `number`, as `peek` returned it; `None` if the message is freed.
     pub fn fragment<T: MessageRead>(
         &self,
         messages: &Messages<T>,
@@ -220,7 +226,8 @@ impl Outgoing {
         messages.at(self.place(messages, number)?)?.fragment(number, index)
     }
 
-    /// Copies fragment `index` of message `number`; `None` if it is gone or does not fit.
+    /// Copies fragment `index` of message `number`; `None` if the message is freed or the fragment does not
+    /// fit.
     pub fn copy_to<T: MessageRead>(
         &self,
         messages: &Messages<T>,
@@ -235,7 +242,7 @@ impl Outgoing {
         Some(out.len())
     }
 
-    /// The link has sent a fragment of message `number`; `true` when that was the message's last.
+    /// Notes that the link has sent a fragment of message `number`; `true` if that was the message's last.
     pub fn sent<T: MessageRead>(&mut self, messages: &mut Messages<T>, number: u64) -> bool {
         let place = self.place(messages, number);
         let Some(entry) = place.and_then(|place| messages.at_mut(place)) else { return false };
@@ -248,7 +255,8 @@ impl Outgoing {
         done
     }
 
-    /// Where message `number` stands. Packets leave in the order of their messages, so it is the first one or near.
+    /// Position of message `number`. Packets leave in the order of their messages, so it is the first one or
+    /// close to it.
     fn place<T: MessageRead>(&self, messages: &Messages<T>, number: u64) -> Option<Next> {
         messages.place(&self.messages, number.checked_sub(self.first)?)
     }
@@ -260,7 +268,7 @@ impl Outgoing {
         }
     }
 
-    /// Forgets finished messages in front. Each is forgotten once: constant work a message.
+    /// Frees finished messages at the head. Each message is freed once, so the work per message is constant.
     fn retire<T: MessageRead>(&mut self, messages: &mut Messages<T>) {
         while self.made > 0 && messages.front(&self.messages).is_some_and(|m| m.unsent == 0) {
             messages.pop(&mut self.messages);
@@ -305,7 +313,7 @@ mod tests {
         let mut out = [0; 100];
         assert_eq!(queue.copy_to(&messages, 0, 2, &mut out), Some(50));
         assert_eq!(out[..50], first[200..]);
-        // Out of order: message 1 is sent first, its slot is free, and numbers stay right.
+        // Out of order: message 1 is sent first, its slot is freed, and numbers stay correct.
         assert!(queue.sent(&mut messages, 1));
         assert!(!queue.sent(&mut messages, 0));
         assert!(!queue.sent(&mut messages, 0));
@@ -314,6 +322,14 @@ mod tests {
         assert_eq!(Rc::strong_count(&first), 1);
         assert!(queue.is_empty());
         assert!(!queue.sent(&mut messages, 0), "a late completion of a forgotten message changes nothing");
+    }
+
+    #[test]
+    fn where_nothing_is_queued_nothing_is_made() {
+        let mut messages = Messages::<Bytes>::new();
+        let mut queue = Outgoing::new(&mut messages, 2, 100);
+        queue.made(&mut messages);
+        assert!(queue.is_empty() && queue.peek(&messages).is_none() && !queue.sent(&mut messages, 0));
     }
 
     /// A message has 65,535 fragments at most: one that would have more is given back to its application, and takes no room.

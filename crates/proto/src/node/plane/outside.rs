@@ -1,4 +1,4 @@
-//! What the node asks of its data plane, and hears from it.
+//! The interface of the data plane for the node: queries, commands and output.
 
 use alloc::vec::Vec;
 
@@ -46,19 +46,19 @@ impl<M: Memory> Plane<M> {
         ids
     }
 
-    /// What channels have counted that are here and that were.
+    /// Total counters of present and closed channels.
     pub fn counted_total(&self) -> ChannelCounters {
         let mut total = self.channels.counted_gone;
         self.channels.clips.iter().for_each(|clip| total.add(&clip.counted()));
         total
     }
 
-    /// What a channel has counted here.
+    /// Counters of a channel at this host.
     pub fn counted(&self, channel: ChannelId) -> ChannelCounters {
         self.channels.clips.get(channel).map(Clip::counted).unwrap_or_default()
     }
 
-    /// What the receiver of a channel that ends here has seen.
+    /// Observations of the receiver of a channel that ends here.
     pub fn observed(&self, channel: ChannelId) -> Option<Observed> {
         match &self.channels.clips.get(channel)?.role {
             RoleState::Sink(sink) => sink.inbox.as_ref()?.observed().map(Latencies::observed),
@@ -66,7 +66,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Whether no channel and no flow is here.
+    /// Whether there is no channel and no flow.
     pub fn is_empty(&self) -> bool {
         self.channels.clips.is_empty() && self.best_effort.flows.is_empty()
     }
@@ -79,7 +79,8 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The ring of a channel that starts here and has none; `None` if there is none such.
+    /// Attaches the outgoing ring of a channel that starts here; `None` if the channel is not here or has a
+    /// ring.
     pub fn attach_outbox(&mut self, channel: ChannelId, outbox: M::Outbox, now: Instant) -> Option<()> {
         match &mut self.channels.clips.get_mut(channel)?.role {
             RoleState::Source(source) if source.outbox.is_none() => source.outbox = Some(outbox),
@@ -90,17 +91,14 @@ impl<M: Memory> Plane<M> {
         Some(())
     }
 
-    /// The ring of a channel that ends here; `None` if the channel is not here.
+    /// The ring of a channel that ends here; `None` if it does not.
     pub fn attach_inbox(&mut self, channel: ChannelId, inbox: M::Inbox) -> Option<()> {
-        let clip = self.channels.clips.get_mut(channel)?;
-        if let RoleState::Sink(sink) = &mut clip.role {
-            sink.inbox = Some(inbox);
-        }
+        self.channels.sink(channel)?.sink.inbox = Some(inbox);
         self.show_from_now_on(channel);
         Some(())
     }
 
-    /// A source that is closed by its application: signalling hears when its last message is sent.
+    /// Begins to close a source for its application. Signalling is notified when its last message is sent.
     pub fn begin_closing(&mut self, channel: ChannelId, now: Instant) {
         let Some(SourceEnd { source, .. }) = self.channels.source(channel) else { return };
         if source.ending == Ending::Open {
@@ -120,7 +118,8 @@ impl<M: Memory> Plane<M> {
         self.context.news.filters.pop_front()
     }
 
-    /// A closing source that has sent everything, or a channel that passes or ends here of which nothing more comes.
+    /// A closing source that has sent everything, or a channel that passes or ends here and receives nothing
+    /// more.
     pub fn poll_drained(&mut self) -> Option<ChannelId> {
         self.context.news.drained.pop_front()
     }
@@ -130,27 +129,27 @@ impl<M: Memory> Plane<M> {
         !self.context.news.drained.is_empty()
     }
 
-    /// A channel whose grant has waited for a shaper, and may go.
+    /// A channel whose grant waited for a shaper and may be sent now.
     pub fn poll_fitted(&mut self) -> Option<ChannelId> {
         self.context.news.fitted.pop()
     }
 
-    /// A channel that ends here, of which the unit that was just done has taken in the first packet.
+    /// A channel that ends here, if the unit that was just done has received its first packet.
     pub const fn take_first_data(&mut self) -> Option<ChannelId> {
         self.context.news.first_data.take()
     }
 
-    /// Whether something was late since the node looked.
+    /// Whether something was late since the node checked last.
     pub const fn is_stirred(&self) -> bool {
         self.context.news.stirred
     }
 
-    /// The node is to look.
+    /// Requests a check by the node.
     pub const fn stir(&mut self) {
         self.context.news.stirred = true;
     }
 
-    /// The node has looked.
+    /// Notes that the node has checked.
     pub const fn settle(&mut self) {
         self.context.news.stirred = false;
     }
@@ -168,7 +167,7 @@ impl<M: Memory> Plane<M> {
         self.context.processor.executor.has_ready()
     }
 
-    /// A unit has taken less than it was charged.
+    /// Refunds the part of a unit's charge that was not used.
     pub fn refund(&mut self, unused: Nanos, now: Instant) {
         self.context.processor.executor.refund(unused, now);
     }
@@ -179,18 +178,18 @@ impl<M: Memory> Plane<M> {
         self.rtus_idle(span);
     }
 
-    /// The processor woke `late`: its own stage is held to that.
+    /// Records that the processor woke up `late`; its own stage's bound includes that time.
     pub fn record_wake(&mut self, late: Nanos, now: Instant) {
         self.context.processor.record.add_wake(late, self.config.cpu.release_latency);
         self.note_standstill(late, now);
     }
 
-    /// Units that took more than they may.
+    /// Number of units that exceeded their declared time.
     pub fn overruns(&self) -> u64 {
         self.context.processor.record.overruns()
     }
 
-    /// What units of work took, busy periods, and wake-ups.
+    /// Durations of units of work, of busy periods, and of wake-ups.
     pub fn work_records(&self) -> (Vec<PathRecord>, BusyRecord, WakeRecord) {
         let (record, cpu) = (&self.context.processor.record, &self.config.cpu);
         (record.paths().collect(), record.busy(cpu.burst()), record.wakes(cpu.release_latency))

@@ -1,4 +1,4 @@
-//! The processor: whose handler is which, and whether what it served was late.
+//! The processor: the owner of each handler, and a record of late service.
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ impl Processor {
         }
     }
 
-    /// A handler for `owner`.
+    /// Adds a handler for `owner`.
     pub fn add_handler(&mut self, owner: Owner, parameters: HandlerParameters) -> HandlerId {
         let handler = self.executor.add(parameters);
         let index = handler.0 as usize;
@@ -40,13 +40,13 @@ impl Processor {
         handler
     }
 
-    /// Forgets a handler.
+    /// Removes a handler.
     pub fn remove_handler(&mut self, handler: HandlerId) {
         self.executor.remove(handler);
         self.owners[handler.0 as usize] = None;
     }
 
-    /// What a handler works for.
+    /// The owner of a handler.
     pub fn owner(&self, handler: HandlerId) -> Option<Owner> {
         self.owners.get(handler.0 as usize).copied().flatten()
     }
@@ -58,7 +58,7 @@ impl Processor {
 }
 
 impl<M: Memory> Plane<M> {
-    /// The processor has served something `late`, if that is any time.
+    /// Records that the processor served something `late`; does nothing if `late` is zero.
     pub fn note_processor(&mut self, late: Nanos, now: Instant) {
         if late > Nanos::ZERO {
             self.context.processor.watch.late(late, now);

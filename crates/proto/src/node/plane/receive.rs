@@ -1,12 +1,14 @@
 //! Packets that come in: checked once, demultiplexed in O(1), policed, queued for their handler.
 //!
-//! Nothing here allocates, and a packet that would be dropped later is dropped here (no receive livelock).
+//! This module allocates nothing, and a packet that would be dropped later is dropped here (no receive
+//! livelock).
 
 use punctual_analysis::Instant;
 use punctual_analysis::arrival::{Arrival, Verdict};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_trial::{Defence, holds};
 
+use super::clip::PooledFrames;
 use super::{Clip, Context, Links, PacketIn, PacketQueue, Plane, Processor, RoleState, SignalIn, Waiting};
 use crate::api::{Port, Tally};
 use crate::ids::LinkId;
@@ -18,7 +20,7 @@ use crate::slab::{Next, Slab};
 use crate::wire::{Age, Header, Kind, WireError};
 
 impl<M: Memory> Plane<M> {
-    /// A packet from `link`.
+    /// Handles a packet from `link`.
     pub fn receive(&mut self, link: LinkId, port: Port, received: Instant, frame: M::Frame, now: Instant) {
         let line = self.line_mut(link);
         line.bytes_in += frame.as_ref().len() as u64 + u64::from(line.config.overhead_bytes);
@@ -38,7 +40,7 @@ impl<M: Memory> Plane<M> {
         self.arm_signals(link, now);
     }
 
-    /// Tells the executor what a link's signalling handler has to do.
+    /// Updates the next activation of a link's signalling handler in the executor.
     pub fn arm_signals(&mut self, link: LinkId, now: Instant) {
         let line = &self.context.links.lines[usize::from(link.0)];
         match line.signals.waiting.front() {
@@ -76,9 +78,9 @@ impl<M: Memory> Plane<M> {
         header: &Header,
         now: Instant,
     ) {
-        let channel = self.channel_of(&header.path);
-        let found = channel.and_then(|channel| Some((channel, self.channels.clips.get_mut(channel)?)));
-        let Some((channel, clip)) = found else { return self.drops.unknown_path += 1 };
+        let Some((channel, clip)) = self.channels.clip_of_path(&header.path) else {
+            return self.drops.unknown_path += 1;
+        };
         if clip.local.cookie != header.cookie && holds(Defence::Cookies) {
             return self.drops.wrong_cookie += 1;
         }
@@ -127,7 +129,8 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Best effort, and what was demoted here or before: queued if it has somewhere to go. Whether it is kept.
+    /// Queues best effort, and packets that were demoted here or before, if they have a destination. Returns
+    /// whether the packet is kept.
     fn receive_best_effort(
         &mut self,
         link: LinkId,
@@ -158,7 +161,7 @@ impl<M: Memory> Plane<M> {
         kept
     }
 
-    /// Early drop: whether the way onward would take the packet.
+    /// Early drop: whether the next queue of the packet's route would take it.
     fn has_place(&mut self, header: &Header, now: Instant) -> bool {
         let Some(link) = self.onward(header) else {
             let bound = self.best_effort.bindings.contains_key(&header.cookie.0)
@@ -178,7 +181,7 @@ impl<M: Memory> Plane<M> {
         space
     }
 
-    /// The link on which a best-effort or demoted packet goes on; `None` if it ends here (or nowhere).
+    /// The link on which a best-effort or demoted packet is sent on; `None` if it ends here or has no route.
     pub fn onward(&self, header: &Header) -> Option<LinkId> {
         if header.kind == Kind::BestEffort {
             let elsewhere = header.destination != self.config.id;
@@ -188,7 +191,7 @@ impl<M: Memory> Plane<M> {
         clip.local.link_out
     }
 
-    /// Tells the executor whether best-effort packets wait.
+    /// Updates the handler of best-effort arrivals in the executor.
     pub fn arm_arrivals(&mut self, now: Instant) {
         match self.best_effort.arrivals.peek() {
             None => self.context.processor.executor.idle(self.best_effort.arrivals_handler),
@@ -214,27 +217,24 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// Queues a packet for the handler; nothing is done where no buffer is free.
+    /// Queues a packet for the handler, or drops it if no buffer is free.
     fn queue(&mut self, packet: PacketIn<M::Frame>, context: &mut Context<M>, stages: &Stages) -> bool {
         let Context { links: Links { lines, .. }, waiting, .. } = context;
-        let is_pooled = self.pooled_mut().is_some();
-        let pool = self.local.link_in.filter(|_| is_pooled);
-        let dry =
-            pool.is_some_and(|link| lines[usize::from(link.0)].frames.pooled >= stages.pool_frames(link));
-        let Some(input) = self.input_mut() else { return false };
-        if dry || !input.push(waiting, packet) {
-            return false;
-        }
-        let used = input.packets_used;
-        if let Some(link) = pool {
-            self.pooled_mut().into_iter().for_each(|kept| *kept += 1);
+        let dry = self.pooled_mut().is_some_and(|PooledFrames { link, .. }| {
+            lines[usize::from(link.0)].frames.pooled >= stages.pool_frames(*link)
+        });
+        let input = self.input_mut().filter(|_| !dry);
+        let queued = input.and_then(|input| input.push(waiting, packet).then_some(input.packets_used));
+        let Some(used) = queued else { return false };
+        if let Some(PooledFrames { link, kept }) = self.pooled_mut() {
+            *kept += 1;
             lines[usize::from(link.0)].frames.pooled += 1;
         }
         self.counters.occupancy_max = self.counters.occupancy_max.max(used);
         true
     }
 
-    /// Tells the executor what a forwarder's or sink's handlers have to do next.
+    /// Updates the next activations of a forwarder's or sink's handlers in the executor.
     pub fn arm_input(&self, context: &mut Context<M>, now: Instant) {
         let Context { processor: Processor { executor, .. }, waiting, .. } = context;
         match self.next_activation(waiting) {
@@ -248,13 +248,14 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// Whether a packet of a soft channel cannot keep its deadline any more. What was demoted has no slack to judge by.
+    /// Whether a packet of a soft channel cannot keep its deadline any more. A demoted packet has no
+    /// meaningful slack.
     fn has_expired(&self, header: &Header) -> bool {
         let slack_ns_min = self.soft.as_ref().map_or(i64::MIN, |soft| soft.slack_ns_min);
         !header.demoted && header.slack_ns < slack_ns_min
     }
 
-    /// Polices a packet (nobody is trusted; ARCHITECTURE, The life of a message).
+    /// Polices a packet: its header is not trusted (ARCHITECTURE, The life of a message).
     fn admit(&mut self, header: &Header, wire_bytes: u32, received: Instant) -> Option<Verdict> {
         let believes = active(Mutation::NoRepolicing) && self.local.link_out.is_some();
         let input = self.input_mut()?;
@@ -269,7 +270,7 @@ impl<M: Memory> Clip<M> {
         Some(input.arrivals.accept(&input.terms, &arrival))
     }
 
-    /// When the handler has something to do, and until when: its head packet.
+    /// The next activation of the handler, from its head packet: eligible time and deadline.
     fn next_activation(&self, waiting: &Slab<PacketIn<M::Frame>>) -> Option<Activation> {
         let input = match &self.role {
             RoleState::Source(_) => return None,
@@ -282,7 +283,7 @@ impl<M: Memory> Clip<M> {
         })
     }
 
-    /// The handler that delivers at the deadline, if there is one, and when it has something to do.
+    /// The handler that delivers at the deadline, if there is one, and its next activation.
     fn next_delivery(&self) -> Option<(HandlerId, Option<Activation>)> {
         let RoleState::Sink(sink) = &self.role else { return None };
         let at_deadline = sink.at_deadline.as_deref()?;

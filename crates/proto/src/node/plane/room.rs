@@ -1,5 +1,5 @@
-//! What a node has of its own for the messages and packets of each channel, beside the rings of applications: what whoever
-//! counts memory by users has to count.
+//! Memory of a node for the messages and packets of each channel, beside the rings of applications. A program
+//! that accounts for memory by user must include it.
 
 use super::best_effort::{Message, Slot};
 use super::clip::LinkReservation;

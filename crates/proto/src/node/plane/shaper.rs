@@ -1,10 +1,12 @@
 //! The kernel's share of a link follows admission (ADR 0028).
 //!
-//! Admission decides as if kernel traffic had its least share. While what is admitted holds at a larger one, the host's
-//! shaper lets the kernel have it. Invariants:
-//! - `level` is never below what the shaper lets through: up, our pace changes before the shaper is asked, and it is asked
-//!   once all that was stamped before has left; down, our pace changes after the shaper has confirmed.
-//! - A channel sends only once the level is one at which its bound and all others hold: its grant waits for that.
+//! Admission assumes that kernel traffic has its least share. If the admitted channels meet their bounds at a
+//! larger share too, the host's shaper gives the kernel that share. Invariants:
+//! - `level` is never below what the shaper lets through. To raise it, our pace changes before the request to
+//!   the shaper, which is sent once all packets that were stamped before have left. To lower it, our pace
+//!   changes after the shaper has confirmed.
+//! - A channel sends only once the level is one at which its bound and all others hold; its grant waits for
+//!   that.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -27,28 +29,28 @@ use crate::node::Node;
 use crate::signalling::LocalChannel;
 use crate::times::earliest;
 
-/// What the shaper is doing.
+/// State of the shaper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The shaper does what it was asked for.
+    /// The shaper has applied the last request.
     Steady,
-    /// The shaper is asked for more at `at`, when everything that was stamped for `from` has left.
+    /// The request for more is sent at `at`, when everything that was stamped for `from` has left.
     Rising { from: Ppm, at: Instant },
-    /// The shaper was asked for this share and has not confirmed it.
+    /// The shaper was requested to apply this share and has not confirmed it.
     Asked(Ppm),
 }
 
-/// What our best effort wants of a link.
+/// Demand of our best effort for the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contention {
     None,
-    /// Best effort waits. Until this time that may be for a moment only.
+    /// Best effort waits. Until this time the wait may be short.
     Suspected(Instant),
-    /// The kernel goes back to its least for it, until then at least.
+    /// The kernel has its least share in favour of best effort, until this time at least.
     Kept(Instant),
 }
 
-/// A larger share, open since a while.
+/// A larger share that has been possible for some time.
 #[derive(Clone, Copy, Debug)]
 struct Growth {
     at: Instant,
@@ -64,24 +66,24 @@ pub(super) struct Shaper {
     parts: Ordered<ChannelId, Part>,
     level: Ppm,
     phase: Phase,
-    /// True if queue 1 was empty at the least share since it was confirmed. Nothing of a larger share is then
-    /// left in the line, and the exact test of admission holds.
+    /// True if queue 1 was empty at the least share since the share was confirmed. The line then has no
+    /// packets of a larger share, and the exact test of admission holds.
     settled: bool,
     growth: Option<Growth>,
     contention: Contention,
-    /// Channels that are held and must not send yet.
+    /// Channels whose stages are held and that must not send yet.
     waiting: VecDeque<ChannelId>,
-    /// Share that is to be given to the host.
+    /// Share to request from the host.
     request: Option<Ppm>,
-    /// What is admitted, or the shaper, has changed.
+    /// True if the set of admitted channels, or the shaper, has changed.
     stirred: bool,
-    /// Time at which to look again.
+    /// Time of the next check.
     next: Option<Instant>,
 }
 
 impl Shaper {
-    /// Creates the shaper of a link whose kernel traffic follows admission; `None` for other links. The link
-    /// carries its signalling from the start.
+    /// Creates the shaper of a link whose kernel traffic follows admission; `None` for other links. The
+    /// link's signalling is part of its load from the start.
     pub fn of(link: &LinkConfig, model: &Link, signal: (&Demand, Nanos)) -> Option<Box<Self>> {
         let largest = model.cost_of(u64::from(model.mtu_wire_bytes));
         let sharing = Sharing {
@@ -113,7 +115,7 @@ impl Shaper {
     }
 
     /// A channel is final; whether it may send at once. Else it waits.
-    fn add(&mut self, channel: ChannelId, demand: &Demand, bound: Nanos) -> bool {
+    pub(super) fn add(&mut self, channel: ChannelId, demand: &Demand, bound: Nanos) -> bool {
         let part = self.load.add(demand, bound);
         if let Some(before) = self.parts.insert(channel, part) {
             self.load.remove(before);
@@ -134,7 +136,7 @@ impl Shaper {
         }
     }
 
-    /// Whether every bound that is held holds at the level.
+    /// Whether every bound of the link's channels holds at the level.
     fn fits(&self) -> bool {
         let holds = self.load.share_max(&self.sharing).is_some_and(|share| share >= self.level);
         let exact = self.level == self.sharing.least && self.settled;
@@ -153,14 +155,14 @@ impl Shaper {
         BitRate((u128::from(self.drained.0) * u128::from(share.0) / 1_000_000) as u64)
     }
 
-    /// When to look, given whether best effort waits.
+    /// Time of the next check, given whether best effort waits.
     fn due(&self, best_effort_waits: bool) -> Option<Instant> {
         let news =
             best_effort_waits && self.contention == Contention::None && self.level > self.sharing.least;
         if self.stirred || news { Some(Instant::ZERO) } else { self.next }
     }
 
-    /// Takes a check of best effort.
+    /// Updates the contention after a check of best effort.
     fn look_at_best_effort(&mut self, waits: bool, now: Instant) {
         self.contention = match self.contention {
             Contention::None if waits && self.level > self.sharing.least => {
@@ -178,7 +180,7 @@ impl Shaper {
         };
     }
 
-    /// The share at which the shaper is now was confirmed.
+    /// Notes that the shaper has confirmed a rate. Returns the share if our pace must change now.
     fn confirmed(&mut self, rate: BitRate) -> Option<Ppm> {
         let Phase::Asked(share) = self.phase else { return None };
         if self.rate_of(share) != rate {
@@ -191,11 +193,12 @@ impl Shaper {
         shrunk.then_some(share)
     }
 
-    /// Asks for less, or for more once that is open for long enough; the new level, where our pace must change now.
+    /// Requests a smaller share, or a larger one once that has been possible for long enough. Returns the new
+    /// level if our pace must change now.
     fn decide(&mut self, is_served: bool, now: Instant) -> Option<Ppm> {
         let target = self.target();
         match self.phase {
-            // The share was not asked for yet: the shaper still is where it was.
+            // The share was not requested yet: the shaper is still at the previous one.
             Phase::Rising { from, .. } if target < self.level => {
                 (self.phase, self.level) = (Phase::Steady, from);
                 self.stirred = true;
@@ -229,7 +232,7 @@ impl Shaper {
         let growth = self.growth.get_or_insert(Growth { at: now + SHAPER_GROWS_AFTER, to: target });
         growth.to = growth.to.min(target);
         let Growth { at, to } = *growth;
-        // A busy period that began under the exact test ends under it.
+        // A busy period that began under the exact test must end under it.
         if at > now || !is_served {
             return None;
         }
@@ -239,7 +242,7 @@ impl Shaper {
         Some(to)
     }
 
-    /// When something is to be done next by the passing of time.
+    /// Plans the next check that is due by time.
     fn plan(&mut self, now: Instant) {
         let rises = match self.phase {
             Phase::Rising { at, .. } => Some(at),
@@ -255,7 +258,7 @@ impl Shaper {
     }
 
     fn shown(&self) -> KernelShare {
-        // What is asked for more is not there yet.
+        // The larger share that was requested is not in effect yet.
         let now = match self.phase {
             Phase::Rising { from, .. } => from,
             _ => self.level,
@@ -270,18 +273,19 @@ impl Shaper {
 }
 
 impl<M: Memory> LinkState<M> {
-    /// What the kernel has of the link, where that follows admission.
+    /// The kernel's part of the link, if it follows admission.
     pub fn kernel_share(&self) -> Option<KernelShare> {
         self.shaper.as_ref().map(|shaper| shaper.shown())
     }
 
-    /// The pace beside kernel traffic of that share; when all that was stamped before has left.
+    /// Sets the pace beside kernel traffic of that share. Returns the time at which all packets that were
+    /// stamped before have left.
     pub fn set_pace_beside(&mut self, share: Ppm, now: Instant) -> Instant {
         let (rate, delay) = (self.config.paced_beside(share), self.config.delay_beside(share));
         self.scheduler.set_pace(rate, delay, now)
     }
 
-    /// Looks at what is admitted and at best effort; gives those who may send from now on.
+    /// Checks what is admitted and best effort. Returns the channels that may send from now on.
     fn follow(&mut self, now: Instant) -> Vec<ChannelId> {
         let (waits, is_served) = (self.scheduler.best_effort_waits(), self.scheduler.is_served(now));
         let Some(mut shaper) = self.shaper.take() else { return Vec::new() };
@@ -302,14 +306,14 @@ impl<M: Memory> LinkState<M> {
 }
 
 impl<M: Memory> Plane<M> {
-    /// A channel's stages are final; whether its link out gives it what they say already.
+    /// Adds a channel whose stages are final. Returns whether its outgoing link meets their bounds already.
     pub(super) fn share_with(&mut self, local: &LocalChannel) -> bool {
         let Some((link, stage)) = self.stages.link_stage(local) else { return true };
         let shaper = self.line_mut(link).shaper.as_mut();
         shaper.is_none_or(|shaper| shaper.add(local.channel, &stage.demand, stage.bound))
     }
 
-    /// Notes that a channel is gone.
+    /// Notes that a channel has ended.
     pub(super) fn share_without(&mut self, link: Option<LinkId>, channel: ChannelId) {
         let shaper = link.and_then(|link| self.line_mut(link).shaper.as_mut());
         if let Some(shaper) = shaper {
@@ -323,7 +327,7 @@ impl<M: Memory> Plane<M> {
         shaper.is_some_and(|shaper| shaper.waiting.contains(&local.channel))
     }
 
-    /// Time at which a shaper wants to be looked at; `None` if none does.
+    /// Time of the next check of a shaper; `None` if no check is planned.
     pub(in crate::node) fn shapers_due(&self) -> Option<Instant> {
         if !self.context.links.follows {
             return None;
@@ -332,7 +336,7 @@ impl<M: Memory> Plane<M> {
         self.context.links.lines.iter().fold(None, |first, line| earliest(first, due(line)))
     }
 
-    /// Looks at every shaper; who may send from now on is in `fitted`.
+    /// Checks every shaper. Channels that may send from now on are in `fitted`.
     pub(in crate::node) fn follow(&mut self, now: Instant) {
         for line in &mut self.context.links.lines {
             self.context.news.fitted.extend(line.follow(now));
@@ -341,13 +345,14 @@ impl<M: Memory> Plane<M> {
 }
 
 impl<M: Memory> Node<M> {
-    /// Whether the kernel's share of any link follows admission: only then [`Node::poll_shaper`] may have something.
+    /// Whether the kernel's share of any link follows admission. [`Node::poll_shaper`] returns `None`
+    /// otherwise.
     pub fn follows(&self) -> bool {
         self.plane.context.links.follows
     }
 
-    /// The rate that kernel traffic of a link is to be held to from now on, in bits of the wire a second. The last one
-    /// counts. To be confirmed by [`Node::handle_shaped`].
+    /// The rate that kernel traffic of a link is to be held to from now on, in bits of the wire a second. The
+    /// last value replaces earlier ones. Confirm it with [`Node::handle_shaped`].
     pub fn poll_shaper(&mut self) -> Option<(LinkId, BitRate)> {
         let follows = self.plane.context.links.follows;
         let lines = self.plane.context.links.lines.iter_mut().enumerate().filter(|_| follows);
@@ -358,8 +363,8 @@ impl<M: Memory> Node<M> {
         })
     }
 
-    /// Kernel traffic of a link is held to `rate` now, and was to no more than the larger of this and the rate before since
-    /// that was asked for. What nobody has asked for last has no effect.
+    /// Confirms that kernel traffic of a link is limited to `rate` now, and was limited to the larger of this
+    /// and the previous rate since the request. No effect if `rate` is not the last that was requested.
     pub fn handle_shaped(&mut self, link: LinkId, rate: BitRate, now: Instant) {
         let line = self.plane.line_mut(link);
         if let Some(shrunk) = line.shaper.as_mut().and_then(|shaper| shaper.confirmed(rate)) {
@@ -377,7 +382,7 @@ mod tests {
     use crate::config::link_model;
     use crate::ids::NodeId;
 
-    /// The share of a link of 95 Mbit/s between a tenth and 95 %, that carries little.
+    /// A lightly loaded link of 95 Mbit/s whose kernel share is between a tenth and 95 %.
     fn shaper() -> Shaper {
         let link = LinkConfig {
             interference: Interference { sigma: Nanos::from_micros(500), rho: LEAST },
@@ -398,7 +403,8 @@ mod tests {
     const NOW: Instant = Instant(5_000_000_000);
     const LATER: Instant = Instant(5_000_000_001);
 
-    /// Best effort that waits is suspected for a moment, then the kernel gives way for a while, and again while it waits.
+    /// Waiting best effort is suspected for a moment. Then the kernel gives way for a while, and again while
+    /// best effort waits.
     #[test]
     fn best_effort_takes_from_the_kernel_what_it_waits_for() {
         let suspected = Contention::Suspected(NOW + SHAPER_CONTENTION);
@@ -423,8 +429,8 @@ mod tests {
         }
     }
 
-    /// Down: the shaper is asked first. Up: our pace changes first, after the share was open for long enough, in steps that are
-    /// worth it, and while nobody is served.
+    /// Down: the request to the shaper is first. Up: our pace changes first, after the share was possible for
+    /// long enough, in steps of a minimum size, and while queue 1 is empty.
     #[test]
     fn a_share_goes_down_through_the_shaper_and_up_after_a_while() {
         let mut shaper = shaper();
@@ -447,12 +453,12 @@ mod tests {
         assert!(core::mem::take(&mut shaper.stirred));
         assert_eq!(shaper.confirmed(shaper.rate_of(MOST)), None, "once");
         assert!(!shaper.stirred && shaper.shown().now_bps == shaper.rate_of(MOST));
-        // Somebody wants it back.
+        // Best effort needs the share again.
         shaper.contention = Contention::Kept(LATER);
         assert_eq!((shaper.target(), shaper.decide(true, LATER)), (LEAST, None));
         assert_eq!((shaper.phase, shaper.level, shaper.request), (Phase::Asked(LEAST), MOST, Some(LEAST)));
         assert_eq!((shaper.confirmed(shaper.rate_of(LEAST)), shaper.level), (Some(LEAST), LEAST));
-        // A share that was not asked for yet is taken back at once.
+        // A share that was not requested yet is withdrawn at once.
         (shaper.phase, shaper.level, shaper.stirred) =
             (Phase::Rising { from: LEAST, at: LATER }, MOST, false);
         assert_eq!(
@@ -462,7 +468,7 @@ mod tests {
         assert_eq!(shaper.level, LEAST);
     }
 
-    /// Less than a step more is not worth a change, and what is open for less than before counts as that.
+    /// A growth below one step is not applied. The smallest share that was possible in the whole time counts.
     #[test]
     fn a_share_grows_by_a_step_at_least_and_to_the_least_that_was_open() {
         for (level, grows) in [(MOST.0 - SHAPER_STEP_PPM, true), (MOST.0 - SHAPER_STEP_PPM + 1, false)] {
@@ -487,8 +493,8 @@ mod tests {
         assert_eq!(shaper.grow(Ppm(400_000), true, open), None, "it begins anew");
     }
 
-    /// The shaper is looked at when something changes or is due: the shaper itself, best effort, a larger
-    /// share, and channels that wait for a settled share.
+    /// A shaper is checked when something changes or is due: the shaper itself, best effort, a larger share,
+    /// and channels that wait for a settled share.
     #[test]
     fn a_shaper_is_looked_at_when_something_is_due() {
         let planned = |change: fn(&mut Shaper)| {
@@ -531,7 +537,8 @@ mod tests {
         assert_eq!(shaper.due(false), Some(Instant::ZERO));
     }
 
-    /// Who does not fit at the level waits, once; who goes waits no more and takes its load along; told again, it has the last.
+    /// A channel that does not fit at the level waits, once. A channel that is removed waits no more and its
+    /// load is removed. Of two calls for one channel, the last one counts.
     #[test]
     fn who_does_not_fit_waits_until_it_does() {
         let link = LinkConfig::new("l", NodeId(2), BitRate(95_000_000));
@@ -562,8 +569,8 @@ mod tests {
         }
     }
 
-    /// A busy period that began under the exact test ends under it: the share grows once queue 1 is empty, which is looked for
-    /// again soon.
+    /// A busy period that began under the exact test must end under it: the share grows once queue 1 is
+    /// empty, which is checked again soon.
     #[test]
     fn a_busy_link_is_looked_at_again_soon() {
         let link = LinkConfig {

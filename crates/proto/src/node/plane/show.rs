@@ -1,5 +1,5 @@
-//! What applications read of their channels without asking: what is counted, shown at the end of each turn, and how often
-//! what else is reported of them has changed.
+//! State of channels that applications read from shared memory: counters, updated at the end of each turn,
+//! and the number of changes to the rest of their status.
 
 use super::{Clip, Plane, RoleState};
 use crate::ids::ChannelId;
@@ -8,24 +8,27 @@ use crate::node::Node;
 use crate::signalling::Resources;
 
 impl<M: Memory> Node<M> {
-    /// Shows applications what their channels have counted since the last call: to be called when a turn ends, before
-    /// anybody is asked anything else. Takes time for the channels that were touched; allocates nothing.
+    /// Publishes what channels have counted since the last call. Call it when a turn ends, before the next
+    /// request is handled. The time is proportional to the number of touched channels; nothing is allocated.
     pub fn show_counters(&mut self) {
         self.plane.show_touched();
     }
 
-    /// Ends on whose way a stage began or ceased to break its promise.
+    /// Marks the ends on whose route a stage began or ceased to break its promise.
     pub(in crate::node) fn outdate_channels(&mut self) {
-        while self.signalling.has_outdated() {
-            if let Some(channel) = self.signalling.poll_outdated() {
-                self.plane.outdate(channel);
-            }
+        // Whoever may change signalling has its next time computed anew: mostly there are none.
+        if !self.signalling.has_outdated() {
+            return;
+        }
+        while let Some(channel) = self.signalling.poll_outdated() {
+            self.plane.outdate(channel);
         }
     }
 }
 
 impl<M: Memory> Plane<M> {
-    /// The channel has its ring. Makes room for every channel here to be touched in one turn: then nothing is allocated.
+    /// Notes that the channel has its ring. Makes room for every channel here to be touched in one turn, so
+    /// that nothing is allocated later.
     pub fn show_from_now_on(&mut self, channel: ChannelId) {
         let Some(clip) = self.channels.clips.get_mut(channel) else { return };
         let before = self.context.news.touched.len();
@@ -37,7 +40,7 @@ impl<M: Memory> Plane<M> {
 
     fn show_touched(&mut self) {
         while let Some(channel) = self.context.news.touched.pop() {
-            // It may have ended since.
+            // The channel may have ended since.
             if let Some(clip) = self.channels.clips.get_mut(channel) {
                 clip.show();
             }
@@ -55,7 +58,7 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// What is reported of it beside what it counts has changed.
+    /// Notes that the channel's status beside its counters has changed.
     pub fn outdate(&mut self) {
         match &mut self.role {
             RoleState::Source(source) => source.outbox.iter_mut().for_each(Outbox::outdate),

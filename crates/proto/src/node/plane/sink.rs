@@ -3,9 +3,9 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Instant, Nanos, Ppm};
 
-use super::clip::{Count, Counters, Run};
+use super::clip::{Count, Counters, Run, give_back_frames};
 use super::work::Unit;
-use super::{Clip, Held, HeldDeliveries, Plane, RoleState, Sink};
+use super::{Clip, Held, HeldDeliveries, Plane, Sink, SinkEnd};
 use crate::api::{Notice, WorkKind};
 use crate::fragment::Outcome;
 use crate::ids::ChannelId;
@@ -14,10 +14,11 @@ use crate::limits::HEADER_BYTES;
 use crate::memory::{Inbox, Memory, MessageInfo};
 use crate::wire::Header;
 
-/// Messages that wait for their deadlines and are delivered in one unit at most: after a pause a whole ring may be due.
+/// The largest number of messages that wait for their deadlines and are delivered in one unit. After a pause
+/// a whole ring may be due.
 const DELIVERIES_PER_UNIT_MAX: usize = 16;
 
-/// What a delivery is judged by.
+/// Reference values for the timeliness of a delivery.
 #[derive(Clone, Copy)]
 struct Judge {
     /// Deadline D of the channel, counted from a message's logical arrival.
@@ -28,7 +29,7 @@ struct Judge {
 }
 
 impl<M: Memory> Plane<M> {
-    /// What one unit of the sink's handler would be.
+    /// The next unit of the sink's handler; `None` if it has no work.
     pub(super) fn sink_unit(&self, clip: &Clip<M>, sink: &Sink<M>, now: Instant) -> Option<Unit> {
         let quantum = self.context.processor.executor.unit_packets(clip.handler);
         let run = sink.input.head_run(&self.context.waiting, clip.cpu_horizon, quantum, now);
@@ -39,24 +40,23 @@ impl<M: Memory> Plane<M> {
         (packets > 0).then_some(unit)
     }
 
-    /// What one unit of the handler that delivers at the deadline would be.
+    /// The next unit of the handler that delivers at the deadline; `None` if it has no work.
     pub(super) fn delivery_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
         let clip = self.channels.clips.get(channel)?;
-        let RoleState::Sink(sink) = &clip.role else { return None };
-        let held = sink.at_deadline.iter().flat_map(|at_deadline| &at_deadline.held);
+        let held = clip.role.sink()?.at_deadline.iter().flat_map(|at_deadline| &at_deadline.held);
         let due = held.take(DELIVERIES_PER_UNIT_MAX).take_while(|held| held.deliver_at <= now).count() as u64;
         let application = clip.local.handler_time * due;
         let unit = Unit { kind: WorkKind::Receive, packets: 0, bytes: 0, message_edge: false, application };
         (due > 0).then_some(unit)
     }
 
-    /// Delivers what is due.
+    /// Delivers messages that are due.
     pub fn run_delivery(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
-        clip.touch(&mut self.context.news);
-        let before = clip.counters.misses;
-        clip.deliver_held(self.config.clock_tolerance, now);
-        let (is_late, closes) = (clip.counters.misses > before, clip.last.is_some());
+        let Some(mut end) = self.channels.sink(channel) else { return };
+        end.touch(&mut self.context.news);
+        let before = end.counters.misses;
+        end.deliver_held(self.config.clock_tolerance, now);
+        let (is_late, closes) = (end.counters.misses > before, end.closes);
         if is_late {
             self.notice(channel, Notice::Late);
         }
@@ -65,32 +65,24 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Takes up to `packets` packets in.
+    /// Processes up to `packets` received packets.
     pub fn run_sink(&mut self, channel: ChannelId, packets: u32, now: Instant) {
         let host = Host { margin: self.config.wakeup_margin, tolerance: self.config.clock_tolerance };
         let mut late = Nanos::ZERO;
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
-        clip.touch(&mut self.context.news);
-        let before = (clip.counters.misses, clip.counters.overruns);
-        let is_first = clip.counters.messages_in == 0;
-        let mut freed = 0;
-        for _ in 0..packets {
-            let packet = clip.input_mut().and_then(|input| input.pop(&mut self.context.waiting));
-            let Some(packet) = packet else { break };
-            let frame = packet.frame;
+        let Some(mut end) = self.channels.sink(channel) else { return };
+        end.touch(&mut self.context.news);
+        let before = (end.counters.misses, end.counters.overruns);
+        let is_first = end.counters.messages_in == 0;
+        let (mut left, mut freed) = (packets, 0);
+        while let Some(packet) = end.sink.input.pop_for(&mut self.context.waiting, &mut left) {
             freed += 1;
-            late = late.max(now.since(packet.effective + clip.cpu_bound));
-            clip.accept(
-                &packet.header,
-                payload_of(&packet.header, frame.as_ref()),
-                packet.nominal,
-                host,
-                now,
-            );
+            late = late.max(now.since(packet.effective + end.cpu_bound));
+            let payload = payload_of(&packet.header, packet.frame.as_ref());
+            end.accept(&packet.header, payload, packet.nominal, host, now);
         }
-        let after = (clip.counters.misses, clip.counters.overruns);
-        let closes = clip.last.is_some();
-        clip.give_back_frames(freed, &mut self.context);
+        let after = (end.counters.misses, end.counters.overruns);
+        let closes = end.closes;
+        give_back_frames(end.soft, freed, &mut self.context.links);
         self.note_processor(late, now);
         if is_first {
             self.context.news.first_data = Some(channel);
@@ -106,17 +98,17 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// A demoted packet has made its way as best effort.
+    /// Handles a demoted packet that has arrived as best effort.
     pub fn receive_demoted(&mut self, header: &Header, frame: &M::Frame, now: Instant) {
-        let channel = self.channel_of(&header.path);
-        let found = channel.and_then(|channel| Some((channel, self.channels.clips.get_mut(channel)?)));
-        let Some((channel, clip)) = found else { return self.drops.unknown_path += 1 };
+        let found = self.channels.clip_of_path(&header.path);
+        let found = found.and_then(|(channel, clip)| Some((channel, clip.as_sink()?)));
+        let Some((channel, mut end)) = found else { return self.drops.unknown_path += 1 };
         let host = Host { margin: self.config.wakeup_margin, tolerance: self.config.clock_tolerance };
-        clip.touch(&mut self.context.news);
-        let before = clip.counters.misses;
-        clip.accept(header, payload_of(header, frame.as_ref()), now, host, now);
-        let is_late = clip.counters.misses > before;
-        clip.arm_input(&mut self.context, now);
+        end.touch(&mut self.context.news);
+        let before = end.counters.misses;
+        end.accept(header, payload_of(header, frame.as_ref()), now, host, now);
+        let is_late = end.counters.misses > before;
+        self.arm_clip(channel, now);
         if is_late {
             self.notice(channel, Notice::Late);
         }
@@ -128,20 +120,20 @@ fn payload_of<'a>(header: &Header, packet: &'a [u8]) -> &'a [u8] {
     packet.get(HEADER_BYTES..HEADER_BYTES + header.payload_bytes as usize).unwrap_or_default()
 }
 
-/// What a host's sinks have in common.
+/// Values that all sinks of a host share.
 #[derive(Clone, Copy)]
 struct Host {
-    /// How long before its deadline a message that waits for it is handed over.
+    /// How long before its deadline a held message is delivered.
     margin: Nanos,
     /// Tolerance of the host's clock.
     tolerance: Ppm,
 }
 
-impl<M: Memory> Clip<M> {
+impl<M: Memory> SinkEnd<'_, M> {
     fn accept(&mut self, header: &Header, payload: &[u8], nominal: Instant, host: Host, now: Instant) {
         let deadline = self.local.contract.deadline;
         let judge = Judge { deadline, tolerance: host.tolerance, now };
-        let Self { role: RoleState::Sink(sink), counters, cpu_bound, .. } = self else { return };
+        let Self { sink, counters, cpu_bound, .. } = self;
         let Sink { reassembly, inbox, upstream, .. } = sink;
         counters.messages_in += u64::from(header.fragment == 0);
         match reassembly.accept(header, payload, || inbox.as_mut()?.reserve()) {
@@ -158,9 +150,9 @@ impl<M: Memory> Clip<M> {
                     unpromised: header.unpromised,
                     timeliness: Timeliness::Unmeasured,
                 };
-                // The deadline follows from slack, which needs no clock except this one: as early as l can
-                // have been. Admission answers for the processor within d before the deadline, not within the
-                // margin.
+                // The deadline follows from slack, which needs only this host's clock: it is computed from
+                // the earliest possible l. Admission guarantees the processor within d before the deadline,
+                // not within the margin.
                 let due = nominal - *upstream + deadline;
                 let deliver_at = due - host.margin.max(*cpu_bound);
                 let at_deadline = sink.at_deadline.as_deref_mut().filter(|at_deadline| {
@@ -179,24 +171,24 @@ impl<M: Memory> Clip<M> {
         counters.incomplete = Count(u32::try_from(sink.reassembly.incomplete()).unwrap_or(u32::MAX));
     }
 
-    /// Delivers what waits for its deadline and is due, up to a unit.
+    /// Delivers held messages that are due, up to the limit of a unit.
     fn deliver_held(&mut self, tolerance: Ppm, now: Instant) {
         let judge = Judge { deadline: self.local.contract.deadline, tolerance, now };
-        let Self { role: RoleState::Sink(sink), counters, .. } = self else { return };
-        let Some(at_deadline) = &mut sink.at_deadline else { return };
-        for _ in 0..DELIVERIES_PER_UNIT_MAX {
-            if at_deadline.held.front().is_none_or(|held| held.deliver_at > now) {
-                break;
-            }
-            let Some(Held { slot, info, .. }) = at_deadline.held.pop_front() else { break };
-            deliver(sink.inbox.as_mut(), counters, slot, info, judge);
+        let Sink { at_deadline, inbox, .. } = &mut *self.sink;
+        let held = at_deadline.iter_mut().flat_map(|at_deadline| {
+            let due = at_deadline.held.iter().take(DELIVERIES_PER_UNIT_MAX);
+            let due = due.take_while(|held| held.deliver_at <= now).count();
+            at_deadline.held.drain(..due)
+        });
+        for Held { slot, info, .. } in held {
+            deliver(inbox.as_mut(), self.counters, slot, info, judge);
         }
     }
 }
 
 impl<S> HeldDeliveries<S> {
-    /// Keeps the order of completion: prediction errors may put a later message's time before an earlier one's.
-    /// The earlier one's lies before its deadline, hence before the later one's.
+    /// Keeps the order of completion: prediction errors may give a later message an earlier time. The earlier
+    /// message's time is before its deadline, and so before the later message's deadline.
     fn hold(&mut self, held: Held<S>) {
         let last = self.held.back().map_or(held.deliver_at, |last| last.deliver_at);
         self.held.push_back(Held { deliver_at: held.deliver_at.max(last), ..held });

@@ -1,7 +1,8 @@
 //! A channel's source at this host: draining the application's ring, policing, fragmenting (CLIPS 4.3).
 //!
-//! No call takes more than a few messages out of a ring. The rest stays there as the tail of the channel's queue: each
-//! message that is begun brings others in, at the channel's own urgency, and so does the background (ADR 0047).
+//! No call takes more than a few messages out of a ring. The rest stays there as the tail of the channel's
+//! queue: each message that is begun makes room for others, with the channel's own urgency, and so does the
+//! background (ADR 0047).
 //!
 //! Slot occupancy control (HARTS 5.2.2): the handler only runs when the link has a slot for what it makes.
 
@@ -12,7 +13,7 @@ use super::best_effort::{Message, key_of};
 use super::clip::Ending;
 use super::outgoing::{Arrival, Fragment, Messages};
 use super::work::Unit;
-use super::{Clip, Context, LinkState, Plane, Processor, RoleState, Source, SourceEnd};
+use super::{Clip, Context, Demoted, LinkState, Plane, Processor, RoleState, Source, SourceEnd};
 use crate::api::{Notice, WorkKind};
 use crate::config::Pacing;
 use crate::ids::ChannelId;
@@ -28,15 +29,15 @@ const DRAIN_EXTRA_MESSAGES: u32 = 16;
 /// How many messages a call may take out of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) enum Portion {
-    /// At most this many messages, for a doorbell or for a message that is served. If the ring is known to
+    /// At most this many messages, for a doorbell or with a message that is served. If the ring is known to
     /// hold more than was taken at once, the call takes at most [`RING_MESSAGES_BEHIND`].
     InPassing(u32),
-    /// A unit of the background's.
+    /// A unit of the background handler.
     Unit,
 }
 
 impl Portion {
-    /// What a call takes that nobody else's share bounds.
+    /// The limit of a call outside other channels' shares.
     pub const ALONE: Self = Self::InPassing(RING_MESSAGES_MAX);
 
     /// Messages of a ring, `has_rest` if it is known to hold more than was taken.
@@ -50,8 +51,8 @@ impl Portion {
 }
 
 impl<M: Memory> Plane<M> {
-    /// Takes some of what the application has put into its ring, as far as there is room, and polices it; says how many
-    /// messages.
+    /// Takes messages from the application's ring as far as there is room, and polices them; returns their
+    /// number.
     pub fn drain_outbox(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
         let Some(mut end) = self.channels.source(channel) else {
             return self.drain_other(channel, portion, now);
@@ -68,7 +69,8 @@ impl<M: Memory> Plane<M> {
         drained.taken
     }
 
-    /// The application of no source has rung: what it has taken out of the ring of a sink, or put into that of a flow.
+    /// Handles a doorbell for a channel that is no source: the application has taken messages out of a sink's
+    /// ring, or put messages into a flow's.
     fn drain_other(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
         match self.channels.clips.get_mut(channel) {
             Some(Clip { role: RoleState::Sink(sink), .. }) => {
@@ -79,7 +81,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// What one unit of the source's handler would be.
+    /// The next unit of the source's handler; `None` if it has no work.
     pub(super) fn source_unit(&self, source: &Source<M>, handler: HandlerId) -> Option<Unit> {
         let fragment = source.outgoing.peek(&self.context.messages)?;
         let run = run_of(&fragment, self.context.processor.executor.unit_packets(handler));
@@ -106,11 +108,12 @@ impl<M: Memory> Plane<M> {
         let due =
             source.outgoing.peek(&self.context.messages).map(|fragment| fragment.arrival.logical + cpu_bound);
         let messages = &mut self.context.messages;
-        // The link has had a slot for each since the unit began (source_unit): only this handler takes them.
+        // The link has had a slot for each since the unit began (source_unit): only this handler takes slots
+        // of the flow.
         (0..packets).try_for_each(|_| source.make_fragment(channel, cpu_bound, line, messages, now));
         let used = line.scheduler.occupancy(source.reservation.flow).slots_used_max;
         counters.occupancy_max = counters.occupancy_max.max(used);
-        // If the adapter sets the pace, or had no room, the source may have waited for it.
+        // If the adapter sets the pace, or had no room, the source may have waited for the adapter.
         if line.config.pace == Pacing::Clock && now.since(line.watches.full_at) >= WATCH_SLOT {
             self.note_processor(due.map_or(Nanos::ZERO, |due| now.since(due)), now);
         }
@@ -119,7 +122,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// What one unit of the demoted part would be.
+    /// The next unit of the demoted part; `None` if it has no work.
     pub(super) fn demoted_unit(&self, channel: ChannelId) -> Option<Unit> {
         let source = self.channels.clips.get(channel)?.role.source()?;
         let fragment = source.demoted.as_ref()?.outgoing.peek(&self.context.messages)?;
@@ -134,14 +137,14 @@ impl<M: Memory> Plane<M> {
 
     /// Queues one fragment of a demoted message, if there still is room.
     pub fn run_demoted(&mut self, channel: ChannelId, now: Instant) {
-        let Some(SourceEnd { source, local, .. }) = self.channels.source(channel) else { return };
-        let line = &mut self.context.links.lines[usize::from(source.reservation.link.0)];
         let messages = &mut self.context.messages;
-        let head = source.demoted.as_deref_mut().and_then(|demoted| {
-            let fragment = demoted.outgoing.peek(messages)?;
-            Some((&mut demoted.outgoing, fragment))
+        let head = self.channels.source(channel).and_then(|SourceEnd { source, local, .. }| {
+            let outgoing = &mut source.demoted.as_deref_mut()?.outgoing;
+            let fragment = outgoing.peek(messages)?;
+            Some((source.reservation.link, local, outgoing, fragment))
         });
-        let Some((outgoing, fragment)) = head else { return };
+        let Some((link, local, outgoing, fragment)) = head else { return };
+        let line = &mut self.context.links.lines[usize::from(link.0)];
         let packet = Packet::Demoted { channel, number: fragment.number, fragment: fragment.index };
         let wire_bytes = line.wire_bytes(fragment.bytes);
         if line.queue_best_effort(key_of(local.path), wire_bytes, packet, now) {
@@ -158,19 +161,20 @@ fn run_of(fragment: &Fragment, packets_max: u32) -> u32 {
     u32::from(fragment.fragments - fragment.index).min(packets_max)
 }
 
-/// What was found in an application's ring.
+/// Result of draining an application's ring.
 #[derive(Clone, Copy, Debug, Default)]
 struct Drained {
     /// The contract was broken.
     policed: bool,
     /// The last check found no message.
     is_empty: bool,
-    /// Messages that were taken, whatever became of them.
+    /// Messages that were taken, whatever the verdict on them.
     taken: u32,
 }
 
 impl<M: Memory> SourceEnd<'_, M> {
-    /// Tells the executor what the source's handlers have to do, and signalling of a closing one whose last message has left.
+    /// Updates the activations of the source's handlers in the executor. Notifies signalling of a closing
+    /// source whose last message has left.
     pub fn arm(&mut self, context: &mut Context<M>, now: Instant) {
         let Context { links, processor: Processor { executor, .. }, messages, news, .. } = context;
         let Self { source, cpu_bound, cpu_horizon, handler, local, .. } = self;
@@ -209,8 +213,9 @@ impl<M: Memory> SourceEnd<'_, M> {
         }
     }
 
-    /// A message is begun: others that wait in the ring come in for it, so that the channel's handler never finds its queue
-    /// empty while the ring holds some. Whether any of them broke the contract. Nothing is done where the ring holds no rest.
+    /// Called when a message is begun: takes waiting messages from the ring, so that the channel's queue is
+    /// not empty while the ring holds some. Returns whether any of them broke the contract. Does nothing if
+    /// the ring holds no rest.
     fn take_behind(&mut self, context: &mut Context<M>, now: Instant, wakeup: Nanos) -> bool {
         if self.source.rest_since.is_none() {
             return false;
@@ -219,9 +224,10 @@ impl<M: Memory> SourceEnd<'_, M> {
         begins && self.drain(context, now, wakeup, Portion::ALONE).policed
     }
 
-    /// Takes messages out of the ring. The application's word about when it sent one says whether it kept its contract;
-    /// its message counts from the time on that our wake-up may take. One that has waited in the ring behind others of the
-    /// channel, the first of which could be served all the time, counts as if it had been taken with them.
+    /// Takes messages out of the ring. The send time that the application reports decides whether it kept its
+    /// contract. The message counts from that time on, but not earlier than our wake-up latency before now. A
+    /// message that waited in the ring behind others of the channel counts as if it had been taken with them,
+    /// if the first of them could be served all the time.
     fn drain(&mut self, context: &mut Context<M>, now: Instant, wakeup: Nanos, portion: Portion) -> Drained {
         let Context { messages, news, .. } = context;
         let mut drained = Drained::default();
@@ -276,13 +282,13 @@ impl<M: Memory> Source<M> {
         self.outgoing.is_full()
     }
 
-    /// Time from which on this host could have served what it takes out of the ring `now`. If the channel had
-    /// something to serve ever since the ring was looked at, it is the time of that look.
+    /// Time from which on this host could have served a message that it takes out of the ring `now`. If the
+    /// channel had a message to serve ever since the last check of the ring, it is the time of that check.
     fn seen(&self, messages: &Messages<Message<M>>, now: Instant) -> Instant {
         self.rest_since.filter(|_| self.outgoing.has_head(messages)).unwrap_or(now)
     }
 
-    /// Whether a fragment is to be made, of what keeps the contract or of what was demoted.
+    /// Whether a fragment is ready to be made, of conforming or of demoted messages.
     pub fn sends(&self, messages: &Messages<Message<M>>) -> bool {
         let demoted = self.demoted.as_ref().is_some_and(|demoted| demoted.outgoing.has_head(messages));
         demoted || self.outgoing.has_head(messages)
@@ -298,13 +304,13 @@ impl<M: Memory> Source<M> {
         !self.is_full() && self.holds_more()
     }
 
-    /// Whether everything that the application has put in has left.
+    /// Whether all messages of the application have left.
     fn is_drained(&self) -> bool {
         let demoted = self.demoted.as_ref().is_none_or(|demoted| demoted.outgoing.is_empty());
         demoted && self.outgoing.is_empty() && !self.outbox.as_ref().is_some_and(Outbox::is_ready)
     }
 
-    /// Whether the last message of a closing source has left; said once.
+    /// Whether the last message of a closing source has left; true once.
     fn ends(&mut self) -> bool {
         let ends = self.ending == Ending::Closing && self.is_drained();
         if ends {
@@ -321,11 +327,13 @@ impl<M: Memory> Source<M> {
         number: u64,
         sent: Instant,
     ) -> bool {
-        let Some(demoted) = &mut self.demoted else { return false };
-        !demoted.outgoing.is_full() && demoted.outgoing.push(messages, message, number, Arrival::at(sent))
+        self.demoted.as_deref_mut().is_some_and(|Demoted { outgoing, .. }| {
+            !outgoing.is_full() && outgoing.push(messages, message, number, Arrival::at(sent))
+        })
     }
 
-    /// Hands the next fragment to the link scheduler; `None` if there is none, or no slot for it: it waits then.
+    /// Hands the next fragment to the link scheduler; `None` if there is none, or no slot: the source waits
+    /// then.
     fn make_fragment(
         &mut self,
         channel: ChannelId,
@@ -337,7 +345,7 @@ impl<M: Memory> Source<M> {
         let fragment = self.outgoing.peek(messages)?;
         let nominal = fragment.arrival.logical + cpu_bound;
         let wire_bytes = line.wire_bytes(fragment.bytes);
-        // What the processor has missed does not move the link's chain, as in a forwarder.
+        // A delay by the processor does not move the link's chain, as in a forwarder.
         let effective = self.link_arrivals.accept(fragment.wire_number, nominal);
         let key = Guaranteed { effective, deadline: effective + self.reservation.bound, wire_bytes };
         let packet = Packet::Source { channel, number: fragment.number, fragment: fragment.index, nominal };

@@ -1,18 +1,19 @@
-//! Standstills of this host's processor, by its own clock: a source sees its messages only when the processor looks, so what
-//! they waited until then shows in no packet. When the application says that it sent them proves nothing: anybody can say so.
-//! A timer that is due at T and is seen at T + L does: whatever had come at T was served L late at least (ADR 0026).
+//! Standstills of this host's processor, by its own clock. A source sees its messages only when the processor
+//! runs, so the time that they waited until then is in no packet. The application's send times are no
+//! evidence, because an application can report any time. A timer that is due at T and runs at T + L is
+//! evidence: a message that came at T was served at least L late (ADR 0026).
 
 use punctual_analysis::{Instant, Nanos};
 
 use super::Plane;
 use crate::memory::Memory;
 
-/// What the processor has promised to the channels that it serves, as far as a standstill is compared with it.
+/// The processor's promises to the channels that it serves, for comparison with a standstill.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Promises {
     /// Channels that start here.
     sources: u32,
-    /// The smallest bound of all; `None`: to be looked for.
+    /// The smallest bound of all; `None` if it must be computed again.
     bound_min: Option<Nanos>,
 }
 
@@ -22,13 +23,13 @@ impl Promises {
         self.sources > 0
     }
 
-    /// A channel of this bound is served from now on.
+    /// Adds a channel with this bound.
     pub fn add(&mut self, bound: Nanos, is_source: bool) {
         self.sources += u32::from(is_source);
         self.bound_min = self.bound_min.map(|least| least.min(bound));
     }
 
-    /// A channel is served no more.
+    /// Removes a channel.
     pub fn remove(&mut self, is_source: bool) {
         self.sources -= u32::from(is_source);
         self.bound_min = None;
@@ -41,10 +42,11 @@ impl<M: Memory> Plane<M> {
         self.context.processor.promises.has_sources()
     }
 
-    /// The processor looked `late` after it should have. Beyond the tightest bound that it has given that breaks a promise,
-    /// whether or not a message came just then. Looks at all channels, where some have come or gone since the last time.
+    /// Notes that the processor ran `late` after it should have. Lateness beyond its tightest bound breaks a
+    /// promise, whether or not a message came at that time. Visits all channels if some were added or removed
+    /// since the last call.
     pub fn note_standstill(&mut self, late: Nanos, now: Instant) {
-        // Every bound holds the release latency.
+        // Every bound includes the release latency.
         if late > self.config.cpu.release_latency
             && let Some(bound) = self.bound_min()
         {

@@ -1,12 +1,13 @@
-//! Packets that go out: the link scheduler picks one, only then its bytes are copied into the driver's buffer.
-//! What passes through is not copied: its header is rewritten where it is, and its frame is handed over.
+//! Outgoing packets. The link scheduler picks one; only then its bytes are copied into the driver's buffer. A
+//! packet that passes through is not copied: its header is rewritten in place, and its frame is handed over.
 
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
+use super::clip::give_back_frames;
 use super::outgoing::{Fragment, Messages, Outgoing};
 use super::source::Portion;
-use super::{Plane, RoleState, SourceEnd};
+use super::{Plane, SourceEnd};
 use crate::api::{PacketOut, Port, Tally, Transmit};
 use crate::config::Pacing;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
@@ -17,7 +18,8 @@ use crate::node::packet::Packet;
 use crate::node::signals::Signals;
 use crate::wire::{Age, ClockError, Header, Kind};
 
-/// Packets whose channel has gone while they waited, skipped in one call: bounds the work of a call.
+/// Limit of packets whose channel was closed while they waited and that one call skips: bounds the work of a
+/// call.
 const SKIPS_MAX: usize = 64;
 
 impl<M: Memory> Plane<M> {
@@ -58,9 +60,9 @@ impl<M: Memory> Plane<M> {
         None
     }
 
-    /// Whether a guaranteed packet may leave within the bound of its link; if it surely does not, the adapter was slow where it
-    /// sets the pace or had no room, else this processor. The latest departure proves nothing: it takes what interferes for
-    /// whole before each packet.
+    /// Records a guaranteed packet that certainly leaves after the bound of its link. The adapter was slow if
+    /// it sets the pace or had no room; otherwise this processor was. The latest departure is no evidence,
+    /// because it assumes all interference before each packet.
     fn judge_departure(&mut self, link: LinkId, scheduled: &Scheduled<Packet<M::Frame>>, now: Instant) {
         let Class::Guaranteed { deadline, .. } = scheduled.class else { return };
         if scheduled.departure_latest <= deadline {
@@ -71,7 +73,7 @@ impl<M: Memory> Plane<M> {
         if late == Nanos::ZERO {
             return;
         }
-        // A processor that is late itself queues packets late: the link had no time left for them.
+        // A late processor queues packets late: the link had no time left for them.
         let is_queued_late = self.context.processor.watch.is_stirred(now);
         let line = self.line_mut(link);
         // The link is filled on purpose, and no channel waits.
@@ -106,11 +108,10 @@ impl<M: Memory> Plane<M> {
             }
             Packet::Forward { channel, header, frame, nominal } => {
                 let clip = self.channels.clips.get_mut(channel)?;
-                clip.give_back_frames(1, &mut self.context);
-                let RoleState::Forwarder(forwarder) = &clip.role else { return None };
+                give_back_frames(clip.soft.as_deref_mut(), 1, &mut self.context.links);
+                let bound = clip.role.forwarder_mut()?.reservation.bound;
                 clip.counters.packets_out += 1;
-                let (slack_ns, closes) =
-                    ((nominal + forwarder.reservation.bound).minus(departure), clip.last.is_some());
+                let (slack_ns, closes) = ((nominal + bound).minus(departure), clip.last.is_some());
                 let age = Age::of(departure.since(header.logical_arrival));
                 if header.fragment + 1 == header.fragments {
                     clip.counters.messages_out += 1;
@@ -126,19 +127,20 @@ impl<M: Memory> Plane<M> {
                 self.count_demoted(&header);
                 return pass_on(&header, frame, out);
             }
+            Packet::Upcall { id, number } => self.write_upcall(id, number, now, out),
             Packet::Filler { link } => self.write_filler(link, now, out),
             Packet::Signal => None,
         };
         written.map(PacketOut::Written)
     }
 
-    /// What goes on as best effort is of a channel if it was demoted.
+    /// A packet that is sent on as best effort belongs to a channel if it was demoted.
     fn count_demoted(&mut self, header: &Header) {
         if header.kind != Kind::Guaranteed {
             return;
         }
-        let Some(channel) = self.channel_of(&header.path) else { return };
-        self.channels.clips.get_mut(channel).into_iter().for_each(|clip| clip.counters.packets_out += 1);
+        let Some((channel, clip)) = self.channels.clip_of_path(&header.path) else { return };
+        clip.counters.packets_out += 1;
         self.look_for_end(channel);
     }
 
@@ -166,7 +168,7 @@ impl<M: Memory> Plane<M> {
         if source.outgoing.sent(&mut self.context.messages, number) {
             counters.messages_out += 1;
             counters.bytes_out += u64::from(fragment.message_bytes);
-            // A ring slot is free: what waited in the application's ring may come in.
+            // A ring slot is free: a message that waits in the application's ring may be taken.
             self.drain_outbox(channel, Portion::ALONE, now);
         } else {
             end.arm(&mut self.context, now);
@@ -222,7 +224,13 @@ impl<M: Memory> Plane<M> {
     }
 }
 
-fn header_of(kind: Kind, path: PathId, cookie: Cookie, destination: NodeId, fragment: &Fragment) -> Header {
+pub(super) fn header_of(
+    kind: Kind,
+    path: PathId,
+    cookie: Cookie,
+    destination: NodeId,
+    fragment: &Fragment,
+) -> Header {
     Header {
         kind,
         demoted: false,
@@ -243,7 +251,7 @@ fn header_of(kind: Kind, path: PathId, cookie: Cookie, destination: NodeId, frag
 }
 
 /// Writes header and payload; `None` if the frame is too short for them.
-fn copy_message<T: MessageRead>(
+pub(super) fn copy_message<T: MessageRead>(
     header: &Header,
     outgoing: &Outgoing,
     messages: &Messages<T>,
@@ -255,8 +263,8 @@ fn copy_message<T: MessageRead>(
     Some(header.write(out) + bytes)
 }
 
-/// Gives a packet that passes through its new header. Its frame goes on unless something is behind the packet in
-/// it, which must not; `None` if the link's packets are too short for it.
+/// Writes the new header of a packet that passes through. Sends its frame on unless the frame holds bytes
+/// behind the packet, which must not leave; `None` if the packet is longer than the link's packets.
 fn pass_on<F: AsRef<[u8]> + AsMut<[u8]>>(
     header: &Header,
     mut frame: F,

@@ -1,7 +1,7 @@
 //! The processor's units of work: picked at `begin`, their effects at `finish`.
 //!
-//! Between the two the engine does nothing else, and the simulator lets the unit's cost pass. If a clip goes
-//! in between, the unit becomes a no-op, even if another clip's handler has got the id of its handler.
+//! Between the two the engine does nothing else, and the simulator lets the unit's cost pass. If the clip is
+//! removed in between, the unit has no effect, even if another clip's handler has got the id of its handler.
 
 use punctual_analysis::{Instant, Nanos};
 
@@ -28,7 +28,7 @@ impl Unit {
     }
 }
 
-/// Empty picks in one call before the caller is asked to come again: bounds the work of a call.
+/// Limit of empty picks in one call, after which the caller must call again: bounds the work of a call.
 const EMPTY_PICKS_MAX: usize = 16;
 
 impl<M: Memory> Plane<M> {
@@ -44,7 +44,7 @@ impl<M: Memory> Plane<M> {
                 }
                 return Some(unit.of(handler));
             }
-            // Nothing to do after all (slots went, a packet was dropped): tell the executor what there is.
+            // No work after all (slots were taken, a packet was dropped): update the executor.
             self.context.processor.executor.finished(handler, 0, now);
             match owner {
                 Some(owner) => self.rearm(owner, now),
@@ -54,8 +54,8 @@ impl<M: Memory> Plane<M> {
         None
     }
 
-    /// What a unit of `handler` took. Where overruns are more than accidents (a hole, an interrupt), the handler's
-    /// channel is told that its guarantee is at risk.
+    /// Records the duration of a unit of `handler`. If overruns are more than accidents (a hole, an
+    /// interrupt), the application of the handler's channel is notified that its guarantee is at risk.
     pub fn record_unit(&mut self, handler: HandlerId, kind: WorkKind, took: Nanos, declared: Nanos) {
         let allowed = self.config.cpu.burst();
         if !self.context.processor.record.add(kind, took, declared, allowed)
@@ -68,8 +68,8 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The effects of a unit, and whose it was: signalling's are the node's to do. `None` if its handler is gone; nothing is
-    /// done then.
+    /// Applies the effects of a unit and returns its owner; the node handles signalling. Returns `None` and
+    /// does nothing if the handler is removed.
     pub fn finish(&mut self, work: &Work, now: Instant) -> Option<Owner> {
         let handler = HandlerId(work.handler);
         if !self.context.processor.executor.is_running(handler) {
@@ -106,7 +106,7 @@ impl<M: Memory> Plane<M> {
         Some(owner)
     }
 
-    /// The flow that a unit was for pays for it, if it is best effort.
+    /// Charges the flow that a best-effort unit was for.
     fn charge_flow(&mut self, owner: Owner, handler: HandlerId, cost: Nanos, now: Instant) {
         match owner {
             Owner::Clip(_) | Owner::Demoted(_) | Owner::Flow(_) | Owner::Filler(_) => {
@@ -163,9 +163,12 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Tells the executor what a clip's handlers have to do next.
+    /// Updates the next activations of a clip's handlers in the executor.
     pub fn arm_clip(&mut self, channel: crate::ids::ChannelId, now: Instant) {
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
+        let Some(clip) = self.channels.clips.get_mut(channel) else {
+            self.arm_sender(channel, now);
+            return;
+        };
         match clip.as_source() {
             Some(mut end) => end.arm(&mut self.context, now),
             None => clip.arm_input(&mut self.context, now),

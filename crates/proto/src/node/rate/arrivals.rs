@@ -1,12 +1,13 @@
-//! What comes in of a neighbour's measurement, and what that says of its link.
+//! Received packets of a neighbour's measurement, and the link rate that follows from them.
 //!
-//! The time of a packet now and then is kept as a *mark*. Between two marks the link has drained the packets between them,
-//! if it had packets all the time. A host that stalls or a timer that comes late moves single marks away from the straight
-//! line between the two: twice the most that any does is the error of the time between them. A token bucket that is not
-//! empty yet bends the line, and shows likewise: so the first marks are left out, and of a few windows the straightest
-//! counts.
+//! The time of some of the packets is stored as a *mark*. Between two marks the link has drained the packets
+//! between them, if it had packets all the time. A host that stalls or a timer that is late moves single
+//! marks away from the straight line between the two marks: twice the largest deviation is the error of the
+//! time between them. A token bucket that is not empty yet bends the line, which shows in the same way. So
+//! the first marks are left out, and the straightest of a few windows counts.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use punctual_analysis::{Instant, Nanos};
 
@@ -15,17 +16,17 @@ use crate::limits::{RATE_MARK_INTERVAL, RATE_MARKS_MAX, RATE_MARKS_MIN};
 use crate::rate_sample::RateSample;
 use crate::wire::Header;
 
-/// What is known of one packet of the measurement.
+/// State of the measurement at one packet.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     received: Instant,
-    /// When it was handed to the sender's driver, on its clock.
+    /// Time at which it was handed to the sender's driver, on the sender's clock.
     sent: Instant,
     /// Packets that came before it.
     packets: u64,
     /// Packets of the measurement that were sent before it.
     number: u64,
-    /// Bytes on the wire that packets of others took which were sent before it.
+    /// Bytes on the wire of other packets that were sent before it.
     others: u64,
 }
 
@@ -43,8 +44,8 @@ impl FillerArrivals {
         Self { cookie, marks: Vec::with_capacity(RATE_MARKS_MAX), packets: 0, number_next: 0 }
     }
 
-    /// Takes a packet of best effort, if it belongs to the measurement. A number counts once, and none after a later one:
-    /// what is repeated on the way is no drain.
+    /// Takes a packet of best effort, if it belongs to the measurement. A number counts once, and not after a
+    /// later number: packets that are duplicated on the way are not drained by the link.
     pub fn take(&mut self, header: &Header, received: Instant) -> bool {
         if header.cookie != self.cookie {
             return false;
@@ -63,7 +64,7 @@ impl FillerArrivals {
         true
     }
 
-    /// The straightest window; `None` if too little came. Looks at each mark nine times at most.
+    /// The straightest window; `None` if too few packets arrived. Visits each mark nine times at most.
     pub fn counted(&self) -> Option<RateSample> {
         let marks = self.marks.len();
         if marks < RATE_MARKS_MIN {
@@ -79,19 +80,19 @@ impl FillerArrivals {
 
     fn window(&self, begin: usize, end: usize) -> Option<RateSample> {
         let (from, to) = (self.marks.get(begin)?, self.marks.get(end)?);
-        let (packets, span) = (to.packets - from.packets, to.received.since(from.received));
-        if packets == 0 || span == Nanos::ZERO {
-            return None;
-        }
+        // No rate follows from none of them, nor from no time.
+        let packets = NonZeroU64::new(to.packets - from.packets)?;
+        let span = Nanos(NonZeroU64::new(to.received.since(from.received).0)?.get());
         let even = |mark: &Mark| {
-            let part = u128::from(span.0) * u128::from(mark.packets - from.packets) / u128::from(packets);
+            let part =
+                u128::from(span.0) * u128::from(mark.packets - from.packets) / u128::from(packets.get());
             from.received + Nanos(part as u64)
         };
         let off = |mark: &Mark| mark.received.minus(even(mark)).unsigned_abs();
         let jitter = Nanos(self.marks[begin..end].iter().map(off).max().unwrap_or(0));
         let (offered, offered_span) = (to.number - from.number, to.sent.since(from.sent));
         let others = to.others.saturating_sub(from.others);
-        Some(RateSample { packets, span, jitter, offered, offered_span, others })
+        Some(RateSample { packets: packets.get(), span, jitter, offered, offered_span, others })
     }
 }
 
@@ -105,7 +106,8 @@ mod tests {
 
     const COOKIE: Cookie = Cookie(7);
 
-    /// Packets of 1,000 B on the wire, offered each 100 us, as `arrival` of (number, time of sending) says.
+    /// Packets of 1,000 B on the wire, sent every 100 us and received at the time that `arrival` of (number,
+    /// time of sending) returns.
     fn counted(packets: u64, mut arrival: impl FnMut(u64, u64) -> Option<u64>) -> Option<RateSample> {
         let mut arrivals = FillerArrivals::new(COOKIE);
         for number in 0..packets {
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_bucket_that_is_full_at_the_beginning_is_left_out() {
-        // A bucket of 60 ms lets 600 packets through as they come; then 400 us each.
+        // A bucket of 60 ms lets 600 packets through without delay; later ones take 400 us each.
         let drains =
             |number: u64, sent: u64| Some(sent.max(60_000_000 + number.saturating_sub(600) * 400_000));
         let counted = counted(3_000, drains).expect("enough");
@@ -139,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_in_the_error_and_what_is_lost_is_no_drain() {
-        // Every second packet is lost; 13 ms in the middle nothing is received, then all of it at once.
+        // Every second packet is lost. In the middle nothing is received for 13 ms, then all of it at once.
         let stalled = |number: u64, sent: u64| {
             let at = if (150_000_000..163_000_000).contains(&sent) { 163_000_000 } else { sent };
             number.is_multiple_of(2).then_some(at)
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn packets_of_others_count_as_far_as_they_came_through() {
-        // One packet of others, half as long, goes between two of ours; three of four of ours come through.
+        // One foreign packet, half as long, is sent between two of ours; three of four of ours come through.
         let mut arrivals = FillerArrivals::new(COOKIE);
         for (came, number) in (0..3_000u64).filter(|number| number % 4 != 3).enumerate() {
             let sent = Instant(number * 100_000);
@@ -160,9 +162,10 @@ mod tests {
             assert!(arrivals.take(&header, Instant(came as u64 * 600_000)));
         }
         let counted = arrivals.counted().expect("enough");
-        // 1,000 B and three quarters of 4/3 times 500 B each 600 us, if others fared as ours did.
+        // 1,000 B and three quarters of 4/3 times 500 B every 600 us, if others' packets have the loss rate
+        // of ours.
         assert!(counted.rate(1_000).0.abs_diff(20_000_000) < 50_000, "{counted:?}");
-        // All of them may have come through, or a half: a sixth of ours.
+        // All or half of the others' packets may have come through: a sixth of our bytes.
         let error = counted.error(1_000);
         assert!((160_000..190_000).contains(&error.0), "{error:?}");
     }
@@ -178,14 +181,15 @@ mod tests {
         assert_eq!(arrivals.counted(), None);
     }
 
-    /// A bend in any quarters at the begin and the end of what is looked at is left out, and no more than that.
+    /// A bend in any of the quarters at the beginning and end of the marks is left out, and no more than
+    /// that.
     #[test]
     fn the_longest_straight_window_counts() {
-        // A few less than there are marks for.
+        // A few fewer than there are marks for.
         const PACKETS: u64 = 1_200;
         const QUARTER: u64 = PACKETS / 6;
         for (begin, end) in [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (0, 2)] {
-            // A third is left out in any case; if nothing bends there is a little less than the rest.
+            // A third is left out in any case; without a bend slightly less than the rest is used.
             let (first, last) = (PACKETS / 3 + begin * QUARTER, PACKETS - end * QUARTER);
             let drains = |number: u64, sent: u64| {
                 let before = if begin > 0 { (first - 30).saturating_sub(number) } else { 0 };

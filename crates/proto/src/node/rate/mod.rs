@@ -1,10 +1,13 @@
-//! Measures what links drain, with the neighbour's help, while no guaranteed channel uses them (ADR 0030).
+//! Measures the drain rate of links, with the neighbour's help, while no guaranteed channel uses them (ADR
+//! 0030).
 //!
-//! The host whose direction it is asks (ASK); the neighbour looks whether channels use the link there, makes ready to count
-//! and says GO; the link is filled with best effort for [`RATE_TIME`]; DONE goes behind it; the neighbour says what came
-//! through. DONE has passed every queue that the packets before it stood in, so with the report the link is empty again.
-//! From ASK to the report both ends let whoever wants a channel over the link wait, and nobody is refused for it. A host
-//! measures one link at a time, its own direction or a neighbour's: two would share its processor.
+//! The host at the beginning of the link requests a measurement (ASK). The neighbour checks whether channels
+//! use the link there, prepares to count and replies GO. The first host fills the link with best effort for
+//! [`RATE_TIME`] and sends DONE behind it. The neighbour reports what arrived. DONE has passed every queue
+//! that the packets before it waited in, so when the report arrives the link is empty again. From ASK to the
+//! report both ends delay requests for channels over the link; none is refused because of the measurement. A
+//! host measures one link at a time, its own direction or a neighbour's, because two measurements would share
+//! its processor.
 
 pub(super) mod arrivals;
 mod outcome;
@@ -30,14 +33,14 @@ use crate::rate_sample::RateSample;
 use crate::signalling::RateWord;
 use crate::times::earliest;
 
-/// How far the measurement of this host's own direction is.
+/// Progress of the measurement of this host's own direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Own {
     #[default]
     Idle,
-    /// The neighbour is asked.
+    /// The neighbour was asked.
     Asked { token: Cookie, until: Instant },
-    /// The link is being filled; what is left is handed over from `until` on.
+    /// The link is being filled; packets that are left are handed over from `until` on.
     Filling { token: Cookie, until: Instant },
     /// Everything has left this host.
     Waiting { token: Cookie, until: Instant },
@@ -58,21 +61,21 @@ impl Own {
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkRate {
     own: Own,
-    /// The neighbour fills its direction: its token, and when it is given up.
+    /// The neighbour fills its direction: its token, and the time at which the measurement is given up.
     theirs: Option<(Cookie, Instant)>,
-    /// Best result of the attempts that are under way.
+    /// Best result of the present attempts.
     best: Option<MeasuredRate>,
     attempts: u8,
-    /// How often the driver was full in the present one.
+    /// Number of times that the driver was full in the present attempt.
     full_times: u32,
     /// Life of the neighbour to which the present attempt belongs.
     life: u32,
-    /// The last measurement, and in which life of the neighbour it was.
+    /// The last measurement, and the life of the neighbour in which it was made.
     measured: Option<(MeasuredRate, u32)>,
     refused: Option<RateRefusal>,
-    /// What it is seen to drain while it is used.
+    /// Observed drain rate of the link in use.
     watch: DrainWatch,
-    /// A link that measures itself does not try again before.
+    /// Earliest time of the next attempt of a link that measures itself.
     again_at: Instant,
 }
 
@@ -82,14 +85,14 @@ impl LinkRate {
     }
 }
 
-/// The measurements of a node.
+/// The measurements of all links of a node.
 #[derive(Debug)]
 pub(super) struct Rates {
     links: Vec<LinkRate>,
     /// Rate error of each link as configured: the error of a measured rate is never taken to be smaller.
     errors: Vec<Ppm>,
     events: VecDeque<Event>,
-    /// When something is due by itself; asked in each turn.
+    /// Time of the next due action; read in each turn.
     due: Option<Instant>,
 }
 
@@ -99,7 +102,7 @@ impl Rates {
         Self { links: vec![LinkRate::default(); links.len()], errors, events: VecDeque::new(), due: None }
     }
 
-    /// Time at which something is due by itself; `None` if nothing is.
+    /// Time of the next due action; `None` if there is none.
     pub const fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -109,7 +112,7 @@ impl Rates {
         self.events.pop_front()
     }
 
-    /// Finds the next due time again. Call it when the state of a link may have changed.
+    /// Computes the next due time. Call it when the state of a link may have changed.
     fn settle_due(&mut self) {
         let of = |link: &LinkRate| earliest(link.own.due(), link.theirs.map(|(_, until)| until));
         self.due = self.links.iter().map(of).fold(None, earliest);
@@ -121,14 +124,24 @@ impl Rates {
 }
 
 impl<M: Memory> Node<M> {
-    /// Begins to measure what a link drains in this host's direction; `Rate` follows. Nothing is harmed: while a guaranteed
-    /// channel uses the link it is refused, and who wants one meanwhile waits, less than a second where the link's queue is
-    /// not deep.
+    /// Channels and programs' handlers that have something of a link: while there are some its rate cannot be measured.
+    pub(super) fn users_of(&self, link: LinkId) -> u32 {
+        self.signalling.channels_on(link) + self.plane.senders_on(link)
+    }
+
+    /// Whether a link is being measured, in either direction.
+    pub(super) fn is_measured(&self, link: LinkId) -> bool {
+        self.rates.links[usize::from(link.0)].is_busy()
+    }
+
+    /// Begins to measure a link's drain rate in this host's direction; `Rate` follows. No channel is
+    /// affected: a link that a guaranteed channel uses is not measured, and requests for channels meanwhile
+    /// wait, less than a second if the link's queue is not deep.
     ///
     /// # Errors
     /// Why the link cannot be measured now.
     pub fn measure_rate(&mut self, link: LinkId, now: Instant) -> Result<(), RateRefusal> {
-        let channels = self.signalling.channels_on(link);
+        let channels = self.users_of(link);
         if !self.signalling.neighbour(link, now).alive {
             return Err(RateRefusal::NoNeighbour);
         }
@@ -155,7 +168,8 @@ impl<M: Memory> Node<M> {
         self.rates.settle_due();
     }
 
-    /// Looks at what neighbours said, and whether a link is to be measured that was not. After each packet of signalling.
+    /// Handles neighbours' messages, and starts the measurement of a link that needs one. Called after each
+    /// signalling packet.
     pub(super) fn tend_rate(&mut self, link: LinkId, now: Instant) {
         while let Some((link, word)) = self.signalling.poll_rate_word() {
             self.on_rate_word(link, word, now);
@@ -178,10 +192,11 @@ impl<M: Memory> Node<M> {
         if rate.is_busy() && (!neighbour.alive || rate.life != neighbour.lives) {
             self.drop_rate(link, RateRefusal::NoNeighbour, now);
         }
+        let users = self.users_of(link);
         let rate = &mut self.rates.links[usize::from(link.0)];
         let is_known = rate.measured.is_some_and(|(_, life)| life == neighbour.lives);
         // An unused link that was slow may be as configured again: who looks at it must not wait for somebody to ask.
-        let proves = is_slow && self.signalling.channels_on(link) == 0;
+        let proves = is_slow && users == 0;
         let wants = self.plane.line(link).config().rate_auto && !is_known || proves;
         if wants
             && rate.again_at <= now
@@ -190,7 +205,7 @@ impl<M: Memory> Node<M> {
             && !self.signalling.is_leaving()
         {
             rate.again_at = now + if proves { RATE_PROOF_AGAIN } else { RATE_AGAIN };
-            // If it is another link's turn, this one comes after the next HELLO.
+            // If another link is measured now, this one is tried after the next HELLO.
             if let Err(refusal) = self.measure_rate(link, now) {
                 self.note_refused(link, refusal);
             }
@@ -223,24 +238,25 @@ impl<M: Memory> Node<M> {
             (RateWord::Report { token, counted }, Own::Waiting { token: asked, .. }) if token == asked => {
                 self.on_rate_report(link, counted, now);
             }
-            // The word belongs to a measurement that was given up.
+            // The message belongs to a measurement that was given up.
             (RateWord::Go { .. } | RateWord::Busy { .. } | RateWord::Report { .. }, _) => {}
         }
     }
 
-    /// The neighbour wants to fill the link. Of two who ask each other at once, the one with the lower id goes first.
+    /// The neighbour requests to fill the link. If two hosts request it from each other at the same time, the
+    /// one with the lower id is first.
     fn on_rate_asked(&mut self, link: LinkId, token: Cookie, now: Instant) {
         let yields = matches!(self.rates.links[usize::from(link.0)].own, Own::Asked { .. })
             && self.plane.line(link).config().neighbour < self.plane.config().id;
         if yields {
             self.end_rate(link, Err(RateRefusal::Busy), now);
         }
-        // What it asked for before is over for it; who has waited for that goes first.
+        // Its earlier request is over; requests that have waited for that one are served first.
         if self.rates.links[usize::from(link.0)].theirs.take().is_some() {
             self.plane.line_mut(link).end_counting();
             self.signalling.open_link(link, now, &mut self.plane);
         }
-        let channels = self.signalling.channels_on(link);
+        let channels = self.users_of(link);
         if channels > 0 || self.rates.is_busy() || self.signalling.is_leaving() {
             return self.signalling.say_rate(link, RateWord::Busy { token, channels });
         }
@@ -274,7 +290,7 @@ impl<M: Memory> Node<M> {
             rate.best = Some(measured);
         }
         let is_good = rate.best.is_some_and(|best| best.error <= RATE_ERROR_GOOD);
-        // A channel that waits does not wait for a better figure.
+        // A waiting channel is not delayed for a smaller error.
         if !is_good && rate.attempts < RATE_ATTEMPTS_MAX && !self.signalling.has_waiting(link) {
             rate.own = Own::Idle;
             return self.ask_rate(link, now);
@@ -282,7 +298,7 @@ impl<M: Memory> Node<M> {
         self.conclude_rate(link, RateRefusal::TooFew, now);
     }
 
-    /// Ends it with the best attempt; `otherwise`: there was none.
+    /// Ends the measurement with the best attempt, or with `otherwise` if there was none.
     fn conclude_rate(&mut self, link: LinkId, otherwise: RateRefusal, now: Instant) {
         let best = self.rates.links[usize::from(link.0)].best.ok_or(otherwise);
         let even = best.and_then(|best| match best.error <= RATE_ERROR_MAX {
@@ -292,7 +308,7 @@ impl<M: Memory> Node<M> {
         self.end_rate(link, even, now);
     }
 
-    /// Ends a measurement: the link is everybody's again, and channels that waited go on.
+    /// Ends a measurement: the link is open for channels again, and waiting requests continue.
     fn end_rate(&mut self, link: LinkId, result: Result<MeasuredRate, RateRefusal>, now: Instant) {
         self.plane.end_filling(link);
         self.rates.links[usize::from(link.0)].own = Own::Idle;
@@ -304,13 +320,13 @@ impl<M: Memory> Node<M> {
             }
             Err(refusal) => self.note_refused(link, refusal),
         }
-        // What was measured may break a stage's promise, or prove that it keeps it.
+        // The result may show that a stage breaks its promise, or that it keeps it.
         self.plane.stir();
         self.rates.events.push_back(Event::Rate { link, result });
         self.signalling.open_link(link, now, &mut self.plane);
     }
 
-    /// The neighbour is gone, or did not answer in time.
+    /// The neighbour is down, or did not reply in time.
     fn drop_rate(&mut self, link: LinkId, why: RateRefusal, now: Instant) {
         let rate = &mut self.rates.links[usize::from(link.0)];
         if rate.theirs.take().is_some() {
@@ -322,7 +338,7 @@ impl<M: Memory> Node<M> {
         self.end_rate(link, Err(why), now);
     }
 
-    /// Does what is due.
+    /// Handles what is due.
     pub(super) fn handle_rates(&mut self, now: Instant) {
         for index in 0..self.rates.links.len() {
             let link = LinkId(index as u16);
@@ -342,7 +358,7 @@ impl<M: Memory> Node<M> {
         self.rates.settle_due();
     }
 
-    /// The time is over: DONE once the last packet is handed over.
+    /// The time is over: sends DONE once the last packet is handed over.
     fn finish_filling(&mut self, link: LinkId, token: Cookie, now: Instant) {
         let rate = &mut self.rates.links[usize::from(link.0)];
         if !self.plane.stop_filling(link, now) {

@@ -1,4 +1,4 @@
-//! What a measurement means, and what a link that measures itself does with it.
+//! Evaluation of a measurement, and its effect on a link that measures itself.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,26 +14,28 @@ use crate::memory::Memory;
 use crate::node::Node;
 use crate::rate_sample::RateSample;
 
-/// More than this part of what was offered must be missing for the link to count as filled.
+/// More than this part of the offered packets must be missing for the link to count as filled.
 const OFFERED: Ppm = Ppm(20_000);
-/// What a shaper of ours does not count, at most (ADR 0027): it holds the link below its rate by so much.
+/// The most by which a shaper of ours limits the link below its rate, because of bytes that the shaper does
+/// not count (ADR 0027).
 const SHAPED: Ppm = Ppm(16_000);
 
-/// What tells whether a measurement has filled its link.
+/// Evidence whether a measurement has filled its link.
 #[derive(Clone, Copy, Debug)]
 struct Filling {
     /// The rate at which packets came through.
     through: BitRate,
     /// The rate at which they were sent.
     offered: BitRate,
-    /// The rate to which a shaper of ours holds the link; `None` if it has none.
+    /// The rate that a shaper of ours limits the link to; `None` if it has none.
     shaped: Option<BitRate>,
-    /// How often the driver could take no more.
+    /// Number of times that the driver had no room.
     full_times: u32,
 }
 
 impl Filling {
-    /// Whether nothing more could have come through: `false` if so little is missing that this host may not have sent enough.
+    /// Whether no more packets could have come through: `false` if so few are missing that this host may not
+    /// have sent enough.
     fn is_complete(&self, error: Ppm) -> bool {
         let missing = Ppm(error.0.max(OFFERED.0));
         let is_less = |rate: BitRate| self.through < rate.less(missing);
@@ -46,7 +48,7 @@ impl<M: Memory> Node<M> {
     /// The link of this name.
     ///
     /// # Errors
-    /// The names that there are.
+    /// The existing names.
     pub fn link_named(&self, name: &str) -> Result<LinkId, Vec<String>> {
         let names = || self.plane.config().links.iter().map(|link| &link.name);
         match names().position(|known| known == name) {
@@ -60,7 +62,7 @@ impl<M: Memory> Node<M> {
         self.plane.config().links.get(usize::from(link.0)).map_or("", |link| &link.name)
     }
 
-    /// What is known of a link's rate.
+    /// The status of a link's rate.
     pub fn rate_status(&self, link: LinkId) -> RateStatus {
         let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config());
         RateStatus {
@@ -73,8 +75,8 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// What a link drains where a measurement found that this is less than admission counts on, and nothing faster was seen
-    /// since.
+    /// The drain rate of a link if a measurement found it to be below the rate that admission assumes, and no
+    /// faster rate was observed since.
     pub(in crate::node) fn measured_slow(&self, link: LinkId) -> Option<BitRate> {
         let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config());
         let (measured, _) = rate.measured.filter(|_| !config.rate_auto)?;
@@ -84,7 +86,7 @@ impl<M: Memory> Node<M> {
         (is_slow && seen.is_none_or(|seen| seen.rate <= most)).then_some(measured.rate)
     }
 
-    /// Measures a link before it counts as healed. Whether that is under way.
+    /// Measures a link before it counts as healed. Returns whether the measurement has begun.
     pub(in crate::node) fn proves_rate(&mut self, link: LinkId, now: Instant) -> bool {
         let rate = &mut self.rates.links[usize::from(link.0)];
         rate.again_at = now + RATE_PROOF_AGAIN;
@@ -95,11 +97,11 @@ impl<M: Memory> Node<M> {
         self.rates.links[usize::from(link.0)].own != Own::Idle
     }
 
-    /// What the neighbour's count means.
+    /// Evaluates the neighbour's count.
     pub(super) fn judge_rate(&self, link: LinkId, counted: &RateSample, now: Instant) -> MeasuredRate {
         let (line, rate) = (self.plane.line(link), &self.rates.links[usize::from(link.0)]);
         let wire_bytes = line.filler_wire_bytes();
-        // No neighbour knows of more than was tried.
+        // A neighbour cannot report more than was tried.
         let tried = line.config().rate_ceiling.unwrap_or(line.config().rate).max(line.config().rate);
         let through = counted.rate(wire_bytes).min(tried);
         // The receiver's clock against ours: each within the domain's tolerance.
@@ -141,7 +143,7 @@ mod tests {
     const EVEN: Filling =
         Filling { through: BitRate(0), offered: OFFERED_RATE, shaped: None, full_times: RATE_FULL_TIMES - 1 };
 
-    /// A link that lets through all but the part that may be missing has not been filled, to the bit.
+    /// A link on which exactly the tolerated part is missing counts as not filled, tested to the bit.
     #[test]
     fn a_link_is_filled_only_if_more_is_missing_than_may_be() {
         for (error, least) in [(0, 980_000), (20_000, 980_000), (30_000, 970_000)] {
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(times.map(|times| filling(times).is_complete(Ppm(0))), [false, true, true]);
     }
 
-    /// What a shaper of ours holds back says nothing of the link behind it.
+    /// Packets that a shaper of ours holds back are no evidence about the link behind it.
     #[test]
     fn a_link_that_is_shaped_here_is_filled_only_below_what_the_shaper_lets_through() {
         for full_times in [0, RATE_FULL_TIMES] {

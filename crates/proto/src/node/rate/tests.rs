@@ -1,4 +1,4 @@
-//! What a neighbour may say of a measurement that it was not asked, or that is not true.
+//! Neighbours' messages about a measurement that were not requested, or are not true.
 
 use punctual_analysis::{BitRate, Nanos};
 
@@ -8,7 +8,7 @@ use crate::node::tests::{LINK, NOW, Nothing, node};
 
 const TOKEN: Cookie = Cookie(5);
 
-/// A host that has filled its link and waits for what came through.
+/// A host that has filled its link and waits for the report.
 fn waiting() -> Node<Nothing> {
     let mut node = node();
     let own = Own::Waiting { token: TOKEN, until: NOW + RATE_DRAIN_TIME };
@@ -26,7 +26,7 @@ fn report(node: &mut Node<Nothing>, token: Cookie, counted: RateSample) -> RateS
     node.rate_status(LINK)
 }
 
-/// What it says of one that was given up is not what comes of this one.
+/// A report about a measurement that was given up does not count for the present one.
 #[test]
 fn a_report_of_another_measurement_says_nothing() {
     let mut node = waiting();
@@ -40,7 +40,7 @@ fn a_report_of_another_measurement_says_nothing() {
     assert!(!node.measures_rate(LINK) && node.rates.poll_event().is_some());
 }
 
-/// A link that is said to drain nothing, or less than its signalling takes, keeps the rate that it has.
+/// A link whose reported rate is zero, or less than its signalling needs, keeps the rate that it has.
 #[test]
 fn a_link_that_drains_nothing_has_no_rate() {
     for (packets, span) in [(1_000, Nanos(u64::MAX / 2)), (1_000, Nanos::from_secs(3_600))] {

@@ -1,8 +1,10 @@
-//! What a link is seen to drain while it is used: what its neighbour says that came in, beside what was handed over.
+//! The observed drain rate of a link in use: what its neighbour reports to have received, compared with what
+//! was handed over.
 //!
-//! Where more was handed over than came out, and it was so in the check before, too, and about as much came out then,
-//! packets waited below the driver all the time: what came out is what the link drains. Else it drains that much at
-//! least. Looks happen when a HELLO comes, which says the count: nobody is woken, and no packet is touched for it.
+//! If more was handed over than came out, as in the previous check, and about as much came out then, packets
+//! waited below the driver all the time, so what came out is the drain rate. Otherwise the link drains at
+//! least that much. Checks run when a HELLO with the count arrives: no thread is woken and no packet is
+//! touched for them.
 
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
@@ -11,21 +13,21 @@ use crate::limits::{RATE_LOOK_MAX, RATE_LOOK_MIN};
 
 /// Divisor of what came out: at least this part must be missing before the link counts as full.
 const MISSING_PART: u64 = 10;
-/// Less than this part of the rate says nothing of what the link could drain.
+/// Divisor of the rate: a result below this part shows nothing about the link's drain rate.
 const FILLED_PART: u64 = 2;
-/// Divisor of a rate: two checks agree on what a link drains if they differ by this part at most.
+/// Divisor of a rate: two checks agree on a drain rate if they differ by this part at most.
 const AGREED_PART: u64 = 10;
-/// A link that carries more than this part beyond what it was seen to drain drains more now.
+/// Divisor of the observed rate: a link that carries this part more than observed has become faster.
 const SURPASSED_PART: u64 = 20;
-/// What was seen gives way to less after this.
+/// An observation is replaced by a lower one after this time.
 const FORGOTTEN: Nanos = Nanos::from_secs(60);
 
 /// Both ends of a link at one time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkSample {
-    /// Handed over here, in bytes of the wire.
+    /// Bytes handed over here, in bytes of the wire.
     pub sent: u64,
-    /// Came in there.
+    /// Bytes received there.
     pub received: u64,
     /// Time on the neighbour's clock.
     pub at: Instant,
@@ -33,23 +35,23 @@ pub(super) struct LinkSample {
     pub now: Instant,
 }
 
-/// See the module.
+/// State of the observation (see the module).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DrainWatch {
     last: Option<LinkSample>,
-    /// What came out in the check before, where more was handed over.
+    /// Bytes that came out in the previous check, if more was handed over.
     was_behind: Option<u64>,
     observed: Option<MeasuredRate>,
 }
 
 impl DrainWatch {
-    /// The last that was worth telling.
+    /// The last result worth reporting.
     pub const fn observed(&self) -> Option<MeasuredRate> {
         self.observed
     }
 
-    /// Takes what is known now, of a link that is to drain `configured` and whose packets take `packet` bytes of the wire at
-    /// most; `drift` between the two clocks.
+    /// Evaluates a sample of a link whose configured rate is `configured` and whose packets take `packet`
+    /// bytes of the wire at most; `drift` between the two clocks.
     pub fn look(&mut self, seen: LinkSample, configured: BitRate, packet: u32, drift: Ppm) {
         let Some(last) = self.last else { return self.last = Some(seen) };
         let span = seen.at.since(last.at);
@@ -58,7 +60,7 @@ impl DrainWatch {
         }
         self.last = Some(seen);
         let was_behind = self.was_behind.take();
-        // Another life of the neighbour, or too long ago to have been busy all the time.
+        // Another life of the neighbour, or a span too long to have been busy all the time.
         if span > RATE_LOOK_MAX || seen.received < last.received {
             return;
         }
@@ -68,7 +70,7 @@ impl DrainWatch {
         let is_behind =
             gone > came.saturating_add(came / MISSING_PART) && came > u64::from(packet) * MISSING_PART;
         self.was_behind = is_behind.then_some(rate);
-        // If the two differ, the link was changed, or was idle for a part of one.
+        // If the two differ, the link has changed, or was idle for a part of one.
         let agrees = was_behind.is_some_and(|before| before.abs_diff(rate) <= before.min(rate) / AGREED_PART);
         let at_least = !(is_behind && agrees);
         if at_least && rate < configured.0 / FILLED_PART {
@@ -96,7 +98,7 @@ mod tests {
 
     const CONFIGURED: BitRate = BitRate(95_000_000);
 
-    /// A check each second: (handed over, came out) in each.
+    /// One check per second: (handed over, came out) in each.
     fn after(spans: &[(u64, u64)]) -> Option<MeasuredRate> {
         let mut watch = DrainWatch::default();
         let mut seen = LinkSample { sent: 0, received: 0, at: Instant(7), now: Instant(9) };
@@ -115,16 +117,16 @@ mod tests {
     fn a_link_that_is_behind_all_the_time_drains_what_comes_out() {
         let found = after(&[(11_000_000, 2_500_000), (11_000_000, 2_500_000)]).expect("told");
         assert_eq!((found.rate, found.at_least), (BitRate(20_000_000), false));
-        // A packet of 1,530 B more or less of 2,500,000 B, and the clocks.
+        // One packet of 1,530 B more or less in 2,500,000 B, and the clocks.
         assert_eq!(found.error, Ppm(612 + 200));
-        // A link that becomes faster meanwhile drains what is between the two at least, and more.
+        // A link that becomes faster meanwhile drains at least the mean of both rates, and more later.
         let spans = [(11_000_000, 2_500_000), (11_000_000, 2_500_000), (11_000_000, 6_000_000)];
         let found = after(&spans).expect("told");
         assert_eq!((found.rate, found.at_least), (BitRate(48_000_000), true));
         let faster = [spans.as_slice(), &[(9_000_000, 9_000_000)]].concat();
         let found = after(&faster).expect("told");
         assert_eq!((found.rate, found.at_least), (BitRate(72_000_000), true), "what it carries surpasses it");
-        // Once is no proof: it may have been idle first.
+        // One check is no proof: the link may have been idle first.
         assert_eq!(after(&[(11_000_000, 2_500_000)]), None);
     }
 
@@ -133,7 +135,7 @@ mod tests {
         let found = after(&[(10_000_000, 10_000_000), (9_000_000, 9_000_000)]).expect("told");
         assert_eq!((found.rate, found.at_least), (BitRate(80_000_000), true));
         assert_eq!(after(&[(1_000, 1_000), (500_000, 500_000)]), None);
-        // A neighbour that starts anew counts from nothing.
+        // A neighbour that restarts counts from zero.
         let mut watch = DrainWatch::default();
         for (received, at) in [(9_000_000, 1), (100, 2), (12_000_000, 3)] {
             let at = Instant(at * 1_000_000_000);
@@ -144,7 +146,7 @@ mod tests {
 
     #[test]
     fn looks_that_follow_too_soon_or_too_late_say_nothing() {
-        // Twice what comes out is handed over, all the time: two checks in a row say so.
+        // Twice what comes out is handed over, all the time: two checks in a row show it.
         let after = |apart: Nanos, looks: u64| {
             let mut watch = DrainWatch::default();
             for number in 0..=looks {

@@ -1,5 +1,5 @@
-//! The books of admission: each count that it keeps, beside what its channels hold. Who may hold something is listed by
-//! signalling: a reservation of nobody's would stay until the host restarts.
+//! The accounts of admission: each count that it keeps, beside the sum over its channels. Signalling lists
+//! the channels that may hold something: a reservation without a channel would stay until the host restarts.
 
 use alloc::vec::Vec;
 
@@ -7,12 +7,12 @@ use super::{Held, SIGNALLING_KEY, Stages};
 use crate::ids::{ChannelId, LinkId};
 use crate::table::OfChannel;
 
-/// One account: what it counts, then the count that is kept and the count of what is there.
+/// One account: the name of the count, then the count that is kept and the true count.
 type Entry = (&'static str, [usize; 2]);
 
 impl Stages {
-    /// What is counted of the processor and of all links. `may_hold`: whether a channel is there, or its stages were asked;
-    /// `holders`: those that are there.
+    /// Accounts of the processor and of all links. `may_hold`: whether a channel exists, or its stages were
+    /// asked; `holders`: the existing channels.
     pub fn books(
         &self,
         may_hold: impl Fn(ChannelId) -> bool,
@@ -54,8 +54,8 @@ impl Stages {
         self.asking.relaxed.iter().filter(|(id, _)| self.held.get(*id).is_some()).count()
     }
 
-    /// What a policy holds, of a link or of the processor, besides this host's signalling and its plan: nothing is told while it
-    /// is away or has something to do.
+    /// The account of a policy, of a link or of the processor, beside this host's signalling and its plan.
+    /// `None` while the policy is away or has questions to answer.
     fn policy_books(&self, link: Option<LinkId>) -> Option<Entry> {
         let policies = self.asking.policies.as_ref().filter(|_| self.asking.questions.is_empty())?;
         let (policy, held) = match link {
@@ -65,7 +65,8 @@ impl Stages {
             }
             Some(link) => {
                 let over = |held: &&Held| held.link().is_some_and(|(on, _)| on == link);
-                (&policies.links[usize::from(link.0)], self.held.iter().filter(over).count())
+                let senders = self.rtus.values().filter(|on| **on == Some(link)).count();
+                (&policies.links[usize::from(link.0)], self.held.iter().filter(over).count() + senders)
             }
         };
         let signalling = usize::from(policy.bound(SIGNALLING_KEY).is_some());

@@ -1,6 +1,7 @@
-//! Buffers of channels: bytes of this node, frames of the link that a channel comes in on, pools of soft channels.
+//! Buffers of channels: bytes of this node, frames of the link that a channel comes in on, pools of soft
+//! channels.
 //!
-//! Invariant: what a link counts as taken is the sum of its channels' own frames and of its pool.
+//! Invariant: the count of taken frames of a link is the sum of its channels' own frames and of its pool.
 
 use alloc::vec::Vec;
 
@@ -18,11 +19,12 @@ pub(in crate::node) struct Reserved {
     pub bytes: u64,
     /// Frames of the driver of the link that it comes in on.
     pub frames: Option<(LinkId, u32)>,
-    /// Whether those come out of the pool of that link's soft channels: means and the miss ratio that is borne.
+    /// Set if those frames are of the pool of that link's soft channels: the channel's mean use and the miss
+    /// ratio.
     pub pooled: Option<Pooled>,
 }
 
-/// How a soft channel shares a pool.
+/// The share of a soft channel in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct Pooled {
     pub period: Nanos,
@@ -43,7 +45,7 @@ impl Pool {
         self.parts.len()
     }
 
-    /// The frames that it needs without `gone` and with `new`.
+    /// The number of frames that the pool needs without `gone` and with `new`.
     fn with(&self, gone: ChannelId, new: Option<(PoolPart, Ppb)>) -> u32 {
         let kept =
             self.parts.iter().filter(|(channel, ..)| *channel != gone).map(|&(_, part, ratio)| (part, ratio));
@@ -75,21 +77,18 @@ impl Reserved {
 }
 
 impl Stages {
-    /// Reserves the buffers of a held channel; what it had reserved before is replaced.
+    /// Reserves the buffers of a held channel, in place of those that it had before.
     ///
     /// # Errors
     /// If the node has no more; nothing changes then.
     pub fn reserve_buffers(&mut self, channel: ChannelId, wanted: Reserved) -> Result<(), RefuseCause> {
         self.check_buffers(channel, &wanted)?;
-        let had = self.held.get(channel).map(Held::buffers).unwrap_or_default();
+        let had = self.held.get_mut(channel).map(|held| held.replace_buffers(wanted)).unwrap_or_default();
         self.count_buffers(channel, &had, &wanted);
-        if let Some(held) = self.held.get_mut(channel) {
-            held.set_buffers(wanted);
-        }
         Ok(())
     }
 
-    /// Whether a channel could reserve these buffers in place of those that it has.
+    /// Whether a channel could reserve these buffers in place of its present ones.
     ///
     /// # Errors
     /// If the node has no more.
@@ -133,7 +132,7 @@ impl Stages {
         }
     }
 
-    /// Frames that the soft channels which come in on a link may keep together.
+    /// Frames that all soft channels which come in on a link may hold together.
     pub fn pool_frames(&self, link: LinkId) -> u32 {
         self.links[usize::from(link.0)].pool.frames
     }

@@ -1,7 +1,7 @@
-//! Where the policies are asked: at once, or elsewhere while packets go on.
+//! Where the policies answer: at once, or in another thread while packets continue.
 //!
-//! Invariants: a question is answered once, in the order of asking; what an answer says is held in the policies is in
-//! `held` when the answer is taken, and not before.
+//! Invariants: a question is answered once, in the order of the questions; a reservation of the policies
+//! enters `held` when its answer is taken, and not before.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -16,14 +16,14 @@ use crate::ids::ChannelId;
 use crate::limits::DECISIONS_AT_ONCE_MAX;
 use crate::signalling::{Answer, CommitTerms, LocalChannel};
 
-/// Questions of admission, with all that is needed to answer them: a value that any thread can answer.
+/// Questions for admission, with all data that is needed to answer them: a value that any thread can process.
 #[derive(Debug)]
 pub struct Decision {
     policies: Policies,
     questions: Vec<Question>,
 }
 
-/// The answers, and the policies, which go back to their node.
+/// The answers, and the policies, which return to their node.
 #[derive(Debug)]
 pub struct Decided {
     policies: Policies,
@@ -32,7 +32,8 @@ pub struct Decided {
 }
 
 impl Decision {
-    /// Answers. May take milliseconds a question beside thousands of channels. `clock` is read before and after each.
+    /// Answers the questions. With thousands of channels a question may take milliseconds. `clock` is read
+    /// before and after each question.
     pub fn decide(self, mut clock: impl FnMut() -> Instant) -> Decided {
         let Self { mut policies, questions } = self;
         let (mut answers, mut took) = (Vec::with_capacity(questions.len()), Vec::new());
@@ -49,29 +50,28 @@ impl Decision {
 }
 
 impl Decided {
-    /// How long each answer took, and for which channel.
+    /// The channel and the duration of each answer.
     pub fn took(&self) -> &[(ChannelId, Nanos)] {
         &self.took
     }
 }
 
 impl Stages {
-    /// Has the policies asked by whoever takes [`Self::poll_decision`] from now on.
+    /// From now on the caller of [`Self::poll_decision`] answers the questions.
     pub const fn decide_elsewhere(&mut self) {
         self.asking.elsewhere = true;
     }
 
     pub(super) fn put(&mut self, question: Question) {
         self.asking.questions.push_back(question);
-        if !self.asking.elsewhere
-            && let Some(decision) = self.poll_decision()
-        {
+        let at_once = if self.asking.elsewhere { None } else { self.poll_decision() };
+        if let Some(decision) = at_once {
             self.handle_decided(decision.decide(|| Instant::ZERO));
         }
     }
 
-    /// What is to be asked, [`DECISIONS_AT_ONCE_MAX`] questions at most: what each answer makes the processor do is done in
-    /// one go. Nothing while the policies are away.
+    /// The next questions, at most [`DECISIONS_AT_ONCE_MAX`], because the processor applies their answers in
+    /// one go. `None` while the policies are away.
     pub fn poll_decision(&mut self) -> Option<Decision> {
         if self.asking.questions.is_empty() {
             return None;
@@ -81,7 +81,7 @@ impl Stages {
         Some(Decision { policies, questions: self.asking.questions.drain(..count).collect() })
     }
 
-    /// The policies are back.
+    /// Takes the policies and their answers back.
     pub fn handle_decided(&mut self, decided: Decided) {
         let Decided { policies, answers, .. } = decided;
         self.put_back(policies);
@@ -128,7 +128,7 @@ impl Stages {
         self.asking.answers.push_back(Answer::Held(local.channel, grants));
     }
 
-    /// A channel that was refused has no flow of the plan.
+    /// Releases the planned flow of a channel that was refused.
     fn give_up_plan(&mut self, channel: ChannelId) {
         let is_held = self.held.get(channel).is_some();
         if let Some(planned) = self.plan.iter_mut().find(|flow| flow.taken == Some(channel) && !is_held) {
@@ -136,8 +136,7 @@ impl Stages {
         }
     }
 
-    /// Notes the bounds of a channel that can be made final. Without effect if the channel was released
-    /// meanwhile.
+    /// Notes the bounds of a channel that can be made final. No effect if the channel was released meanwhile.
     fn note_relaxed(&mut self, channel: ChannelId, relaxed: Relaxed) {
         let Some(held) = self.held.get_mut(channel) else { return };
         let link = relaxed.link.as_ref();
@@ -161,24 +160,25 @@ impl Stages {
         self.asking.answers.push_back(Answer::Tried(channel, answer));
     }
 
-    /// What would be held of a channel whose answer ([`Answer::Tried`]) is taken now, and on which terms.
+    /// The reservation of a channel whose answer ([`Answer::Tried`]) is taken now, and its terms.
     pub fn take_tried(&mut self, channel: ChannelId) -> Option<(Arc<LocalChannel>, Relaxed, CommitTerms)> {
         let index = self.asking.tried.iter().position(|(local, ..)| local.channel == channel)?;
         Some(self.asking.tried.remove(index))
     }
 
-    /// What the stages have said, in the order of asking.
+    /// The next answer of the stages, in the order of the questions.
     pub fn poll_answer(&mut self) -> Option<Answer> {
         self.asking.answers.pop_front()
     }
 
-    /// What was returned for a channel that can be made final: once, and not if it was released since.
+    /// The final bounds of a channel that can be made final: once, and `None` if the channel was released
+    /// since.
     pub fn take_relaxed(&mut self, channel: ChannelId) -> Option<Relaxed> {
         let index = self.asking.relaxed.iter().position(|(of, _)| *of == channel)?;
         Some(self.asking.relaxed.swap_remove(index).1)
     }
 
-    /// Whether somebody waits for an answer.
+    /// Whether a question has no answer yet.
     pub fn is_asked(&self) -> bool {
         self.asking.policies.is_none() || !self.asking.questions.is_empty() || !self.asking.answers.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What applications and signalling are told of what is held.
+//! Reports of reservations to applications and signalling.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,8 @@ use crate::ids::LinkId;
 use crate::signalling::LocalChannel;
 
 impl Stages {
-    /// What is held now, without what was said when it was offered: what a bound is made of, and the smallest one.
+    /// The present reservation, without the details of the offer: the terms of a bound, and the smallest
+    /// bound.
     pub fn holding(&self, local: &LocalChannel) -> Vec<StageGrant> {
         let Some((held, cpu)) = self.held(local.channel).zip(self.cpu_stage(local)) else {
             return Vec::new();
@@ -22,7 +23,7 @@ impl Stages {
         with_buffers(self.cpu_part(local, &cpu), link, held.buffers().bytes)
     }
 
-    /// What would be held where a channel became `relaxed` and had these buffers.
+    /// The reservation that a channel would have with the bounds `relaxed` and these buffers.
     pub fn would_hold(&self, local: &LocalChannel, relaxed: &Relaxed, buffer_bytes: u64) -> Vec<StageGrant> {
         let link = local.link_out.zip(relaxed.link.as_ref());
         let link = link.map(|(link, stage)| self.link_part(local, link, stage));
@@ -38,7 +39,7 @@ impl Stages {
         parts.unwrap_or_default()
     }
 
-    /// What is told of an offer: each stage's part.
+    /// The report of an offer: each stage's part.
     pub(super) fn offered(&self, local: &LocalChannel, offered: &Offered) -> Vec<StageGrant> {
         let Offered { cpu, cpu_made_of: made_of, cpu_utilisation: utilisation, link, .. } = offered;
         let cold_start = self.cold_start_of(made_of);
@@ -61,7 +62,7 @@ impl Stages {
         self.cpu.costs.cold_start.min(made_of.interference)
     }
 
-    /// A processor's part of a grant, without what its bound is made of.
+    /// A processor's part of a grant, without the terms of its bound.
     pub(super) fn cpu_part(&self, local: &LocalChannel, stage: &HeldStage) -> StageGrant {
         StageGrant {
             cost_parts: self.cpu_cost_parts(local),
@@ -72,7 +73,7 @@ impl Stages {
         }
     }
 
-    /// The link's part of a grant, without what its bound is made of.
+    /// The link's part of a grant, without the terms of its bound.
     pub(super) fn link_part(&self, local: &LocalChannel, link: LinkId, stage: &HeldStage) -> StageGrant {
         let on = &self.links[usize::from(link.0)];
         StageGrant {
@@ -84,7 +85,7 @@ impl Stages {
         }
     }
 
-    /// What every part says; the stage itself adds the rest.
+    /// The common fields of every part; the stage adds the rest.
     fn part(&self, kind: StageKind, stage: &HeldStage) -> StageGrant {
         StageGrant {
             node: self.node,
@@ -104,7 +105,7 @@ impl Stages {
     }
 }
 
-/// The parts of a grant; the last stage's says what buffers the channel has here.
+/// The parts of a grant; the last stage's part has the channel's buffers here.
 fn with_buffers(cpu: StageGrant, link: Option<StageGrant>, buffer_bytes: u64) -> Vec<StageGrant> {
     match link {
         Some(link) => Vec::from([cpu, StageGrant { buffer_bytes, ..link }]),

@@ -1,4 +1,5 @@
-//! What a channel holds here: a few numbers a stage are kept, the rest follows from the contract and the configuration.
+//! The reservation of a channel here. Only a few numbers per stage are stored; the rest follows from the
+//! contract and the configuration.
 
 use alloc::boxed::Box;
 
@@ -12,24 +13,24 @@ use crate::ids::{ChannelId, LinkId};
 use crate::signalling::LocalChannel;
 use crate::table::OfChannel;
 
-/// What a channel holds in one stage.
+/// The reservation of a channel in one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct HeldStage {
     pub demand: Demand,
-    /// Part of the bound that is no work of the stage: waiting for a timer.
+    /// Part of the bound that the stage does not work: waiting for a timer.
     pub wait: Nanos,
-    /// Most that the bound may be relaxed to: a timer's work is done before its next expiry.
+    /// Largest value that the bound may be relaxed to: a timer's work is done before its next expiry.
     pub bound_max: Nanos,
-    /// d: the wait and what the stage's admission holds.
+    /// d: the wait and the bound that the stage's admission holds.
     pub bound: Nanos,
-    /// How a processor serves it, if it has a budget.
+    /// How a processor serves the channel, if the channel has a budget.
     pub service: Option<Service>,
     /// The flow of this host's plan whose reservation it has.
     pub(super) planned: Option<usize>,
 }
 
 impl HeldStage {
-    /// What a channel without a timer holds in a stage.
+    /// The reservation of a channel without a timer in a stage.
     pub(super) fn new(demand: Demand, bound: Nanos) -> Self {
         Self { demand, wait: Nanos::ZERO, bound_max: Nanos::MAX, bound, service: None, planned: None }
     }
@@ -37,7 +38,7 @@ impl HeldStage {
     pub fn work_bound(&self) -> Nanos {
         self.bound - self.wait
     }
-    /// The same stage with the bound and the earliness that it has now.
+    /// The same stage with another bound and another time that it may be early.
     fn with(self, bound: Nanos, early: Nanos) -> Self {
         Self { bound, demand: Demand { early, ..self.demand }, ..self }
     }
@@ -46,21 +47,22 @@ impl HeldStage {
 /// Properties that only few channels have. They are kept apart to save memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Special {
-    /// How early a message may be served, where the stage's admission counts that: processor and link.
+    /// How early a message may be served, if the stage's admission takes that into account: processor and
+    /// link.
     early: (Nanos, Nanos),
-    /// The flow of this host's plan whose reservation it has of the processor.
+    /// The flow of this host's plan whose reservation of the processor it has.
     planned: Option<u32>,
     /// See [`Reserved`].
     pooled: Option<Pooled>,
 }
 
-/// What a channel holds here: d of the stages; the rest follows from the contract.
+/// The reservation of a channel here: d of the stages. The rest follows from the contract.
 #[derive(Debug)]
 pub(in crate::node) struct Held {
     channel: ChannelId,
     cpu: Nanos,
     link_out: Option<LinkId>,
-    /// Bound on the link out. It has no meaning if no link leads out.
+    /// Bound of the outgoing link. It has no meaning if there is no outgoing link.
     link: Nanos,
     special: Option<Box<Special>>,
     buffer_bytes: u64,
@@ -78,17 +80,17 @@ impl Held {
     pub const fn cpu(&self) -> Nanos {
         self.cpu
     }
-    /// The link out and its bound.
+    /// The outgoing link and its bound.
     pub fn link(&self) -> Option<(LinkId, Nanos)> {
         self.link_out.map(|link| (link, self.link))
     }
 
-    /// The bounds that are held from now on.
+    /// Sets the bounds that are held from now on.
     pub(super) fn set_bounds(&mut self, cpu: Nanos, link: Option<Nanos>) {
         (self.cpu, self.link) = (cpu, link.unwrap_or_default());
     }
 
-    /// The flow of this host's plan whose reservation it has of the processor.
+    /// The flow of this host's plan whose reservation of the processor it has.
     pub(super) fn planned(&self) -> Option<usize> {
         self.special.as_ref()?.planned.map(|index| index as usize)
     }
@@ -98,9 +100,12 @@ impl Held {
         Reserved { bytes: self.buffer_bytes, frames: self.frames, pooled: self.special().pooled }
     }
 
-    pub(super) fn set_buffers(&mut self, Reserved { bytes, frames, pooled }: Reserved) {
+    /// Reserves other buffers; returns those that the channel had.
+    pub(super) fn replace_buffers(&mut self, Reserved { bytes, frames, pooled }: Reserved) -> Reserved {
+        let had = self.buffers();
         (self.buffer_bytes, self.frames) = (bytes, frames);
         self.set_special(Special { pooled, ..self.special() });
+        had
     }
 
     fn early(&self) -> (Nanos, Nanos) {
@@ -143,7 +148,7 @@ impl Stages {
         self.held.insert(Box::new(held));
     }
 
-    /// What a channel holds of the processor.
+    /// The reservation of a channel on the processor.
     pub(in crate::node) fn cpu_stage(&self, local: &LocalChannel) -> Option<HeldStage> {
         let held = self.held(local.channel)?;
         let stage = match held.planned() {
@@ -156,7 +161,7 @@ impl Stages {
         Some(stage.with(held.cpu, held.early().0))
     }
 
-    /// What a channel holds of the link out.
+    /// The reservation of a channel on the outgoing link.
     pub(in crate::node) fn link_stage(&self, local: &LocalChannel) -> Option<(LinkId, HeldStage)> {
         let held = self.held(local.channel)?;
         let (link, bound) = held.link()?;
@@ -164,14 +169,14 @@ impl Stages {
         Some((link, stage))
     }
 
-    /// What a channel asks of the processor, without a bound yet.
+    /// The demand of a channel for the processor, without a bound yet.
     pub(super) fn stage_of_cpu(&self, local: &LocalChannel, service: Service) -> HeldStage {
         let (contract, fragment) = (&local.contract, local.fragment_bytes);
         let mut costs = path_costs(&self.cpu.costs, local.role);
         costs.message += local.handler_time;
         let demand = self.cpu.model.demand_of(contract, &service, fragment, &costs, self.cpu.release_latency);
         let demand = Demand { soft: local.soft.as_deref().copied(), ..demand };
-        // Packets that come in may be served one by one, though a quantum would hold all of a message.
+        // Incoming packets may be served one by one, though a quantum would hold all of a message.
         let apart = local.role != Role::Source && contract.packets_max(fragment) > 1;
         let demand = if apart && self.cpu.admission.has_fixed_order { demand.in_pieces() } else { demand };
         let wait = service.wait;

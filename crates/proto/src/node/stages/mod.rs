@@ -1,6 +1,6 @@
-//! Admission of this node's own stages, the processor and the links out: what is held for whom.
+//! Admission of this node's own stages, the processor and the outgoing links, and their reservations.
 //!
-//! Invariant: `held` names exactly what the policies hold, and `buffer_bytes` is the sum of its buffers.
+//! Invariant: `held` lists exactly what the policies hold, and `buffer_bytes` is the sum of its buffers.
 
 mod books;
 mod buffers;
@@ -13,7 +13,7 @@ mod policies;
 mod rtu;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -46,21 +46,21 @@ use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
 pub(super) use self::policies::Relaxed;
 use self::policies::{Final, LinkRequest, Question, StagesRequest, Trial};
-pub(super) use self::rtu::RtuAnswer;
+pub(super) use self::rtu::{RtuAnswer, RtuPackets, RtuPlace};
 use crate::config::{cpu_model, link_model};
 
 /// The implicit signalling channel's place in each stage: no channel has this handle.
 const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
 
-/// Questions and answers for which there is room from the start on: a host that opens and closes now and then takes no memory
-/// for them.
+/// Initial capacity for questions and answers: a host that opens and closes channels occasionally allocates
+/// no memory for them.
 const QUESTIONS_ROOM: usize = 16;
 
 /// Admission state of one link, without its policy.
 struct LinkStage {
     model: Link,
     admission: Admission,
-    /// Given away of it when the policies were here last.
+    /// Reserved utilisation, as of the last time that the policies were here.
     utilisation: Ppm,
     propagation_max: Nanos,
     packet_bytes_max: u32,
@@ -69,13 +69,13 @@ struct LinkStage {
     signal_demand: Demand,
     /// Why its bounds are no guarantees.
     degraded: Option<Degraded>,
-    /// Frames that channels may reserve, and those that they have.
+    /// Frames that channels may reserve, and frames that are reserved.
     frames_max: u32,
     frames: u32,
     pool: Pool,
     /// The breach, if the link breaks its promise.
     breach: Option<Breach>,
-    /// Why nobody knows what the link drains; `None` if the rate is known.
+    /// Why the drain rate of the link is unknown; `None` if it is known.
     rate_unknown: Option<RateRefusal>,
 }
 
@@ -99,10 +99,10 @@ pub(super) struct Stages {
     asking: PolicyQueries,
     while_broken: config::WhileBroken,
     plan: Vec<PlannedStage>,
-    /// What each channel holds. No packet needs this.
+    /// The reservation of each channel. It is not accessed per packet.
     held: Table<Held>,
-    /// Programs' handlers that hold a place on the processor.
-    rtus: BTreeSet<RtuId>,
+    /// Programs' handlers that hold a place on the processor, and the link that they hold one of.
+    rtus: BTreeMap<RtuId, Option<LinkId>>,
     buffer_bytes: u64,
     buffer_bytes_max: u64,
 }
@@ -111,35 +111,35 @@ pub(super) struct Stages {
 struct CpuStage {
     model: Cpu,
     admission: Admission,
-    /// Given away when the policies were here last.
+    /// Reserved utilisation, as of the last time that the policies were here.
     utilisation: Ppm,
     costs: config::CpuCosts,
     costs_from: config::CostSource,
     release_latency: Nanos,
     /// Why its bounds are no guarantees.
     degraded: Option<Degraded>,
-    /// What is known of how it keeps its promise.
+    /// The breach, if the processor breaks its promise.
     breach: Option<Breach>,
 }
 
-/// What is asked of the policies, and what they have answered.
+/// Questions to the policies, and their answers.
 struct PolicyQueries {
-    /// `None` while they are asked elsewhere.
+    /// `None` while another thread has them.
     policies: Option<Policies>,
-    /// Questions that the policies must still be asked.
+    /// Questions that the policies have not been asked yet.
     questions: VecDeque<Question>,
-    /// Whether they are asked elsewhere ([`Decision`]), or at once.
+    /// Whether another thread answers ([`Decision`]), or the node at once.
     elsewhere: bool,
-    /// What they have answered and nobody has taken yet.
+    /// Answers that were not taken yet.
     answers: VecDeque<Answer>,
-    /// What they have said of programs' handlers, likewise.
+    /// Answers about programs' handlers that were not taken yet.
     rtus: VecDeque<RtuAnswer>,
     /// Channels that can be made final, and the bounds that they would have then.
     relaxed: Vec<(ChannelId, Relaxed)>,
     /// Probed channels that could be made final but hold nothing, with the bounds that they would have and
     /// their terms.
     tried: Vec<(Arc<LocalChannel>, Relaxed, CommitTerms)>,
-    /// Links whose rate has changed while the policies were elsewhere, and their new ones.
+    /// Links whose rate has changed while the policies were away, and their new policies.
     replaced: Vec<(LinkId, Box<dyn AdmissionPolicy>)>,
 }
 
@@ -194,7 +194,7 @@ impl Stages {
             while_broken: config.signalling.while_broken,
             plan,
             held: Table::default(),
-            rtus: BTreeSet::new(),
+            rtus: BTreeMap::new(),
             buffer_bytes: 0,
             buffer_bytes_max: config.buffer_bytes_max,
         };
@@ -206,16 +206,16 @@ impl Stages {
     pub fn signal_bound(&self, link: usize) -> Nanos {
         self.links[link].signal_bound
     }
-    /// A link as admission sees it, and its signalling there.
+    /// The model of a link for admission, and its signalling there.
     pub fn link(&self, link: usize) -> (&Link, (&Demand, Nanos)) {
         let LinkStage { model, signal_demand, signal_bound, .. } = &self.links[link];
         (model, (signal_demand, *signal_bound))
     }
-    /// Given away of the processor, when that was known last.
+    /// Reserved utilisation of the processor, as last known.
     pub const fn cpu_utilisation(&self) -> Ppm {
         self.cpu.utilisation
     }
-    /// Given away of a link, likewise.
+    /// Reserved utilisation of a link, as last known.
     pub fn link_utilisation(&self, link: LinkId) -> Ppm {
         self.links[usize::from(link.0)].utilisation
     }
@@ -223,13 +223,13 @@ impl Stages {
     pub const fn buffer_bytes(&self) -> u64 {
         self.buffer_bytes
     }
-    /// What a channel holds in the stages of this host; `None` if it holds nothing.
+    /// The reservation of a channel in the stages of this host; `None` if it has none.
     pub fn held(&self, channel: ChannelId) -> Option<&Held> {
         self.held.get(channel)
     }
 
-    /// Asks the local stages, each for its smallest bound, all within `limit`; they hold it unless `dry`. The answer
-    /// follows ([`Self::poll_answer`]).
+    /// Asks the local stages, each for its smallest bound, all within `limit`; they hold it unless `dry`. The
+    /// answer follows ([`Self::poll_answer`]).
     pub fn ask(&mut self, local: &Arc<LocalChannel>, limit: Nanos, dry: bool) {
         let question = match self.wish(local, limit, dry) {
             Ok(wish) => {
@@ -256,16 +256,16 @@ impl Stages {
         Ok(StagesRequest { kind, cpu: self.cpu_wish(local, limit)?, link, limit, dry })
     }
 
-    /// The processor breaks its promise, or keeps it again.
+    /// Sets or clears the breach of the processor.
     pub const fn set_cpu_breach(&mut self, breach: Option<Breach>) {
         self.cpu.breach = breach;
     }
-    /// A link does.
+    /// Sets or clears the breach of a link.
     pub fn set_link_breach(&mut self, link: LinkId, breach: Option<Breach>) {
         self.links[usize::from(link.0)].breach = breach;
     }
 
-    /// Refuses what would cross a broken stage, where the operator wants that.
+    /// Refuses a channel that would cross a broken stage, if the operator has configured that.
     fn check_broken(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
         if self.while_broken == config::WhileBroken::Degrade {
             return Ok(());
@@ -278,13 +278,13 @@ impl Stages {
         }
     }
 
-    /// What a link drains is not known, or is again.
+    /// Sets why the drain rate of a link is unknown; `None` if it is known again.
     pub fn set_rate_unknown(&mut self, link: LinkId, why: Option<RateRefusal>) {
         self.links[usize::from(link.0)].rate_unknown = why;
     }
 
-    /// A link that nobody uses is as `config` says from now on; `false`, with nothing changed, if it cannot carry its own
-    /// signalling then.
+    /// Changes the configuration of an unused link to `config`. Returns `false` and changes nothing if the
+    /// link could not carry its own signalling then.
     pub fn set_link(&mut self, link: LinkId, config: &config::LinkConfig, node: &NodeConfig) -> bool {
         let changed = signal_contract(node)
             .and_then(|signal| link_admission(config, &signal, self.cpu.release_latency));
@@ -301,14 +301,14 @@ impl Stages {
         true
     }
 
-    /// Refuses what would cross a link whose rate is to be measured and was not yet.
+    /// Refuses a channel that would cross a link whose rate must be measured first.
     fn check_rate(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
         let why = local.link_out.and_then(|link| self.links[usize::from(link.0)].rate_unknown);
         why.map_or(Ok(()), |why| Err(RefuseCause::RateUnknown(why)))
     }
 
-    /// Asks for a held channel's bounds to be moved to at most those that are wanted (processor, link), each where its stage
-    /// still keeps everybody's.
+    /// Requests to move a held channel's bounds to at most the `wanted` ones (processor, link), each only if
+    /// its stage still meets all other bounds.
     pub fn ask_final(&mut self, local: &LocalChannel, wanted: &[Nanos], terms: &CommitTerms) {
         let Some(cpu) = self.cpu_stage(local) else { return };
         let unasked = unasked(local);
@@ -317,8 +317,8 @@ impl Stages {
         self.put(Question::Relax(local.channel, Box::new(last)));
     }
 
-    /// Asks for what [`Self::ask`] and [`Self::ask_final`] do together, of a channel that holds nothing, and holds nothing
-    /// after. `wanted`: `None` for what is offered.
+    /// Requests what [`Self::ask`] and [`Self::ask_final`] do together, for a channel that holds nothing and
+    /// holds nothing after. `wanted`: `None` for the offered bounds.
     pub fn try_final(
         &mut self,
         local: &Arc<LocalChannel>,
@@ -333,7 +333,7 @@ impl Stages {
         });
     }
 
-    /// Gives everything back.
+    /// Releases the reservation.
     pub fn release(&mut self, channel: ChannelId) {
         self.take_relaxed(channel);
         let Some(held) = self.held.remove(channel) else { return };
@@ -360,7 +360,7 @@ impl Stages {
                 format!("packets of {needed} B, the link takes {room} B").into(),
             ));
         }
-        // What the contract asks to be sent as best effort must not be lost for its size.
+        // Packets that the contract lets demote must not be lost because of their size.
         let room = stage.packet_best_effort_bytes_max;
         if needed > room && local.contract.policing == Policing::Demote {
             let text = format!(
@@ -372,7 +372,7 @@ impl Stages {
         Ok(())
     }
 
-    /// What a channel wants of the processor; where the host's plan has it, it is there already.
+    /// The demand of a channel for the processor; a flow of the host's plan is reserved already.
     fn cpu_wish(&self, local: &LocalChannel, limit: Nanos) -> Result<HeldStage, RefuseCause> {
         if let Some(index) = self.planned(local)? {
             return self.offer_planned(local, index, limit);
@@ -381,8 +381,8 @@ impl Stages {
         Ok(self.stage_of_cpu(local, service))
     }
 
-    /// How early a channel's packets may be processed where `wanted` is what its buffers allow: under an order
-    /// to which early work is jitter, no more than was admitted.
+    /// How early a channel's packets may be processed, where its buffers allow `wanted`. Under a run order in
+    /// which early work is jitter, it is no more than was admitted.
     pub fn cpu_early(&self, local: &LocalChannel, wanted: Nanos) -> Nanos {
         match self.cpu_stage(local) {
             Some(cpu) if counts_early(self.cpu.admission, &cpu) => wanted.min(cpu.demand.early),
@@ -390,7 +390,7 @@ impl Stages {
         }
     }
 
-    /// How early a channel's packets may be sent on the link out, if `wanted` is what its buffers allow: see
+    /// How early a channel's packets may be sent on the outgoing link, where its buffers allow `wanted`: see
     /// [`Self::cpu_early`].
     pub fn link_early(&self, local: &LocalChannel, wanted: Nanos) -> Nanos {
         match self.link_stage(local) {
@@ -402,12 +402,12 @@ impl Stages {
     }
 }
 
-/// What the implicit signalling of all links asks of the processor; `None` if there is no link.
+/// The demand of the implicit signalling of all links for the processor; `None` if there is no link.
 fn signalling_of_cpu(config: &NodeConfig, cpu: &Cpu, signal: &Contract) -> Option<Demand> {
     let costs = PathCosts::one_by_one(Nanos::ZERO, config.cpu.costs.receive_packet, Nanos::ZERO);
     let bytes = SIGNAL_BYTES_MAX as u32;
     let one = cpu.demand(signal, bytes, &costs, config.cpu.release_latency, Nanos::ZERO);
-    // At run time nothing goes before signalling.
+    // At run time no other work is served before signalling.
     let urgency = Urgency { class: Class::LowLatency, ..one.urgency };
     let cost = config.links.iter().map(|_| one.cost).sum();
     (!config.links.is_empty()).then_some(Demand { cost, urgency, ..one })
@@ -431,14 +431,14 @@ fn link_admission(
     let bytes = link.signal_bytes_max();
     let of_link = Contract { message_bytes_max: bytes, ..*signal };
     let signal_demand = model.demand(&of_link, bytes, release_latency, Nanos::ZERO);
-    // If the kernel's share follows, the shortest bound says how much it may have.
+    // If the kernel's share follows admission, the shortest bound limits that share.
     let periods = if link.follows() { SIGNAL_PERIODS_BESIDE_KERNEL } else { 1 };
     let name = format!("link {}", link.name);
     let signal_bound = hold_signalling(policy.as_mut(), &signal_demand, periods, &name)?;
     Ok(LinkAdmission { model, policy, signal_demand, signal_bound })
 }
 
-/// A link that holds its signalling only, and its policy.
+/// A link that holds only its signalling, and its policy.
 fn link_stage(link: &config::LinkConfig, admission: LinkAdmission) -> (Box<dyn AdmissionPolicy>, LinkStage) {
     let LinkAdmission { model, policy, signal_demand, signal_bound } = admission;
     let stage = LinkStage {
@@ -460,14 +460,14 @@ fn link_stage(link: &config::LinkConfig, admission: LinkAdmission) -> (Box<dyn A
     (policy, stage)
 }
 
-/// How early a channel is served anyway. To a policy that counts it early service is jitter, which costs others: nobody gets
-/// that without having asked.
+/// How early a channel is served without a request. A policy that counts early service treats it as jitter,
+/// which costs other channels: a channel is served early only if it has requested that.
 fn unasked(local: &LocalChannel) -> Nanos {
     if local.contract.jitter.is_none() { local.contract.early_service() } else { Nanos::ZERO }
 }
 
-/// Whether a policy counts early arrivals of what is held. EDF does not ask how early: the deadline
-/// stays the same; a timer keeps early packets back.
+/// Whether a policy takes early arrivals of a reservation into account. EDF does not, because the deadline
+/// stays the same; a timer holds early packets back.
 fn counts_early(admission: Admission, stage: &HeldStage) -> bool {
     stage.wait == Nanos::ZERO && admission.counts_early
 }

@@ -1,4 +1,4 @@
-//! Signalling as a channel, and the longest packet of this host.
+//! The contract of signalling, and the longest packet of this host.
 
 use alloc::format;
 
@@ -9,12 +9,12 @@ use crate::config::NodeConfigError;
 use crate::config::{self, NodeConfig};
 use crate::limits::SIGNAL_BYTES_MAX;
 
-/// The largest payload of a packet that this node makes or passes on.
+/// The largest payload of a packet that this node makes or forwards.
 pub(super) fn fragment_bytes_max(config: &NodeConfig) -> u32 {
     config::payload_bytes_max(config.fragment_bytes, &config.links)
 }
 
-/// Signalling as a channel: one largest packet a period, due within it.
+/// The contract of signalling: one largest packet per period, due within it.
 pub(super) fn signal_contract(config: &NodeConfig) -> Result<Contract, NodeConfigError> {
     let rate = signal_rate(config)?;
     Contract::new(SIGNAL_BYTES_MAX as u32, rate, 1, rate.interval()).map_err(|_| no_rate())
@@ -29,7 +29,7 @@ fn no_rate() -> NodeConfigError {
     NodeConfigError { what: "signalling packets_per_second: give 1 to 1000000".into() }
 }
 
-/// Holds signalling with a bound of whole periods if that is feasible: it is in no hurry.
+/// Holds signalling with a bound of whole periods if that is feasible, because it is not urgent.
 pub(super) fn hold_signalling(
     policy: &mut dyn AdmissionPolicy,
     demand: &Demand,

@@ -16,7 +16,7 @@ use crate::config::plan::PlannedFlow;
 use crate::signalling::LocalChannel;
 
 impl Stages {
-    /// The flow of this host's plan that a channel says it is. Only the source must know it.
+    /// The flow of this host's plan that a channel names. Only the source must have it in its plan.
     pub(super) fn planned(&self, local: &LocalChannel) -> Result<Option<usize>, RefuseCause> {
         let Some(name) = local.contract.flow else { return Ok(None) };
         let index = self.plan.iter().position(|planned| planned.flow.name == name);
@@ -27,7 +27,7 @@ impl Stages {
         Ok(index)
     }
 
-    /// A planned flow's reservation, for a channel that stays within it.
+    /// The reservation of a planned flow, for a channel that stays within it.
     pub(super) fn offer_planned(
         &self,
         local: &LocalChannel,
@@ -60,7 +60,7 @@ impl Stages {
         Ok(planned_stage(&self.plan[index], service, index))
     }
 
-    /// What a channel holds that has the planned flow `index`.
+    /// The reservation of a channel that uses the planned flow `index`.
     pub(super) fn stage_of_plan(&self, local: &LocalChannel, index: usize) -> Option<HeldStage> {
         let planned = self.plan.get(index)?;
         let service = planned.flow.serving(&local.contract).service(local.fragment_bytes).ok()?;
@@ -94,7 +94,7 @@ pub(super) fn hold_plan(
     config.cpu.plan.iter().enumerate().map(hold).collect()
 }
 
-/// What a planned flow's bound is made of, as far as the plan says it.
+/// The terms of a planned flow's bound, as far as the plan has them.
 pub(super) fn planned_bound(stage: &HeldStage) -> Explanation {
     let Demand { release_latency, cost: own, .. } = stage.demand;
     let others = stage.work_bound() - release_latency - own;

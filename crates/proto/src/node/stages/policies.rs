@@ -1,10 +1,10 @@
-//! The admission policies of all stages, and what is asked of them.
+//! The admission policies of all stages, and the questions to them.
 //!
-//! A decision may take milliseconds beside thousands of channels, and no packet may wait for it. So the policies are one
-//! value that can be taken out of the node, asked elsewhere, and put back with the answers; nothing else is needed to
-//! answer, and no packet needs the policies.
+//! With thousands of channels a decision may take milliseconds, and no packet may wait for it. So the
+//! policies are one value that can be taken out of the node, queried in another thread, and put back with the
+//! answers. An answer needs nothing else, and no packet needs the policies.
 //!
-//! Invariant: questions are answered in the order in which they were asked, each on the state that the one before left.
+//! Invariant: questions are answered in their order, each on the state that the previous one left.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -13,27 +13,27 @@ use alloc::vec::Vec;
 use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Ppm, Refusal, RefusalReason, StageKey};
 
 use super::planned::planned_bound;
-use super::rtu::{RtuPlace, RtuWish, rtu_key};
+use super::rtu::{RtuPlace, RtuWishes};
 use super::{HeldStage, Policies, counts_early};
-use crate::api::{RefuseCause, RtuId, StageKind};
+use crate::api::{RefuseCause, RtuId, RtuRefusal, StageKind};
 use crate::ids::{ChannelId, LinkId};
 use crate::signalling::{CommitTerms, LocalChannel};
 
-/// What a channel wants of the link out.
+/// The demand of a channel for the outgoing link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkRequest {
     pub link: LinkId,
-    /// `early` is not known before the processor's bound is.
+    /// `early` is unknown until the processor's bound is known.
     pub demand: Demand,
     pub propagation_max: Nanos,
 }
 
-/// What a channel wants of the stages here.
+/// The demand of a channel for the stages here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StagesRequest {
-    /// The processor: its part of a refusal.
+    /// Kind of the processor's stage, for its refusal.
     pub kind: StageKind,
-    /// The processor's stage. It has no bound yet, unless it is planned.
+    /// The demand for the processor. It has no bound yet, unless it is planned.
     pub cpu: HeldStage,
     pub link: Option<LinkRequest>,
     /// Limit of all stages together.
@@ -42,48 +42,49 @@ pub(super) struct StagesRequest {
     pub dry: bool,
 }
 
-/// The last word on what a channel holds.
+/// The final bounds that a channel requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Final {
     pub cpu: HeldStage,
     pub link: Option<(LinkId, HeldStage)>,
     pub wanted: Vec<Nanos>,
     pub terms: CommitTerms,
-    /// How early it is anyway, which no policy need count.
+    /// How early it is served without a request, which no policy need take into account.
     pub unasked: Nanos,
 }
 
-/// What a channel that holds nothing would have to be given for good.
+/// The final reservation that a channel without one asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
     pub wish: StagesRequest,
-    /// `None`: what is offered.
+    /// `None`: the offered bounds.
     pub wanted: Option<Vec<Nanos>>,
     pub terms: CommitTerms,
-    /// How early the channel is served anyway, as in [`Final`].
+    /// How early the channel is served without a request, as in [`Final`].
     pub unasked: Nanos,
 }
 
-/// What is asked of the policies for one channel.
+/// A question to the policies about one channel or handler.
 #[derive(Debug)]
 pub(super) enum Question {
     Hold(Arc<LocalChannel>, Box<StagesRequest>),
-    /// The stages are tried: nothing is held when it is answered.
+    /// The stages are tried: nothing is held after the answer.
     Try(Arc<LocalChannel>, Box<Trial>),
     /// The answer to a try that is refused without asking the policies.
     Untried(Arc<LocalChannel>, RefuseCause),
-    /// The channel was refused without asking the policies. The answer takes its turn all the same.
+    /// The channel was refused without asking the policies. The answer keeps its place in the order all the
+    /// same.
     Refused(Arc<LocalChannel>, RefuseCause),
     Relax(ChannelId, Box<Final>),
     Release(ChannelId, Option<LinkId>),
-    /// A program's handler wants a place on the processor.
-    HoldRtu(RtuId, RtuWish),
-    /// It gives the place back.
-    ReleaseRtu(RtuId),
+    /// A program's handler wants a place on the processor, and on the link that it sends on.
+    HoldRtu(RtuId, RtuWishes),
+    /// It gives its places back.
+    ReleaseRtu(RtuId, Option<LinkId>),
 }
 
 impl Question {
-    /// Channel that the question is about; `None` where it is about a program's handler.
+    /// Channel that the question is about; `None` if it is about a program's handler.
     pub fn channel(&self) -> Option<ChannelId> {
         Some(match self {
             Self::Hold(local, _)
@@ -91,15 +92,15 @@ impl Question {
             | Self::Refused(local, _)
             | Self::Untried(local, _) => local.channel,
             Self::Relax(channel, _) | Self::Release(channel, _) => *channel,
-            Self::HoldRtu(..) | Self::ReleaseRtu(_) => return None,
+            Self::HoldRtu(..) | Self::ReleaseRtu(..) => return None,
         })
     }
 }
 
-/// A link's part of an offer: stage, what its bound is made of, utilisation before.
+/// A link's part of an offer: stage, terms of its bound, utilisation before.
 pub(super) type LinkOffer = (LinkId, HeldStage, Explanation, Ppm);
 
-/// What the stages offer, and hold unless the question was dry.
+/// The offer of the stages, which they hold unless the question was dry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Offered {
     pub cpu: HeldStage,
@@ -116,11 +117,11 @@ pub(in crate::node) struct Relaxed {
     pub(super) link: Option<HeldStage>,
     /// The bounds of the stages.
     pub bounds: Vec<Nanos>,
-    /// What they were before: the smallest that were offered.
+    /// The previous bounds: the smallest that were offered.
     pub offered: Vec<Nanos>,
     /// Fixed-priority level on the processor, 0 the most urgent; 0 under other orders.
     pub rank: u8,
-    /// Whether the processor serves it behind all that are hard, and whether the link does.
+    /// Whether the processor serves it after all hard channels, and whether the link does.
     pub soft: (bool, bool),
 }
 
@@ -129,11 +130,11 @@ pub(in crate::node) struct Relaxed {
 pub(super) enum Answer {
     Held(Arc<LocalChannel>, Result<Offered, RefuseCause>),
     Relaxed(ChannelId, Relaxed),
-    /// What a tried channel would hold and on which terms, or why it cannot.
+    /// The reservation and terms of a tried channel, or the refusal.
     Tried(Arc<LocalChannel>, Result<Box<(Relaxed, CommitTerms)>, RefuseCause>),
     Released,
     /// What a program's handler may hold from now on.
-    Rtu(RtuId, Result<RtuPlace, Refusal>),
+    Rtu(RtuId, Result<RtuPlace, RtuRefusal>),
     /// It holds nothing any more.
     RtuReleased(RtuId),
 }
@@ -161,9 +162,9 @@ impl Policies {
                 self.release(channel, link);
                 Answer::Released
             }
-            Question::HoldRtu(id, wish) => Answer::Rtu(id, self.hold_rtu(id, &wish)),
-            Question::ReleaseRtu(id) => {
-                self.cpu.release(rtu_key(id));
+            Question::HoldRtu(id, wishes) => Answer::Rtu(id, self.hold_rtu(id, &wishes)),
+            Question::ReleaseRtu(id, link) => {
+                self.release_rtu(id, link);
                 Answer::RtuReleased(id)
             }
         }
@@ -195,14 +196,15 @@ impl Policies {
         if let Some((link, .., utilisation)) = &mut offered.link {
             *utilisation = self.link(*link).utilisation();
         }
-        // What is told is the same either way: by the shares that are given away the rest of D is shared later.
+        // The report is the same in both cases: the rest of D is shared later in proportion to the reserved
+        // utilisations.
         if wish.dry {
             self.release(channel, wish.link.map(|wish| wish.link));
         }
         Ok(offered)
     }
 
-    /// Holds, relaxes and releases in one go: nobody is asked in between.
+    /// Holds, relaxes and releases in one call, without another question in between.
     fn try_final(&mut self, channel: ChannelId, trial: Trial) -> Result<(Relaxed, CommitTerms), RefuseCause> {
         let Trial { wish, wanted, terms, unasked } = trial;
         let Offered { cpu, link, .. } = self.hold(channel, &wish)?;
@@ -219,7 +221,7 @@ impl Policies {
         link.map(|link| self.link(link).release(StageKey(channel.0)));
     }
 
-    /// What the processor could promise, the wait for a timer included.
+    /// The processor's offer, including the wait for a timer.
     fn offer_cpu(&mut self, wish: &StagesRequest) -> Result<HeldStage, Refusal> {
         let stage = wish.cpu;
         if stage.planned.is_some() {
@@ -233,7 +235,7 @@ impl Policies {
         }
     }
 
-    /// What the link out could promise, with what the processor leaves of `limit`; and how much that is.
+    /// The outgoing link's offer within what the processor leaves of `limit`; also returns that limit.
     fn offer_link(
         &mut self,
         wish: &LinkRequest,
@@ -246,7 +248,7 @@ impl Policies {
         Ok((wish.link, HeldStage::new(demand, offer.bound), left))
     }
 
-    /// What the processor's offer of `stage` within `limit` is made of; asked before it is held.
+    /// The terms of the processor's offer of `stage` within `limit`; call it before the stage is held.
     fn explain_cpu(&mut self, stage: &HeldStage, limit: Nanos) -> Explanation {
         let mut made_of = match stage.planned {
             None => self.cpu.explain(&stage.demand, limit - stage.wait).unwrap_or_default(),
@@ -272,14 +274,14 @@ impl Policies {
         })
     }
 
-    /// Moves the held bounds to at most those that are wanted, each where its stage still keeps everybody's.
+    /// Moves the held bounds to at most the wanted ones, each only if its stage still meets all other bounds.
     fn relax(&mut self, channel: ChannelId, last: Final) -> Relaxed {
         let Final { mut cpu, link, wanted, terms, unasked } = last;
         let key = StageKey(channel.0);
         let (on, mut link) = (link.map(|(link, _)| link), link.map(|(_, stage)| stage));
         let offered = core::iter::once(cpu.bound).chain(link.map(|stage| stage.bound)).collect();
         let mut bounds = Vec::from([cpu.bound]);
-        // Relax from the last stage on: a horizon counts what is upstream of it.
+        // Relax from the last stage on: a horizon depends on what is upstream of it.
         if let Some((on, stage)) = on.zip(link.as_mut()) {
             let wanted = wanted.get(1).copied().unwrap_or(stage.bound);
             relax_stage(self.link(on), key, stage, wanted);
@@ -304,18 +306,18 @@ enum RefusedBy {
     Link(Refusal),
 }
 
-/// Number of leading bits that relaxed bounds keep. They lose less than 1/64 by that. Channels of one
-/// contract then hold one of few bounds instead of each its own: a stage keeps equal ones as one, and decides
+/// Number of leading bits that relaxed bounds keep. They lose less than 1/64 by the rounding. Channels of one
+/// contract then have one of few bounds instead of each its own: a stage stores equal ones once, and decides
 /// faster (docs/PERFORMANCE.md).
 const BOUND_BITS: u32 = 7;
 
-/// The largest bound with few different ones beside it that is not longer than `bound`.
+/// `bound` rounded down to one of few values ([`BOUND_BITS`]).
 pub(super) const fn rounded(bound: Nanos) -> Nanos {
     let spare = u64::BITS.saturating_sub(bound.0.leading_zeros()).saturating_sub(BOUND_BITS);
     Nanos(bound.0 >> spare << spare)
 }
 
-/// Moves one held bound; where its stage refuses, it stays and the share is handed on.
+/// Moves one held bound. If its stage refuses, the bound stays and the share is passed to the next stage.
 fn relax_stage(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, wanted: Nanos) {
     let wanted = rounded(wanted).min(stage.bound_max);
     if wanted > stage.bound && policy.relax(key, wanted - stage.wait).is_ok() {
@@ -323,20 +325,21 @@ fn relax_stage(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut Held
     }
 }
 
-/// Tells a policy that counts early arrivals how early they may be now; where that breaks a bound they may not.
+/// Reports to a policy that counts early arrivals how early they may be now. If that breaks a bound, they may
+/// not be early.
 fn rehold(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, early: Nanos) {
     if stage.demand.early == early || !counts_early(policy.admission(), stage) {
         return;
     }
     let demand = Demand { early, ..stage.demand };
-    // In place: what is held need not be feasible again once it is given up.
+    // In place: after a release, the same reservation need not be feasible again.
     if policy.hold(key, &demand, stage.work_bound()).is_ok() {
         stage.demand = demand;
     }
 }
 
-/// A refusal of a stage that serves by a timer or a budget: bounds include the wait; the rate that would fit is
-/// that of the budget, which is no offer to the contract.
+/// Adapts a refusal of a stage that serves by a timer or a budget. Its bounds include the wait. The rate that
+/// would fit is that of the budget, which is no offer for the contract.
 fn after_timer(refusal: Refusal, wait: Nanos) -> Refusal {
     let reason = match refusal.reason {
         RefusalReason::Bound { possible, limit } => {

@@ -5,12 +5,13 @@ use punctual_analysis::{AdmissionPolicy, Class, Demand, Nanos, Refusal, RunPolic
 
 use super::policies::Question;
 use super::{Policies, Stages};
-use crate::api::{RtuClass, RtuGrant, RtuId, RtuRefusal, RtuTerms};
+use crate::api::{RtuClass, RtuCost, RtuGrant, RtuId, RtuNumber, RtuRefusal, RtuTerms, WorkKind};
 use crate::config::{self, NodeConfig};
-use crate::limits::{RTU_PRIORITIES, RTU_UNITS_MAX};
+use crate::ids::LinkId;
+use crate::limits::{HEADER_BYTES, RTU_PACKETS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX};
 
-/// Keys of programs' handlers begin here: no channel has as many numbers, and signalling and the plan have keys from the
-/// other end.
+/// Keys of programs' handlers begin here: channels never have such large numbers, and signalling and the plan
+/// have keys from the other end.
 const KEYS: u64 = 1 << 62;
 
 /// The place of a program's handler in the processor's admission.
@@ -18,20 +19,20 @@ pub(super) const fn rtu_key(id: RtuId) -> StageKey {
     StageKey(KEYS + id.0)
 }
 
-/// What a program's handler wants of the processor.
+/// The demand of a program's handler for the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RtuWish {
     demand: Demand,
     /// Longest bound.
     limit: Nanos,
-    /// Whether the smallest bound is wanted, or one as long as the limit.
+    /// Whether the smallest bound is requested, or one as long as the limit.
     smallest: bool,
     /// Whether the limit is the period.
     follows: bool,
 }
 
 impl RtuWish {
-    /// The same wish with another period.
+    /// The same demand with another period.
     fn every(&self, period: Nanos) -> Self {
         let mut wish = *self;
         wish.demand.period = period;
@@ -43,46 +44,87 @@ impl RtuWish {
         }
         wish
     }
+
+    /// Takes a place with the smallest bound, or with the longest that everybody bears.
+    fn hold(&self, policy: &mut dyn AdmissionPolicy, key: StageKey) -> Result<Nanos, Refusal> {
+        let least = match policy.offer(&self.demand, self.limit) {
+            Ok(offer) => offer.bound,
+            Err(refusal) => {
+                return Err(Refusal { period_possible: period_possible(policy, self), ..refusal });
+            }
+        };
+        if !self.smallest && policy.hold(key, &self.demand, self.limit).is_ok() {
+            return Ok(self.limit);
+        }
+        policy.hold(key, &self.demand, least).map(|()| least)
+    }
 }
 
-/// What a program's handler holds of the processor.
+/// What a program's handler wants of the stages here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RtuWishes {
+    cpu: RtuWish,
+    link: Option<(LinkId, RtuWish)>,
+}
+
+/// The place of a program's handler on the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct RtuPlace {
     /// Longest time from a release to the end of what is released.
     pub bound: Nanos,
     /// Fixed-priority level, 0 the most urgent; 0 under other orders.
     pub rank: u8,
+    /// The link that it sends on, what it asks of it, and the link's bound.
+    pub link: Option<(LinkId, Demand, Nanos)>,
 }
 
-/// What admission has said of a program's handler.
+/// What a handler sends on a link: packets for each PDU, and the largest payload of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::node) struct RtuPackets {
+    pub link: LinkId,
+    pub packets: u32,
+    pub payload_bytes: u32,
+}
+
+/// Admission's answer for a program's handler.
 pub(in crate::node) type RtuAnswer = (RtuId, Result<(RtuPlace, RtuGrant), RtuRefusal>);
 
 impl Policies {
-    /// Holds a handler with the smallest bound, or with the longest that everybody bears.
-    pub(super) fn hold_rtu(&mut self, id: RtuId, wish: &RtuWish) -> Result<RtuPlace, Refusal> {
-        let (key, cpu) = (rtu_key(id), self.cpu.as_mut());
-        let least = match cpu.offer(&wish.demand, wish.limit) {
-            Ok(offer) => offer.bound,
-            Err(refusal) => return Err(Refusal { period_possible: period_possible(cpu, wish), ..refusal }),
-        };
-        let relaxed = !wish.smallest && cpu.hold(key, &wish.demand, wish.limit).is_ok();
-        let bound = if relaxed { wish.limit } else { least };
-        if !relaxed {
-            cpu.hold(key, &wish.demand, least)?;
+    /// Holds a handler's places, all or none.
+    pub(super) fn hold_rtu(&mut self, id: RtuId, wishes: &RtuWishes) -> Result<RtuPlace, RtuRefusal> {
+        let (key, wish) = (rtu_key(id), &wishes.cpu);
+        let bound = wish.hold(self.cpu.as_mut(), key).map_err(RtuRefusal::Processor)?;
+        let link = wishes.link.map(|(link, wish)| {
+            let limit = if wish.follows { wish.limit } else { wish.limit - bound };
+            // What is done early may leave early.
+            let wish = RtuWish { limit, demand: Demand { early: bound, ..wish.demand }, ..wish };
+            wish.hold(self.link(link), key).map(|bound| (link, wish.demand, bound))
+        });
+        let link = link.transpose().map_err(|refusal| {
+            self.cpu.release(key);
+            RtuRefusal::Link(refusal)
+        })?;
+        let rank = self.cpu.rank(key).map_or(0, |rank| rank.min(usize::from(u8::MAX)) as u8);
+        Ok(RtuPlace { bound, rank, link })
+    }
+
+    /// Gives them back.
+    pub(super) fn release_rtu(&mut self, id: RtuId, link: Option<LinkId>) {
+        self.cpu.release(rtu_key(id));
+        if let Some(link) = link {
+            self.link(link).release(rtu_key(id));
         }
-        let rank = cpu.rank(key).map_or(0, |rank| rank.min(usize::from(u8::MAX)) as u8);
-        Ok(RtuPlace { bound, rank })
     }
 }
 
-/// Rounds of looking for a period: doubled until one is feasible, then halved between.
+/// Rounds of the search for a period: doubled until one is feasible, then halved between.
 const ROUNDS: u32 = 48;
 
 /// A period, at most a 64th longer than the shortest, that would be granted in place of a wish that was refused.
-fn period_possible(cpu: &mut dyn AdmissionPolicy, wish: &RtuWish) -> Option<Nanos> {
+fn period_possible(policy: &mut dyn AdmissionPolicy, wish: &RtuWish) -> Option<Nanos> {
     let mut feasible = |period| {
         let wish = wish.every(period);
-        cpu.offer(&wish.demand, wish.limit).is_ok()
+        policy.offer(&wish.demand, wish.limit).is_ok()
     };
     let mut short = wish.demand.period;
     let mut long = Nanos(short.0.saturating_mul(2).min(SPAN_MAX.0));
@@ -103,7 +145,7 @@ fn period_possible(cpu: &mut dyn AdmissionPolicy, wish: &RtuWish) -> Option<Nano
 }
 
 impl Stages {
-    /// Checks what a program's handler asks for, as far as no policy is needed.
+    /// Checks the terms of a program's handler, as far as no policy is needed.
     ///
     /// # Errors
     /// If it cannot be honoured here, whatever else is admitted.
@@ -126,7 +168,7 @@ impl Stages {
         }
     }
 
-    /// What may run as best effort blocks nobody longer than best effort does.
+    /// Checks that a handler which may run as best effort blocks other work no longer than best effort does.
     fn check_call(&self, terms: &RtuTerms) -> Result<(), RtuRefusal> {
         let (call, call_max) = (self.call(terms, terms.quantum), self.cpu.model.best_effort_unit);
         if call <= call_max || matches!(terms.class, RtuClass::Guaranteed { .. }) {
@@ -142,16 +184,78 @@ impl Stages {
         self.cpu.costs.dispatch() + terms.cost.of(units)
     }
 
+    /// Whether a link can carry what a handler sends, as far as no policy is needed.
+    ///
+    /// # Errors
+    /// If it cannot, whatever else is admitted.
+    pub fn check_rtu_packets(&self, terms: &RtuTerms, sent: &RtuPackets) -> Result<(), RtuRefusal> {
+        let stage = &self.links[usize::from(sent.link.0)];
+        let budget = terms.budget().map_or(terms.quantum, |(units, _)| units);
+        if sent.packets == 0 || budget.saturating_mul(sent.packets) > RTU_PACKETS_MAX {
+            return Err(RtuRefusal::packets());
+        }
+        // What exceeds the budget goes as best effort.
+        let bytes = stage.packet_bytes_max.min(stage.packet_best_effort_bytes_max);
+        let payload_bytes_max = bytes.saturating_sub(HEADER_BYTES as u32);
+        if !(1..=payload_bytes_max).contains(&sent.payload_bytes) {
+            let most = payload_bytes_max.into();
+            return Err(RtuRefusal::Range { what: RtuNumber::PayloadBytes, least: 1, most });
+        }
+        if let Some(why) = stage.rate_unknown {
+            return Err(RtuRefusal::Rate(why));
+        }
+        match stage.breach {
+            Some(breach) if self.while_broken == config::WhileBroken::Refuse => {
+                Err(RtuRefusal::Broken(breach))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a handler's body declares, and what the node does for each PDU to send its packets.
+    pub fn rtu_cost(&self, cost: RtuCost, sent: Option<&RtuPackets>) -> RtuCost {
+        let Some(sent) = sent else { return cost };
+        let packet = self.cpu.costs.of_unit(WorkKind::Send, 1, sent.payload_bytes, true);
+        RtuCost { unit: cost.unit + packet * u64::from(sent.packets), ..cost }
+    }
+
     /// Asks for a place; the answer follows ([`Self::poll_rtu`]). Not for best effort, which has none.
-    pub fn ask_rtu(&mut self, id: RtuId, terms: &RtuTerms) {
-        if let Some(wish) = self.rtu_wish(terms) {
-            self.put(Question::HoldRtu(id, wish));
+    pub fn ask_rtu(&mut self, id: RtuId, terms: &RtuTerms, sent: Option<&RtuPackets>) {
+        if let Some(cpu) = self.rtu_wish(terms) {
+            let link = sent.and_then(|sent| Some((sent.link, self.rtu_link_wish(terms, sent, &cpu)?)));
+            // What is left of a deadline is the link's.
+            let smallest = cpu.smallest || link.is_some() && !cpu.follows;
+            self.put(Question::HoldRtu(id, RtuWishes { cpu: RtuWish { smallest, ..cpu }, link }));
         }
     }
 
     /// Gives a place back, or what was asked for.
-    pub fn release_rtu(&mut self, id: RtuId) {
-        self.put(Question::ReleaseRtu(id));
+    pub fn release_rtu(&mut self, id: RtuId, link: Option<LinkId>) {
+        self.put(Question::ReleaseRtu(id, link));
+    }
+
+    /// What a handler wants of the link out: the packets of its budget in each period.
+    fn rtu_link_wish(&self, terms: &RtuTerms, sent: &RtuPackets, cpu: &RtuWish) -> Option<RtuWish> {
+        let (units, period) = terms.budget()?;
+        let model = &self.links[usize::from(sent.link.0)].model;
+        let count = u64::from(units) * u64::from(sent.packets);
+        let wire_bytes = model.wire_bytes(sent.payload_bytes, sent.payload_bytes);
+        let unit_cost_max = model.cost_of(wire_bytes);
+        // Where one packet is under way at a time, each has a reaction of its own.
+        let alone = model.pipeline_depth <= 1;
+        let cost = if alone { unit_cost_max * count } else { model.cost_of(wire_bytes * count) };
+        let demand = Demand {
+            cost: cost.max(unit_cost_max),
+            unit_cost_max,
+            period,
+            release_latency: self.cpu.release_latency,
+            early: Nanos::ZERO,
+            urgency: Urgency::of_period(Class::Guaranteed, period),
+            soft: None,
+        };
+        // They may come one by one.
+        let demand = if count > 1 { demand.in_pieces() } else { demand };
+        Some(RtuWish { demand, limit: cpu.limit, smallest: cpu.smallest, follows: cpu.follows })
     }
 
     fn rtu_wish(&self, terms: &RtuTerms) -> Option<RtuWish> {
@@ -159,21 +263,21 @@ impl Stages {
         let demand = self.rtu_demand(terms)?;
         let is_low = matches!(terms.class, RtuClass::LowDelay { .. });
         let limit = terms.deadline.unwrap_or(period).min(period);
-        // What comes unit by unit is not safe from others once it has begun.
+        // A handler that works unit by unit can be preempted after it has begun.
         let demand = if is_low && units > 1 { demand.in_pieces() } else { demand };
         let follows = terms.deadline.is_none();
         Some(RtuWish { demand, limit, smallest: is_low && follows, follows })
     }
 
-    /// What a handler asks of the processor; `None` for best effort.
+    /// The demand of a handler for the processor; `None` for best effort.
     pub fn rtu_demand(&self, terms: &RtuTerms) -> Option<Demand> {
         let (units, period) = terms.budget()?;
         let quantum = terms.quantum.min(units);
         let (calls, urgency) = match terms.class {
             RtuClass::LowDelay { priority, .. } => {
-                // Shorter than any interval: before all that have none.
+                // Shorter than any interval, so these handlers precede all without a priority.
                 let rate = priority.map_or(period, |priority| Nanos(priority.into()));
-                // They may come one by one.
+                // The units may arrive one by one.
                 (units, Urgency::of_period(Class::LowLatency, rate))
             }
             _ => (units.div_ceil(quantum.max(1)), Urgency::of_period(Class::Guaranteed, period)),
@@ -189,21 +293,25 @@ impl Stages {
         })
     }
 
-    pub(super) fn note_rtu(&mut self, id: RtuId, answer: Result<RtuPlace, Refusal>) {
-        if answer.is_ok() {
-            self.rtus.insert(id);
+    pub(super) fn note_rtu(&mut self, id: RtuId, answer: Result<RtuPlace, RtuRefusal>) {
+        if let Ok(place) = &answer {
+            self.rtus.insert(id, place.link.map(|(link, ..)| link));
         }
         let cpu_utilisation = self.cpu.utilisation;
-        let grant = |place: RtuPlace| (place, RtuGrant { bound: Some(place.bound), cpu_utilisation });
-        self.asking.rtus.push_back((id, answer.map(grant).map_err(RtuRefusal::Processor)));
+        let grant = |place: RtuPlace| {
+            let sent = place.link.map(|(.., bound)| place.bound + bound);
+            (place, RtuGrant { bound: Some(place.bound), sent, cpu_utilisation })
+        };
+        self.asking.rtus.push_back((id, answer.map(grant)));
     }
 
-    /// What was said of programs' handlers, in the order of asking.
+    /// The next answer about programs' handlers, in the order of the requests.
     pub fn poll_rtu(&mut self) -> Option<RtuAnswer> {
         self.asking.rtus.pop_front()
     }
 
-    /// Handlers that hold a place: for the books. `None` while some are asked for or given back.
+    /// Number of handlers that have a place, for the accounts. `None` while some requests or releases are
+    /// pending.
     pub fn rtus_held(&self) -> Option<usize> {
         let settled = self.asking.policies.is_some() && self.asking.questions.is_empty();
         settled.then_some(self.rtus.len())
@@ -212,7 +320,7 @@ impl Stages {
 
 fn check_ranges(terms: &RtuTerms) -> Result<(), RtuRefusal> {
     if !(1..=RTU_UNITS_MAX).contains(&terms.quantum) {
-        return Err(RtuRefusal::units("quantum"));
+        return Err(RtuRefusal::units(RtuNumber::Quantum));
     }
     let span = |what| RtuRefusal::Range { what, least: INTERVAL_MIN.0, most: SPAN_MAX.0 };
     if let RtuClass::LowDelay { priority: Some(RTU_PRIORITIES..), .. } = terms.class {
@@ -220,18 +328,18 @@ fn check_ranges(terms: &RtuTerms) -> Result<(), RtuRefusal> {
     }
     // A call of no time at all would never overrun, and never be charged.
     if terms.cost.unit == Nanos::ZERO || terms.cost.of(terms.quantum) > SPAN_MAX {
-        return Err(RtuRefusal::Range { what: "cost", least: 1, most: SPAN_MAX.0 });
+        return Err(RtuRefusal::Range { what: RtuNumber::Cost, least: 1, most: SPAN_MAX.0 });
     }
     let Some((units, period)) = terms.budget() else { return Ok(()) };
     if !(1..=RTU_UNITS_MAX).contains(&units) {
-        return Err(RtuRefusal::units("units"));
+        return Err(RtuRefusal::units(RtuNumber::Units));
     }
     if !(INTERVAL_MIN..=SPAN_MAX).contains(&period) {
-        return Err(span("period"));
+        return Err(span(RtuNumber::Period));
     }
     match terms.deadline {
         Some(deadline) if deadline == Nanos::ZERO || deadline > period => {
-            Err(RtuRefusal::Range { what: "deadline", least: 1, most: period.0 })
+            Err(RtuRefusal::Range { what: RtuNumber::Deadline, least: 1, most: period.0 })
         }
         _ => Ok(()),
     }

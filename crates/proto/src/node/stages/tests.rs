@@ -1,4 +1,4 @@
-//! A host's stages by hand: what is asked and answered, what is held, and that all of it is given back.
+//! Tests of a host's stages: questions and answers, reservations, and their complete release.
 
 mod bounds;
 mod buffers;

@@ -1,4 +1,5 @@
-//! The table of channels: what is counted of it, whatever comes and goes, and when each is due.
+//! The table of channels: its counts and indexes, and when each channel is due, under insertions, changes and
+//! removals.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -59,7 +60,8 @@ fn books_hold(channels: &Channels) {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Counts, paths, handles and timers are those of the channels that are there, whatever came, changed and went.
+/// Counts, paths, handles and timers agree with the channels in the table, after any insertions, changes and
+/// removals.
 #[test]
 fn counts_are_those_of_the_channels_that_are_there() {
     const STATES: [State; 6] =
@@ -74,7 +76,7 @@ fn counts_are_those_of_the_channels_that_are_there() {
                     assert!(channels.take(id).is_some() && channels.take(id).is_none());
                 }
                 1 if !there.is_empty() => {
-                    // Taken out, changed, put in again: as all that is driven by the table is.
+                    // Taken out, changed and put back, as every user of the table does.
                     let id = there[random.below(there.len() as u64) as usize];
                     let mut known = channels.take(id).expect("it is there");
                     known.state = STATES[random.below(6) as usize];
@@ -101,7 +103,9 @@ fn counts_are_those_of_the_channels_that_are_there() {
             let least = channels.iter().filter_map(|known| Some((known.wake()?, known.local.channel))).min();
             assert_eq!(channels.first_timer(), least, "seed {seed}");
             there.sort_unstable();
-            assert_eq!(channels.chosen(|_| true), there, "seed {seed}");
+            let all = channels.chosen(|_| Some(()));
+            assert!(all.iter().map(|(id, ())| id).eq(&there), "seed {seed}");
+            assert!(channels.chosen(|_| None::<()>).is_empty());
             assert_eq!(channels.use_link(RIGHT), channels.count_on(RIGHT) > 0);
             assert_eq!(channels.has_sources(), channels.iter().any(|known| known.local.role == Role::Source));
         }
@@ -114,7 +118,7 @@ fn counts_are_those_of_the_channels_that_are_there() {
     }
 }
 
-/// Half open is what came over a link and is not open yet: of these each neighbour may have so many.
+/// A channel is half open if it came over a link and is not open yet. Their number per neighbour is limited.
 #[test]
 fn half_open_is_what_came_in_and_is_not_open_yet() {
     for (state, counts) in [
@@ -134,7 +138,7 @@ fn half_open_is_what_came_in_and_is_not_open_yet() {
     }
 }
 
-/// A lease is renewed if there is one; what is due first is the deadline or the lease.
+/// A lease is renewed if there is one. The earlier of deadline and lease is due first.
 #[test]
 fn a_lease_is_renewed_where_there_is_one() {
     let mut channels = Channels::default();
@@ -163,8 +167,8 @@ fn a_timer_is_over_once() {
     assert!(Timer::due(Instant(1)) < Timer::OFF && Timer::OFF.at().is_none());
 }
 
-/// The application is told the refusal with the nearest offer among those of all routes: the shortest
-/// deadline, then the shortest interval. If no refusal has an offer, it is told the last one.
+/// The application is given the refusal with the nearest offer among those of all routes: the shortest
+/// deadline, then the shortest interval. If no refusal has an offer, it is given the last one.
 #[test]
 fn the_refusal_with_the_nearest_offer_is_kept() {
     let refusal = |node: u32, offer: Option<(u64, u64)>| {
@@ -200,7 +204,7 @@ fn the_refusal_with_the_nearest_offer_is_kept() {
     assert_eq!(kept(&[Some((50, 9)), Some((50, 9))]), 1, "of equal ones the last");
 }
 
-/// The next node on the way, and who asked: until its stages are final.
+/// The next node of the route, and the requesting user, which is known until the stages are final.
 #[test]
 fn a_channel_knows_its_next_node_and_who_asked() {
     let mut known = channel(1, Role::Forwarder, State::Creating, 7);

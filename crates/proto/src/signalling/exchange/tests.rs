@@ -1,4 +1,4 @@
-//! A neighbour of the domain says what makes no sense: each of that is counted once, and nothing else happens.
+//! Invalid messages from a member of the domain: each is counted once and has no other effect.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -22,7 +22,7 @@ const NOW: Instant = Instant(5_000_000_000);
 /// From h1 to this host, h2.
 const LEFT: LinkId = LinkId(0);
 
-/// Stages that nobody may ask.
+/// Stages that must not be asked.
 struct Untouched;
 
 impl Resources for Untouched {
@@ -131,7 +131,8 @@ fn refusal() -> ChannelRefusal {
     ChannelRefusal { node: NodeId(3), cause: RefuseCause::Exhausted, offer: None, stages, hosts }
 }
 
-/// Ways that do not lead from h1 to h2: another's place, from another, over a host twice, of one host, behind its end.
+/// Routes that do not lead from h1 to h2: a wrong position, a wrong sender, a host twice, only one host, a
+/// position behind the end.
 fn lost_ways() -> Vec<Route> {
     vec![
         route(&[1, 2, 3], 0),
@@ -144,7 +145,7 @@ fn lost_ways() -> Vec<Route> {
     ]
 }
 
-/// What is sent along a way, by each kind of message that carries one.
+/// One message of each kind that carries a route, with this route.
 fn along(way: Route) -> Vec<Message> {
     let (user, epoch) = (UserId(7), Epoch(4));
     let probe = || Ok(Box::new(create(route(&[1, 2, 3], 1))));
@@ -172,7 +173,7 @@ fn along(way: Route) -> Vec<Message> {
     ]
 }
 
-/// What is about channels that nobody knows, or is wrong in itself.
+/// Messages about channels that do not exist, or with invalid content.
 fn about_nothing() -> Vec<Message> {
     let here = route(&[1, 2], 1);
     let user = UserId(7);
@@ -217,7 +218,7 @@ fn what_makes_no_sense_is_counted_once_and_changes_nothing() {
     assert_eq!(count, 7 * 7 + 12);
 }
 
-/// What waits is what waits for all links together: nobody is there yet who could be asked or told.
+/// The counts of waiting messages are sums over all links. No neighbour is up yet.
 #[test]
 fn what_waits_for_links_is_counted_over_all_of_them() {
     let mut signalling = signalling();
@@ -233,7 +234,7 @@ fn what_waits_for_links_is_counted_over_all_of_them() {
             signalling.answer(Some(link), source(number % 60), &Message::Refuse { path, refusal: refusal() });
         }
     }
-    // Some of it has its place in the streams already.
+    // Some of the messages already have their place in the streams.
     let of_link = |index: usize| signalling.links.peers[index].outbox().waiting();
     let ([asks, answers], [more_asks, more_answers]) = (of_link(0), of_link(1));
     assert!(

@@ -1,4 +1,5 @@
-//! Random conversations through an outbox and a stream: per-channel order, pairs that cancel, how long what goes first waits.
+//! Random conversations through an outbox and a stream: order per channel, pairs that cancel, and the delay
+//! of messages that are sent first.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -54,7 +55,7 @@ fn request(user: u32) -> Message {
     let (token, contract, user) = (5, contract(), UserId(user));
     Message::Request(Request { token, route: route(), epoch: EPOCH, port, reply_to, contract, user })
 }
-/// What waits in any of the queues waits.
+/// An outbox is not empty if a message waits in any of its queues.
 #[test]
 fn an_outbox_is_empty_once_nothing_waits_in_any_queue() {
     type Put = fn(&mut Outbox) -> Result<(), CannotEncode>;
@@ -85,7 +86,7 @@ fn refresh(numbers: &[u32]) -> Message {
     Message::Refresh { node: NODE, epoch: EPOCH, channels }
 }
 
-/// What is heard of each channel, in order.
+/// The messages received about each channel, in order.
 #[derive(Default)]
 struct Heard {
     of: BTreeMap<u32, Vec<&'static str>>,
@@ -112,7 +113,7 @@ impl Heard {
     }
 }
 
-/// An outbox, the stream behind it, and who hears.
+/// An outbox, the stream behind it, and the receiver.
 struct Line {
     outbox: Outbox,
     send: SendStream,
@@ -166,8 +167,8 @@ impl Line {
     }
 }
 
-/// What the source's side of a link may say of a channel, whatever else waits: CREATE; REFRESH as long as it holds it; CONFIRM
-/// once that was heard; DESTROY.
+/// Messages that the source's side of a link may send about a channel, whatever else waits: CREATE; REFRESH
+/// while it holds the channel; CONFIRM once the ACCEPT was received; DESTROY.
 #[test]
 fn forward_a_channel_is_told_in_order_or_not_at_all() {
     let mut all_withdrawn = 0;
@@ -218,8 +219,8 @@ fn forward_a_channel_is_told_in_order_or_not_at_all() {
     assert!(all_withdrawn > 1_000, "{all_withdrawn}");
 }
 
-/// What the sink's side may say, whoever else is answered: ACCEPT and then last words and DESTROY, or REFUSE and, for a
-/// channel that is refreshed meanwhile, DESTROY.
+/// Messages that the sink's side may send, whatever other replies wait: ACCEPT, then the final report and
+/// DESTROY; or REFUSE and, for a channel that is refreshed meanwhile, DESTROY.
 #[test]
 fn backward_a_channel_is_told_in_order() {
     for seed in 0..200 {
@@ -261,8 +262,8 @@ fn backward_a_channel_is_told_in_order() {
     }
 }
 
-/// However much is asked, answered and ended: what goes first leaves within the packets that stand unsent, those that one
-/// message may take more, and its own.
+/// Whatever number of requests, replies and ends wait: a message of the first class leaves within the packets
+/// that are in the stream, those that one message may take more, and its own.
 #[test]
 fn what_goes_first_waits_for_a_few_packets() {
     for segment_bytes in [76, 1_284] {
@@ -294,7 +295,7 @@ fn what_goes_first_waits_for_a_few_packets() {
     }
 }
 
-/// Where all kinds wait without end each has its part of the bytes.
+/// When all kinds wait without end, each has its share of the bytes.
 #[test]
 fn every_kind_has_its_share() {
     let mut outbox = Outbox::default();
@@ -323,7 +324,7 @@ fn every_kind_has_its_share() {
     assert!((399..=402).contains(&parts[0]) && (199..=202).contains(&parts[1]), "{parts:?}");
 }
 
-/// What has waited for its time is refused; the time in which nobody was there does not count.
+/// A request that has waited for its time is refused. Time without a neighbour does not count.
 #[test]
 fn asks_wait_for_their_time_and_no_longer() {
     let mut outbox = Outbox::default();
@@ -340,7 +341,8 @@ fn asks_wait_for_their_time_and_no_longer() {
     assert!(!outbox.withdraw(path(1)), "it is gone");
 }
 
-/// A CREATE that is to be refused was never sent: nothing is said of its channel, which ends with it if it is destroyed first.
+/// A CREATE that is to be refused was never sent: no message about its channel is sent, and the channel ends
+/// with it if it is destroyed first.
 #[test]
 fn of_a_create_that_came_too_late_nothing_is_said() {
     let at = |millis| Instant::ZERO + Nanos::from_millis(millis);
@@ -365,8 +367,8 @@ fn of_a_create_that_came_too_late_nothing_is_said() {
     }
 }
 
-/// A user who asks for very much has a bounded number of answers waiting. A user who has asked little is
-/// answered.
+/// A user with very many requests has a bounded number of waiting replies. A user with few requests gets its
+/// replies.
 #[test]
 fn answers_wait_in_bounded_numbers() {
     let mut outbox = Outbox::default();
@@ -381,14 +383,14 @@ fn answers_wait_in_bounded_numbers() {
     assert_eq!((outbox.answers.len(), outbox.answers_dropped), (ANSWERS_WAITING_MAX, 7));
     outbox.answer(source(2), &answer(asked)).expect("it encodes");
     assert_eq!((outbox.answers.len(), outbox.answers_dropped), (ANSWERS_WAITING_MAX + 1, 7));
-    // A message about something that somebody holds resources for is sent in any case.
+    // A message for which a host holds resources is sent in any case.
     let refused = Message::Refuse { path: path(asked + 1), refusal: refusal() };
     outbox.answer(source(1), &refused).expect("it encodes");
     assert_eq!(outbox.answers.len(), ANSWERS_WAITING_MAX + 2);
 }
 
-/// Only answers that nobody holds anything for are dropped: each kind, when the user who asked has too many
-/// waiting.
+/// Only replies for which no host holds resources are dropped: each kind, when too many of the requesting
+/// user's wait.
 #[test]
 fn only_spare_answers_are_dropped() {
     let path = path(9_999);

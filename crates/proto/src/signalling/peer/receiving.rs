@@ -1,9 +1,10 @@
-//! What a neighbour sends: whether it is meant for us, who it is by now, and what its packets say.
+//! Received packets of a neighbour: whether they are for this node, which life they belong to, and their
+//! content.
 
 use super::*;
 
 impl Peer {
-    /// Takes an authentic packet in. Messages are then read with [`Self::next_message`].
+    /// Handles an authentic packet. Messages are then read with [`Self::next_message`].
     pub fn handle(
         &mut self,
         packet: &Packet<'_>,
@@ -29,8 +30,9 @@ impl Peer {
         Ok(change)
     }
 
-    /// A member of the domain speaks another `version`. If the neighbour is heard in ours as well, its silence
-    /// decides: this may be a recording of what it was before.
+    /// Handles a packet of another `version` from a member of the domain. If packets of our version were
+    /// received as well, only silence in our version decides: this packet may be a recording of an earlier
+    /// life.
     pub fn handle_foreign(&mut self, version: u8, now: Instant) -> Option<Change> {
         self.told.packets_foreign += 1;
         self.told.foreign = Some((version, now));
@@ -41,12 +43,12 @@ impl Peer {
         };
         self.presence = Presence::Foreign(version);
         self.last_heard = now;
-        // Nothing of it has left yet: before a neighbour is met only HELLOs do.
+        // No message has been sent yet: before a neighbour is met only HELLOs are sent.
         self.forget_said();
         awaited.then_some(Change::Lost { restarted: false })
     }
 
-    /// A packet of a life that is not the one we know.
+    /// Handles a packet of a life that is not the known one.
     fn meet(
         &mut self,
         packet: &Packet<'_>,
@@ -59,8 +61,8 @@ impl Peer {
         if fresh {
             return Ok(self.adopt(packet, now));
         }
-        // An answer that comes too late begins nothing: two ends that are slow would answer each other's answers for ever,
-        // each too late again, and have no time for anything else.
+        // A late reply begins nothing: otherwise two slow ends would answer each other's replies without end,
+        // each too late again, and have no time for other work.
         if hello.step != HelloStep::First {
             return Err(Ignored::Replayed);
         }
@@ -91,7 +93,7 @@ impl Peer {
         Some(Change::Lost { restarted: former.life.epoch != packet.life.epoch })
     }
 
-    /// A fresh packet of the life that we know.
+    /// Handles a fresh packet of the known life.
     fn take_in(&mut self, packet: &Packet<'_>, received: Instant, now: Instant) {
         if packet.peer_life == Some(self.life) {
             self.send.acknowledge(packet.received);
@@ -120,7 +122,7 @@ impl Peer {
             self.travel.clock.exchanged(received.since(sent), hello.sent.since(echo.received));
         }
         if self.travel.clock.breaks() != breaks {
-            // What was judged by a clock that was stepped meanwhile proves nothing.
+            // Judgements by a clock that was stepped meanwhile prove nothing.
             self.travel.watch.forget_recent();
         }
         self.judge_travel(hello, received, now);
@@ -129,7 +131,7 @@ impl Peer {
         match hello.step {
             HelloStep::First => {
                 self.hellos.due = Some(HelloStep::Second);
-                // The end that began keeps beginning: one exchange an interval serves both ends.
+                // The end that began keeps beginning: one exchange per interval serves both ends.
                 let eighth = self.hellos.interval / 8;
                 self.hellos.at =
                     now + self.hellos.interval + eighth + Nanos(self.hellos.random.below(eighth.0));
@@ -139,18 +141,18 @@ impl Peer {
         }
     }
 
-    /// When the HELLO of ours was sent that has `nonce`; it cannot be echoed again.
+    /// The time at which our HELLO with `nonce` was sent; the nonce cannot be echoed again.
     fn echoed(&mut self, nonce: u64) -> Option<Instant> {
         let index = self.hellos.nonces.iter().position(|(known, _)| *known == nonce)?;
         let (_, sent) = self.hellos.nonces[index];
-        // Older ones could only be echoed by a recording, or by what was overtaken.
+        // Older nonces could only be echoed by a recording, or by a reordered packet.
         self.hellos.nonces.drain(..=index);
         Some(sent)
     }
 
-    /// Notes a HELLO that came later than its sender's departure time and the link allow, by more than its
-    /// clock may be wrong. A HELLO that was sent before another that has already come proves nothing: anybody
-    /// who has the domain's key can send it again.
+    /// Records a HELLO that came later than its sender's departure time and the link allow, by more than the
+    /// clock's error bound. A HELLO that was sent before one that has already come is no evidence: any
+    /// attacker on the link can replay it.
     fn judge_travel(&mut self, hello: &Hello, received: Instant, now: Instant) {
         if self.travel.newest_sent.is_some_and(|newest| hello.sent <= newest) {
             return;
@@ -166,7 +168,7 @@ impl Peer {
         }
     }
 
-    /// The next message of the neighbour. Garbage gives the neighbour up.
+    /// The next message of the neighbour. An invalid message gives the neighbour up.
     pub fn next_message(&mut self) -> Option<Message> {
         let bytes = match self.association.as_mut()?.stream.next_message() {
             Ok(bytes) => bytes?,

@@ -1,18 +1,19 @@
-//! What a neighbour is sent: messages in their order, each packet sealed and numbered.
+//! Messages to a neighbour: in order, each packet sealed and numbered.
 
 use super::*;
 
 impl Peer {
-    /// Says something that is neither an answer nor an ask; to the dead, nothing. Where too much waits, or a message
-    /// does not encode, the neighbour is given up at the next timeout: half a conversation would be worse.
+    /// Queues a message that is neither a reply nor a request; no effect if the neighbour is down. If too
+    /// much waits, or the message does not encode, the neighbour is given up at the next timeout, because a
+    /// stream with a gap would be worse.
     pub fn say(&mut self, message: &Message) {
         self.put(|outbox| outbox.say(message));
     }
-    /// Answers what `source` asked.
+    /// Queues the reply to a request of `source`.
     pub fn answer(&mut self, source: Source, message: &Message) {
         self.put(|outbox| outbox.answer(source, message));
     }
-    /// Asks what `source` wants, when it is its turn; see [`Self::takes`].
+    /// Queues a request of `source`, which is sent in its turn; see [`Self::takes`].
     pub fn ask(&mut self, source: Source, message: &Message, now: Instant) {
         self.put(|outbox| outbox.ask(source, message, now));
     }
@@ -27,27 +28,27 @@ impl Peer {
         self.broken |= self.outbox.fill(&mut self.send).is_err();
     }
 
-    /// Whether something new may be begun over it: half of what may wait is kept for what ends.
+    /// Whether new operations may begin over the link: half of the queue is reserved for ending operations.
     pub const fn has_room(&self) -> bool {
         self.outbox.bytes() < SIGNAL_WAITING_BYTES_MAX / 2
     }
-    /// Whether `source` may ask for one more.
+    /// Whether `source` may send one more request.
     pub fn takes(&self, source: Source) -> bool {
         self.has_room() && self.outbox.takes(source)
     }
-    /// Takes back the CREATE of a channel that was not sent yet.
+    /// Removes the CREATE of a channel that was not sent yet.
     pub fn withdraw(&mut self, path: PathId) {
         self.outbox.withdraw(path);
     }
-    /// The next ask that has waited for too long.
+    /// The next request that has waited for too long.
     pub fn poll_late(&mut self) -> Option<Message> {
         self.outbox.poll_late()
     }
-    /// What waits for it and has no place in the stream yet.
+    /// Messages to the neighbour that have no place in the stream yet.
     pub const fn outbox(&self) -> &Outbox {
         &self.outbox
     }
-    /// Answers that were not given: too many waited.
+    /// Replies that were not sent, because too many waited.
     pub const fn answers_dropped(&self) -> u64 {
         self.outbox.answers_dropped()
     }
@@ -61,8 +62,8 @@ impl Peer {
         self.hellos.due.is_some()
             || self.association.is_some() && (self.envelope.acknowledge || self.send.has_due())
     }
-    /// The next packet, whose last bit leaves at `departure` at the latest; how long it is and whether it is a
-    /// retransmission.
+    /// Writes the next packet, whose last bit leaves at `departure` at the latest. Returns its length and
+    /// whether it is a retransmission.
     pub fn poll_packet(
         &mut self,
         key: &Key,

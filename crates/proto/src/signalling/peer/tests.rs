@@ -1,4 +1,4 @@
-//! Two ends of a link, each as the other sees it, on a medium that a test holds in its hands.
+//! Two ends of a link, connected by a medium that the test controls.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -31,16 +31,16 @@ fn config(node: u32) -> NodeConfig {
     }
 }
 
-/// Ends 0 and 1. Packets need no time, in order.
+/// Ends 0 and 1. Packets arrive at once and in order.
 struct Two {
     now: Instant,
     key: Key,
     ends: [Peer; 2],
-    /// Number of losses that each end has told of; `heard` has the messages that it has heard.
+    /// Number of losses that each end has reported; `heard` has the messages that it has received.
     lost: [u32; 2],
     heard: [Vec<Message>; 2],
     packets: u64,
-    /// What goes to an end is lost while it is so.
+    /// Packets to an end are lost while this is true.
     deaf: [bool; 2],
 }
 
@@ -62,7 +62,7 @@ impl Two {
         }
     }
 
-    /// Two that know each other.
+    /// Two ends that have met.
     fn met() -> Self {
         let mut two = Self::new();
         two.run(2_000);
@@ -114,7 +114,7 @@ impl Two {
         self.heard[to].extend(core::iter::from_fn(|| end.next_message()));
     }
 
-    /// A member of the domain says with the voice of end 1 what no sender of ours says.
+    /// Sends a segment that no correct sender sends, as end 1, a member of the domain.
     fn segment_of_1(&mut self, bytes: &[u8]) {
         let known = self.ends[0].association.as_ref().expect("they know each other");
         let number = known.stream.received().next;
@@ -133,7 +133,7 @@ fn confirm(number: u32) -> Message {
 
 #[test]
 fn a_stream_of_garbage_gives_the_neighbour_up_and_a_new_one_begins() {
-    // A message longer than any, and one that is none.
+    // A message longer than allowed, and bytes that are no message.
     for garbage in [&[0xff, 0xff][..], &[3, 0, 0xff, 0xff, 0xff]] {
         let mut two = Two::met();
         two.ends[1].say(&confirm(1));
@@ -161,7 +161,8 @@ fn what_is_said_before_anybody_is_there_arrives_once_they_meet() {
     assert_eq!((two.heard[1].clone(), two.lost), ([confirm(1)].to_vec(), [0; 2]));
 }
 
-/// A neighbour that is silent for as long as that, and no sooner, is dead; to the dead nothing is said, and nothing is kept.
+/// A neighbour that is silent for the time limit, and no sooner, is down. No message to it is sent or kept
+/// then.
 #[test]
 fn silence_ends_a_neighbour_after_its_time_and_what_was_said_meanwhile() {
     let mut two = Two::met();
@@ -185,7 +186,7 @@ fn silence_ends_a_neighbour_after_its_time_and_what_was_said_meanwhile() {
     assert_eq!(two.heard[1], [confirm(3)]);
 }
 
-/// Neighbours that have nothing to say say little: an exchange of three an interval, and acknowledgements of what was said.
+/// Idle neighbours send little: one exchange of three packets an interval, and acknowledgements of messages.
 #[test]
 fn idle_neighbours_exchange_three_packets_an_interval_and_an_answer_for_what_is_said() {
     let mut two = Two::met();
@@ -201,8 +202,8 @@ fn idle_neighbours_exchange_three_packets_an_interval_and_an_answer_for_what_is_
     assert!(two.ends.iter().all(|end| end.is_quiet() && !end.has_packet()));
 }
 
-/// Once half of what may wait is waiting, nothing new is begun, so that ends of channels can still be told.
-/// Beyond the whole of it the neighbour is given up.
+/// Once half of the queue is used, nothing new is begun, so that the ends of channels can still be sent.
+/// Beyond the limit the neighbour is given up.
 #[test]
 fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
     let config = config(1);
@@ -221,8 +222,8 @@ fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
     assert!(peer.broken);
 }
 
-/// A peer is quiet if it has nothing to say that anybody would hear. What waits for its place, and what was
-/// sent and not acknowledged, counts while the neighbour is there.
+/// A peer is quiet if it has no message that the neighbour would receive. Messages that wait for their place,
+/// and unacknowledged ones, count while the neighbour is up.
 #[test]
 fn a_neighbour_is_quiet_once_it_has_heard_all_or_nobody_is_there() {
     let mut two = Two::met();
@@ -243,7 +244,7 @@ fn a_neighbour_is_quiet_once_it_has_heard_all_or_nobody_is_there() {
     assert!(alone.ends[0].is_quiet() && !alone.ends[0].send.is_empty(), "nobody is there to hear it");
 }
 
-/// Probes come so often in an interval of HELLOs, and take their part of the signalling budget at most.
+/// The number of probes per interval of HELLOs is limited by their part of the signalling budget.
 #[test]
 fn probes_are_as_frequent_as_the_budget_allows() {
     let of = |packets_per_second, hello_interval| {
@@ -265,7 +266,7 @@ fn probes_are_as_frequent_as_the_budget_allows() {
     assert_eq!(of(0, Nanos(1)), second * PROBES_BUDGET_DIVISOR, "no rate is one a second");
 }
 
-/// What cannot be sent at all gives the neighbour up: half a conversation would be worse.
+/// A message that cannot be encoded gives the neighbour up, because a stream with a gap would be worse.
 #[test]
 fn what_does_not_encode_gives_the_neighbour_up() {
     let mut two = Two::met();
@@ -276,8 +277,8 @@ fn what_does_not_encode_gives_the_neighbour_up() {
     assert_eq!((two.alive(), two.lost), ([true; 2], [1; 2]), "and they meet again");
 }
 
-/// A neighbour that never answers is greeted for hours: of the greetings only the last ones are remembered, and from then on only
-/// an answer to one of these counts.
+/// A neighbour that never replies gets HELLOs for hours: only the last nonces are stored, and from then on
+/// only a reply to one of these counts.
 #[test]
 fn who_never_answers_takes_no_memory() {
     let mut two = Two::met();

@@ -1,9 +1,14 @@
-//! Words that are wrong. Each is counted if it is heard, and a channel that it is about, or that others have, lives on.
+//! Messages that are wrong. Each is counted when it is received, and a channel that it is about, or others'
+//! channels, continue.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::super::fair::Source;
 use super::super::message::{Create, Message, Request, Route, StageReport};
+use super::super::peer::Change;
+use super::super::states::Input;
+use super::super::transitions::InputDetails;
 use super::*;
 use crate::api::{Breach, Cause, DroppedPackets};
 use crate::ids::{ChannelNumber, Cookie};
@@ -49,7 +54,8 @@ fn opened() -> (Row, ChannelId, PathId) {
     (row, channel, path)
 }
 
-/// All that carries its way: each word of a way that does not lead here, or not from there, goes nowhere.
+/// Messages that carry a route: none with a route that does not lead here, or does not come from the sender,
+/// is forwarded.
 #[test]
 fn what_does_not_come_along_its_way_goes_nowhere() {
     let words = |path: PathId, route: Route| {
@@ -79,7 +85,7 @@ fn what_does_not_come_along_its_way_goes_nowhere() {
             Message::RequestRefused { token: 3, epoch, route, user, refusal: refusal() },
         ]
     };
-    // From the right neighbour with the way of the left one, past this host, in a circle, and of nobody.
+    // From the right neighbour with the left one's route, past this host, in a circle, and without nodes.
     let ways = [route(&[1, 2, 3], 1), route(&[3, 2, 1], 2), route(&[3, 2, 3], 1), route(&[], 0)];
     let (mut row, _, path) = opened();
     for way in ways {
@@ -101,14 +107,14 @@ fn a_channel_begins_at_the_host_whose_number_it_bears() {
     let stranger = PathId { node: NodeId(9), ..a_path() };
     row.hear(1, false, Message::Create(create(stranger)));
     assert_eq!((row.unexpected(1), row.nothing_is_held()), (1, true));
-    // As itself it is passed on, and the last host's application asked.
+    // Correct, it is forwarded, and the last host's application is asked.
     row.hosts[2].consents = false;
     row.hear(1, false, Message::Create(create(a_path())));
     let asked = row.hosts[2].events.iter().filter(|event| matches!(event, Event::Incoming(_))).count();
     assert_eq!((row.unexpected(1), asked), (1, 1));
 }
 
-/// An ACCEPT that does not say what was held ends what it answers, as a refusal, and nothing stays held.
+/// An ACCEPT that contradicts what was held ends its channel like a refusal, and nothing stays held.
 #[test]
 fn an_accept_that_does_not_fit_is_a_refusal() {
     type Lie = fn(&mut Vec<StageGrant>);
@@ -141,7 +147,8 @@ fn an_accept_that_does_not_fit_is_a_refusal() {
     }
 }
 
-/// The same of a host's own stages: what takes more than its share, or does not say what it takes, is refused.
+/// The same for a host's own stages: if they take more than their share, or do not report what they take, the
+/// channel is refused.
 #[test]
 fn stages_that_take_more_than_their_share_have_no_channel() {
     for taking in [Taking::More, Taking::Fewer] {
@@ -157,7 +164,8 @@ fn stages_that_take_more_than_their_share_have_no_channel() {
     }
 }
 
-/// The answer to a probe is of that probe, of the user who asked, and of what could be held; else it is none, or a no.
+/// The reply to a probe must match that probe, the requesting user, and what could be held; otherwise it is
+/// ignored, or counts as a refusal.
 #[test]
 fn an_answer_to_a_probe_is_of_that_probe() {
     let (mut row, _, path) = opened();
@@ -173,8 +181,8 @@ fn an_answer_to_a_probe_is_of_that_probe() {
     assert_eq!(row.unexpected(1), 1, "another path");
     row.hear(1, true, probed(Create { user: UserId(8), ..create(path) }));
     assert_eq!(row.unexpected(1), 2, "another user");
-    // Without this host's stages, or with a sum beyond the deadline, it is a no, which the source hears: of a channel that is
-    // open, it means nothing.
+    // Without this host's stages, or with a sum beyond the deadline, it is a refusal that the source
+    // receives; for an open channel it has no effect.
     let before = row.unexpected(0);
     row.hear(1, true, probed(create(path)));
     assert_eq!((row.unexpected(1), row.unexpected(0)), (2, before + 1));
@@ -183,7 +191,7 @@ fn an_answer_to_a_probe_is_of_that_probe() {
         row.hosts[1].stages.offer(&local).into_iter().map(|stage| StageGrant { bound: MILLI * 50, ..stage });
     row.hear(1, true, probed(Create { stages: long.collect(), ..create(path) }));
     assert_eq!((row.unexpected(1), row.unexpected(0)), (2, before + 2));
-    // Of a path that begins here and is none, or was given up.
+    // A path that begins here and does not exist, or was given up.
     let gone = PathId { channel: ChannelNumber(99), ..path };
     let answer = Create { probe: true, route: route(&[2, 1], 1), ..create(gone) };
     let word = Message::Probed { path: gone, route: route(&[2, 1], 1), user, answer: Ok(Box::new(answer)) };
@@ -192,12 +200,13 @@ fn an_answer_to_a_probe_is_of_that_probe() {
     assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
 }
 
-/// While a host's stages think about the answer to a probe, another answer to it changes nothing; the probe has one answer.
+/// While a host's stages decide on the reply to a probe, another reply to it has no effect; the probe has one
+/// result.
 #[test]
 fn a_second_answer_to_a_probe_changes_nothing() {
     for thinker in [1, 0] {
         let mut row = Row::met(3);
-        // The host behind is asked and says nothing itself.
+        // The host behind is asked and sends nothing itself.
         row.hosts[1].is_mute = thinker == 0;
         row.hosts[2].is_mute = true;
         let (_, path) = row.ask(OpenRequest { probe: true, ..row.request() });
@@ -232,7 +241,7 @@ fn a_second_answer_to_a_probe_changes_nothing() {
     }
 }
 
-/// A probe's yes becomes a no where the source's own stages would not take what it says.
+/// A positive reply to a probe becomes a refusal if the source's own stages would not take its bounds.
 #[test]
 fn a_probe_whose_answer_was_changed_on_its_way_is_refused_at_its_source() {
     for (what, taking) in [("all well", Taking::Share), ("a stage is missing", Taking::Fewer)] {
@@ -250,7 +259,7 @@ fn a_probe_whose_answer_was_changed_on_its_way_is_refused_at_its_source() {
     }
 }
 
-/// Who may say what of a channel: forward what the source's side says, back what the sink's side does.
+/// Each side may send only its own messages about a channel: the source's side forward, the sink's side back.
 #[test]
 fn only_the_side_that_may_say_it_is_heard() {
     let (mut row, _, path) = opened();
@@ -268,11 +277,11 @@ fn only_the_side_that_may_say_it_is_heard() {
         row.hear(1, from_onward, word);
         assert_eq!(row.unexpected(1), count);
     }
-    // The sink has no link out by which its own word could come.
+    // The sink has no outgoing link by which its own report could come back.
     let ended = |route, reason| Message::Ended { path, route, reason, receipt: Receipt::default() };
     row.hear(2, false, ended(route(&[1, 2, 3], 2), CloseReason::Local));
     assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
-    // What has passed is told of what is closing, and once.
+    // Counts of passed packets are reported only about closing channels, and once.
     let passed =
         |node| Message::Passed { path, route: route(&[3, 2, 1], 2), node, passed: Passed::default() };
     row.hear(0, true, passed(NodeId(2)));
@@ -281,7 +290,8 @@ fn only_the_side_that_may_say_it_is_heard() {
     assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
 }
 
-/// A channel that is being decided, or that waits for a link, is ended by its source alone: over the link by which it came.
+/// A channel that is being decided, or that waits for a link, is ended by its source alone: over the link by
+/// which it came.
 #[test]
 fn what_waits_is_ended_by_who_asked_for_it() {
     let destroy = |path| Message::Destroy { path, reason: CloseReason::Local, sent: None };
@@ -302,7 +312,7 @@ fn what_waits_is_ended_by_who_asked_for_it() {
     }
 }
 
-/// Of its own stages a host knows better, and of those that none of its channels passes it wants to know nothing.
+/// A host ignores reports about its own stages, and about stages that none of its channels passes.
 #[test]
 fn reports_of_stages_come_from_their_side_and_concern_somebody() {
     use message::Witness::{Owner, Receiver};
@@ -331,11 +341,11 @@ fn reports_of_stages_come_from_their_side_and_concern_somebody() {
     assert_eq!(row.hosts[2].signalling.broken_stages().count(), 0, "and not back");
 }
 
-/// Only who is closing hears what has passed the hosts between, each once.
+/// Only a closing source takes the reports of the hosts between, one from each.
 #[test]
 fn what_has_passed_is_noted_once_a_host() {
     let (mut row, channel, path) = opened();
-    // The sink is silent: what the source waits for does not come.
+    // The sink is silent: the report that the source waits for does not come.
     let word = |passed| Message::Passed { path, route: route(&[3, 2, 1], 2), node: NodeId(9), passed };
     let link = row.link(0, true);
     let now = row.now;
@@ -350,7 +360,8 @@ fn what_has_passed_is_noted_once_a_host() {
     assert_eq!(signalling.counters.unexpected, 1, "it has said so");
 }
 
-/// A channel that ends here has nobody behind it: what the next host of the row says of it is about no channel of this link.
+/// A channel that ends here has no node behind it: messages of the next host of the row are about no channel
+/// of this link.
 #[test]
 fn who_is_not_on_a_channels_way_changes_nothing_of_it() {
     let mut row = Row::met(3);
@@ -369,7 +380,7 @@ fn who_is_not_on_a_channels_way_changes_nothing_of_it() {
     assert_eq!(row.states(), [&["open"][..], &["open"], &[]]);
 }
 
-/// A host that asks one neighbour about a route hears no answer from another one.
+/// A host that probes a route over one neighbour ignores a reply from another one.
 #[test]
 fn a_probe_is_answered_only_from_where_it_went() {
     let mut row = Row::met(3);
@@ -384,4 +395,50 @@ fn a_probe_is_answered_only_from_where_it_went() {
     row.hear(1, false, word);
     assert_eq!(row.unexpected(1), 1);
     assert_eq!(row.states()[1], ["probing"], "it still waits");
+}
+
+/// A driver's host that names a link which the node does not have: nothing is heard from there, said there, or known of it.
+#[test]
+fn a_link_that_is_not_there_changes_nothing() {
+    let (mut row, _, _) = opened();
+    let nowhere = LinkId(9);
+    let message = Message::Create(create(a_path()));
+    row.hosts[0].events.clear();
+    row.at(0, |signalling, now, stages| {
+        signalling.handle_signal(nowhere, now, now, &[0; 100], stages);
+        signalling.say(nowhere, &message);
+        signalling.answer(None, Source { node: NodeId(3), user: UserId(7) }, &message);
+        signalling.tell_link(nowhere, None);
+        signalling.on_unauthenticated(nowhere, now);
+        signalling.on_change(nowhere, Change::Lost { restarted: true }, now, stages);
+        signalling.set_link_rate(nowhere, BitRate(1), Ppm(1));
+        signalling.announce_arrivals(nowhere, None, now);
+    });
+    let Host { signalling, events, .. } = &row.hosts[0];
+    assert_eq!((signalling.counters.malformed, signalling.counters.unauthenticated), (0, 1));
+    assert!(events.is_empty() && signalling.arrivals(nowhere).is_none() && !signalling.has_room(nowhere));
+    assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
+}
+
+/// Whatever is done for a channel that has gone is done for nobody; the stages give back what they still hold for it.
+#[test]
+fn a_channel_that_is_gone_is_left_alone() {
+    let (mut row, _, path) = opened();
+    let (gone, nobodys) = (ChannelId(999), PathId { channel: ChannelNumber(999), ..path });
+    row.hosts[0].events.clear();
+    row.at(0, |signalling, now, stages| {
+        stages.held.insert(gone, true);
+        signalling.apply(gone, Input::Close, InputDetails::default(), now, stages);
+        signalling.give_way_deciding(gone);
+        assert!(!signalling.close_deciding(gone, CloseReason::Local));
+        signalling.probe_tested(gone, Err(RefuseCause::Exhausted), now, stages);
+        signalling.losses.keep_word(nobodys, Receipt::default());
+        // Nobody has heard of its begin.
+        signalling.announce(Some(NodeId(2)), None, now);
+        stages.answers.push_back(Answer::Final(gone));
+        signalling.settle(now, stages);
+        assert!(!stages.held.contains_key(&gone) && signalling.losses.word(nobodys).is_none());
+    });
+    assert!(row.hosts[0].events.is_empty());
+    assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
 }

@@ -1,5 +1,5 @@
-//! What happens to a channel, a probe or a request while it waits: for stages that think, for a link that is measured, for a
-//! place.
+//! Channels, probes and requests while they wait: for the decision of stages, for a link that is measured,
+//! for a place.
 
 use super::super::message::{Message, Route};
 use super::lies::{a_path, create, route};
@@ -25,7 +25,8 @@ fn count(row: &Row, index: usize, wanted: impl Fn(&Event) -> bool) -> usize {
     row.hosts[index].events.iter().filter(|event| wanted(event)).count()
 }
 
-/// The receiver, the last host, asks the first one for a channel; what the first one's application would open.
+/// The last host, the receiver, requests a channel from the first one. Returns what the first one's
+/// application would open.
 fn asked_for(row: &mut Row) -> OpenRequest {
     let (last, source) = (row.hosts.len() - 1, Address { port: name("in"), host: name("h1") });
     let asked = row
@@ -89,8 +90,8 @@ fn a_create_that_comes_again_is_decided_once() {
     assert!(row.hosts[1].stages.held.is_empty());
 }
 
-/// The places of a neighbour's channels in the making: all taken by one user, the next user's finds one, in whatever state
-/// those are.
+/// The places of a neighbour's half-open channels: if one user has all of them, the next user gets one, in
+/// whatever state they are.
 #[test]
 fn one_users_channels_in_the_making_give_way_to_anothers() {
     for thinks in [true, false] {
@@ -106,7 +107,8 @@ fn one_users_channels_in_the_making_give_way_to_anothers() {
             signalling.deciding.len() + signalling.channels.len()
         };
         assert_eq!(making(&row), HALF_OPEN_PER_NEIGHBOUR_MAX);
-        // The first host never asked for any of them: it does not expect the refusal of the one that gives way.
+        // The first host never requested any of them: the refusal of the one that gives way is unexpected to
+        // it.
         let before = row.unexpected(0);
         let other = message::Create { user: UserId(8), ..create(path(5_000)) };
         row.hear(1, false, Message::Create(other));
@@ -132,7 +134,8 @@ fn an_accept_that_comes_again_while_the_stages_think_says_nothing_new() {
     assert_eq!(count(&row, 0, |event| matches!(event, Event::Opened { .. })), 1);
 }
 
-/// A probe holds nothing: whoever gives it up meanwhile has nothing to wait for, and its answer leads to nothing.
+/// A probe holds nothing: if it is given up meanwhile, nothing waits for its reply, and the reply has no
+/// effect.
 #[test]
 fn a_probe_that_was_given_up_meanwhile_is_forgotten() {
     for thinker in [0, 1] {
@@ -158,7 +161,8 @@ fn a_probe_that_was_given_up_meanwhile_is_forgotten() {
     }
 }
 
-/// While a link is measured: what waits for it does so once, and its own source takes back what is its own.
+/// While a link is measured, a request that waits for it does so once, and only its own source can withdraw
+/// it.
 #[test]
 fn who_waits_for_a_link_waits_once_and_may_give_it_up() {
     let mut row = Row::met(3);
@@ -175,7 +179,7 @@ fn who_waits_for_a_link_waits_once_and_may_give_it_up() {
     let back = row.link(1, false);
     row.at(1, |signalling, now, stages| signalling.open_link(back, now, stages));
     assert_eq!(row.hosts[1].signalling.links.closed.len(), 1);
-    // Its neighbour is gone, and with it who asked.
+    // Its neighbour is down, and so are the requests' sources.
     row.hosts[0].is_mute = true;
     row.run(6_000);
     assert_eq!(row.hosts[1].signalling.links.closed.len(), 0);
@@ -200,7 +204,8 @@ fn an_application_closes_what_waits_for_a_link_and_who_asked_for_it_hears_so() {
     assert!(row.nothing_is_held());
 }
 
-/// If a neighbour takes nothing more, nobody can be answered: what is asked over its link is not begun, and counted.
+/// If a neighbour accepts nothing more, no reply can be sent: requests over its link are not begun, and are
+/// counted.
 #[test]
 fn what_could_not_be_answered_is_not_begun() {
     let mut row = Row::met(3);
@@ -244,7 +249,7 @@ fn requests_end_where_nobody_can_be_reached_or_asked_any_more() {
     assert_eq!(request_failed(&row, 2), Some(RefuseCause::Unreachable(NodeId(2))));
 }
 
-/// A channel answers a request where the host that was asked opens it, and no other one.
+/// A channel answers a request if the host that was asked opens it, and no other one.
 #[test]
 fn a_strangers_channel_answers_no_request() {
     let mut row = Row::met(3);
@@ -253,7 +258,7 @@ fn a_strangers_channel_answers_no_request() {
     let token = row.hosts[2].signalling.requests.waiting();
     assert_eq!(token, [1, 0]);
     let path = PathId { node: NodeId(2), ..a_path() };
-    // The request's own number is what the first host was told; that of the receiver is the first one of its life.
+    // The first host has the request's own number; that of the receiver is the first one of its epoch.
     let (nodes, own) = (Route { position: 1, ..route(&[2, 3], 1) }, 1);
     let stranger = message::Create { path, route: nodes, from: name("h2"), token: Some(own), ..create(path) };
     row.hear(2, false, Message::Create(stranger));
@@ -269,7 +274,7 @@ fn a_strangers_channel_answers_no_request() {
     assert_eq!(tokens(&row), [None, Some(own)]);
 }
 
-/// What is reported of channels that are not here, or are not in that state, changes nothing.
+/// Reports about channels that do not exist here, or are not in the matching state, have no effect.
 #[test]
 fn what_is_said_of_other_channels_changes_nothing() {
     let mut row = Row::met(2);

@@ -1,5 +1,6 @@
-//! What a link over AF_XDP costs the kernel's own traffic: kernel TCP over a veth in a network of the check's own, without a
-//! program on the receiving end, with ours in native and in generic mode. A second and a half.
+//! Measures what a link over AF_XDP costs the kernel's own traffic: kernel TCP over a veth in a network of
+//! the check's own, without a program on the receiving end, and with ours in native and in generic mode. It
+//! takes a second and a half.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -21,7 +22,7 @@ const WARM_UP: Duration = Duration::from_millis(100);
 const MEASURE: Duration = Duration::from_millis(400);
 /// Longest wait for a stream.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Native mode is advised against where kernel TCP gets less than this of what it gets in generic mode, in percent.
+/// Percentage of the throughput in generic mode below which kernel TCP makes native mode inadvisable.
 const WORTH_PERCENT: u64 = 80;
 
 /// Kernel TCP in Mbit/s of payload.

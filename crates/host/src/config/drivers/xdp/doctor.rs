@@ -15,12 +15,13 @@ use crate::finding::Finding;
 /// What loading programs, AF_XDP sockets and the settings of devices take.
 const CAPABILITIES: CapabilitySet = RIGHTS.union(CapabilitySet::NET_ADMIN);
 
-/// Every check of a host's links over AF_XDP; `serving`: a daemon runs, so what is on the devices is its own.
+/// Every check of a host's links over AF_XDP; `serving`: a daemon runs, so the programs on the devices are
+/// its own.
 pub(super) fn examine(links: &[CheckedLink<'_>], serving: bool) -> Vec<Finding> {
     let settings = settings_of::<XdpSettings>(links.iter().map(|link| link.settings));
     let mut findings = vec![rights(&settings), locked_memory(&settings), cost::check()];
     for (of, settings) in links.iter().zip(settings) {
-        // Nothing of a device in the daemon's network namespace can be seen here.
+        // A device in the daemon's network namespace is not visible here.
         if of.is_known && Device::named(&settings.classifier.device).is_err() {
             continue;
         }
@@ -140,8 +141,8 @@ fn other_program(name: &str, device: &Device, serving: bool) -> Finding {
     }
 }
 
-/// A finding if the device has several receive queues, because packets may then come in on one that nobody
-/// reads.
+/// A finding if the device has several receive queues, because packets may then arrive in a queue that no
+/// program reads.
 fn queues(name: &str, settings: &XdpSettings, device: &Device) -> Option<Finding> {
     let (queues, queue) = (device.rx_queues, settings.queue);
     let fix = format!(

@@ -1,4 +1,4 @@
-//! AF_XDP: packets are told apart in the adapter's driver.
+//! AF_XDP: the XDP program classifies packets in the adapter's driver.
 
 mod cost;
 mod doctor;
@@ -113,7 +113,7 @@ impl DriverKind for Xdp {
         Some("Over a veth pair in a network of its own: needs root")
     }
 
-    /// Driver that stands in where veth pairs cannot be made.
+    /// Driver that stands in if veth pairs cannot be made.
     fn stand_in(&self) -> Option<Driver> {
         Some(Driver::UDP)
     }
@@ -178,8 +178,9 @@ fn classifier(input: &LinkInput<'_>, device: &str, ends: Ends) -> ClassifierOpti
         },
         signalling_rate: signals::bound(input.signalling, input.link),
         strangers_rate: signals::strangers_bound(input.signalling),
-        // Best effort may take all that is left of the link, in packets of any size: no rate of packets is too many.
-        // What bounds it are its own buffers, taken only while nothing more urgent waits for the processor.
+        // Best effort may take the rest of the link, in packets of any size, so there is no limit on its
+        // packet rate. It is bounded by its own buffers, which are read only while no more urgent packet
+        // waits for the processor.
         best_effort_rate: None,
         ..ClassifierOptions::new(device, ends.local, ends.peer, ends.ports[0], ends.ports[1])
     }

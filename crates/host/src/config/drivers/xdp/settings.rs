@@ -1,4 +1,4 @@
-//! Links over AF_XDP: what the file says of one, and how all of a host are opened together.
+//! Links over AF_XDP: the settings of one link, and opening all links of a host together.
 
 use punctual_link::kernel::{
     CareOptions, Device, Follow, FollowError, FollowedLink, Mac, Opener, PathRequest, follow,
@@ -8,9 +8,9 @@ use punctual_link::{Link, LinkError, Spins};
 
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 
-/// Sizes of frames: what the kernel takes on pages of 4 KiB.
+/// Sizes of frames that the kernel accepts on pages of 4 KiB.
 const FRAME_BYTES: [usize; 2] = [2_048, 4_096];
-/// What a frame holds in front of a packet, as `XdpMemory::packet_bytes_max` has it (tested).
+/// Bytes of a frame in front of a packet, as in `XdpMemory::packet_bytes_max` (tested).
 const HEADROOM_BYTES: usize = 320;
 /// Longest packet, from our header on.
 pub(super) const PACKET_BYTES_MAX: u32 = (FRAME_BYTES[1] - HEADROOM_BYTES) as u32;
@@ -18,7 +18,7 @@ pub(super) const PACKET_BYTES_MAX: u32 = (FRAME_BYTES[1] - HEADROOM_BYTES) as u3
 /// Settings of a link over AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpSettings {
-    /// Device, addresses, ports, longest packet and where the program runs.
+    /// Device, addresses, ports, maximum packet length and the program's mode.
     pub classifier: ClassifierOptions,
     /// The device's queue.
     pub queue: u32,
@@ -28,9 +28,9 @@ pub struct XdpSettings {
     pub zero_copy: ZeroCopy,
     /// Settings that the device must have.
     pub care: CareOptions,
-    /// How long to look for packets before sleeping.
+    /// How long to poll for packets before sleeping.
     pub spins: Spins,
-    /// No pace was configured: completions, where the device has a pace of its own.
+    /// No pace was configured: completions pace the link if the device has a pace of its own.
     pub pace_by_device: bool,
 }
 
@@ -69,10 +69,11 @@ pub fn frame_bytes<'a>(links: impl IntoIterator<Item = &'a XdpSettings>) -> usiz
     *FRAME_BYTES.iter().find(fits).unwrap_or(&FRAME_BYTES[1])
 }
 
-/// Opens all of them over one memory, so that what passes through is not copied; devices are looked after from now on.
+/// Opens all links over one memory area, so that forwarded packets are not copied. From now on their devices
+/// are watched.
 ///
 /// # Errors
-/// The first that cannot be opened, by its place in the list (none: none can be).
+/// The first link that cannot be opened, by its place in the list (no place: none can be opened).
 pub(super) fn open(links: &[&XdpSettings], forbidden: Forbidden) -> Result<Vec<FollowedLink>, FollowError> {
     if links.is_empty() {
         return Ok(Vec::new());
@@ -81,7 +82,7 @@ pub(super) fn open(links: &[&XdpSettings], forbidden: Forbidden) -> Result<Vec<F
     let memory = XdpMemory::new(frames, frame_bytes(links.iter().copied()))
         .map_err(|error| FollowError { link: None, error })?;
     let follows = links.iter().map(|link| {
-        // Nobody is reached before the path is found.
+        // No neighbour is reachable before the path is found.
         let addresses = Addresses::new(Mac::default(), None);
         let options = XdpOptions { addresses: Some(addresses.clone()), ..link.options() };
         let opener = Box::new(XdpOpener { options, addresses, memory: memory.clone() });

@@ -1,11 +1,12 @@
-//! How much signalling the driver of a link lets in: whatever a conforming neighbour may send, and a bounded rest.
+//! The rate at which a link's driver lets signalling in: all packets that a conforming neighbour may send,
+//! and a bounded rest.
 //!
-//! The neighbour regulates its signalling to logical arrivals I apart, I = 1 / `packets_per_second`, and sends each packet
-//! within I of that (the bound of the implicit channel). On its way it is late by the link's jitter at most. So what comes
-//! in any time x is at most `ceil((I + jitter) / I') + x / I' + 1` packets, I' = I (1 - 1/128) for a fast clock: a token
-//! bucket. What exceeds the rate that admission counts with waits in the background of the processor in any case, so the
-//! bucket may be wide, and is: a driver that drops too early would make a small flood end channels that the processor
-//! could have kept.
+//! The neighbour regulates its signalling to logical arrivals I apart, I = 1 / `packets_per_second`, and
+//! sends each packet within I of that (the bound of the implicit channel). In transit it is delayed by the
+//! link's jitter at most. So in any time x at most `ceil((I + jitter) / I') + x / I' + 1` packets arrive,
+//! with I' = I (1 - 1/128) for a fast clock: a token bucket. Packets beyond the rate that admission uses wait
+//! in the background of the processor in any case, so the bucket may be wide, and is: a driver that drops too
+//! early would let a small flood end channels that the processor could have kept.
 
 use punctual_link::xdp::Rate;
 use punctual_proto::Nanos;
@@ -13,12 +14,13 @@ use punctual_proto::config::{LinkConfig, SignallingConfig};
 
 /// Factor by which a neighbour may be configured for more than our `packets_per_second` and still conform.
 const MARGIN: u32 = 10;
-/// More than a restarted neighbour, or what stood still between it and us, delivers at once.
+/// More packets than a restarted neighbour delivers at once, or a queue on the way that was blocked for a
+/// time.
 const HEAP_PACKETS: u64 = 32;
-/// What strangers may send, of our `packets_per_second`: one in so many.
+/// Divisor of our `packets_per_second` that gives the rate of unsealed packets.
 const STRANGERS_PART: u32 = 4;
 
-/// The bucket of a link; `None` if nothing can be sent (refused when the node is made).
+/// The bucket of a link; `None` if no packet can be sent (refused when the node is created).
 pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<Rate> {
     let packets_per_second = signalling.packets_per_second.saturating_mul(MARGIN).min(1_000_000_000);
     let fastest = SignallingConfig { packets_per_second, ..signalling.clone() }.rate()?;
@@ -31,9 +33,9 @@ pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<
     })
 }
 
-/// Bucket for packets that the neighbour has not sealed: its first ones in a life, or those that somebody
-/// else sends under its address. It lets so few in that the processor's own budget carries them beside what
-/// the neighbour sends.
+/// Bucket for packets that do not have the neighbour's seal: its first ones after a start, or those that
+/// another host sends under its address. It admits so few that they fit into the processor's own budget in
+/// addition to the neighbour's packets.
 pub(super) fn strangers_bound(signalling: &SignallingConfig) -> Option<Rate> {
     let packets_per_second = (signalling.packets_per_second / STRANGERS_PART).max(1);
     Some(Rate { packets_per_second, burst_packets: HEAP_PACKETS as u32 })
@@ -46,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// Packets of those that come at `times_ns` that the bucket lets in (`conforms` of the program).
+    /// Number of the packets at `times_ns` that the bucket lets in (`conforms` of the program).
     fn let_in(rate: Rate, times_ns: impl Iterator<Item = u64>) -> u64 {
         let interval = 1_000_000_000_u64.div_ceil(rate.packets_per_second.into());
         let depth = interval * u64::from(rate.burst_packets);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Whoever has seen an effect of a turn looks until its words are there, and no longer.
+/// A reader that has seen an effect of a turn waits until the turn's words are there, and no longer.
 #[test]
 fn the_words_of_a_turn_that_has_begun_are_waited_for() {
     let (mut daemon, program) = outgoing();
@@ -27,7 +27,7 @@ fn the_words_of_a_turn_that_has_begun_are_waited_for() {
     }
 }
 
-/// What is read while the words are written is of no moment, whichever of them are there already.
+/// A copy that overlaps a write is inconsistent, whichever words were written already.
 #[test]
 fn nothing_is_taken_from_between_the_words_of_a_turn() {
     const COUNT: usize = 4;
@@ -43,7 +43,7 @@ fn nothing_is_taken_from_between_the_words_of_a_turn() {
         writer.touch(&region);
         let before = copied().expect("the turn before");
         assert_eq!(before[0], turn - 1);
-        // The last words come one by one; between them a reader looks.
+        // The last words are written one by one; between the writes a reader checks.
         let mut between = Vec::new();
         let rest = (2..COUNT).map(|index| {
             between.push(copied());
@@ -55,8 +55,8 @@ fn nothing_is_taken_from_between_the_words_of_a_turn() {
     }
 }
 
-/// A turn that does not end is waited for for a while, so that one that takes its time is not missed; not where the ring is
-/// closed, of which no turn ends any more.
+/// A reader waits some time for a turn that does not end, so that it does not miss a slow turn. It does not
+/// wait if the ring is closed, because then no turn ends any more.
 #[test]
 fn a_closed_ring_is_not_waited_for() {
     let (mut daemon, program) = outgoing();
@@ -65,7 +65,7 @@ fn a_closed_ring_is_not_waited_for() {
     let begun = Instant::now();
     assert!(reader.read(true).is_some());
     let open = begun.elapsed();
-    // All pauses sleep at least as long as they say.
+    // All pauses last at least as long as requested.
     assert!(open >= Duration::from_millis(50), "{open:?}");
     drop(daemon);
     let fastest = (0..20).map(|_| {
@@ -73,6 +73,6 @@ fn a_closed_ring_is_not_waited_for() {
         assert!(reader.read(true).is_some());
         begun.elapsed()
     });
-    // Of twenty tries one was not held up by other programs for so long.
+    // In at least one of twenty attempts no other program delayed the reader for that long.
     assert!(fastest.min() < Some(Duration::from_millis(50)));
 }

@@ -1,18 +1,18 @@
-//! Whether a program's handler keeps to what it has declared; one that does not is counted, then demoted (RTU 3.2 leaves
-//! open what becomes of it).
+//! Whether a program's handler keeps to its declaration. Violations are counted; a handler with too many is
+//! demoted (RTU 3.2 leaves the consequence open).
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use crate::api::{Misconduct, UpcallDone};
 use crate::limits::{RTU_SPELL, RTU_STRIKES_MAX};
 
-/// What one handler took beyond what it has declared.
+/// The time that one handler took beyond its declaration.
 #[derive(Debug, Default)]
 pub(super) struct Conduct {
-    /// What its calls have taken beyond what they declared, and nothing has paid for yet.
+    /// Time that its calls took beyond their declaration, less what idle time has made up for.
     excess: Nanos,
     looked_at: Instant,
-    /// Idle time of the processor, as far as it has paid.
+    /// The processor's idle time that was already credited.
     idle_seen: Nanos,
     strikes: Strikes,
 }
@@ -37,7 +37,7 @@ impl Strikes {
     }
 }
 
-/// What may disturb a call without its fault.
+/// Disturbances of a call that its handler does not cause.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Disturbance {
     /// Burst of interference, and cold caches.
@@ -48,17 +48,17 @@ pub(super) struct Disturbance {
     pub idle: Nanos,
 }
 
-/// How one call is judged.
+/// Verdict on one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub overran: bool,
     pub ignored_yield: bool,
-    /// To be demoted, and for what.
+    /// Why the handler must be demoted, if it must be.
     pub demote: Option<Misconduct>,
 }
 
 impl Conduct {
-    /// Judges a call that was `given` so many PDUs, for which its handler has `declared` a time for what it did.
+    /// Judges a call that was `given` so many PDUs, for whose work its handler has `declared` a time.
     pub fn judge(
         &mut self,
         done: &UpcallDone,
@@ -67,7 +67,7 @@ impl Conduct {
         now: Instant,
     ) -> Verdict {
         let Disturbance { burst, rho, idle } = disturbance;
-        // What others were kept waiting is made good by idle time; interference takes its share of all time.
+        // Idle time makes up for the delay of other handlers; interference takes its share of all time.
         let paid = (idle - self.idle_seen) + rho.of(now.since(self.looked_at) - done.took);
         (self.looked_at, self.idle_seen) = (now, idle);
         self.excess = ((self.excess - paid) + done.took) - declared - rho.of(done.took);

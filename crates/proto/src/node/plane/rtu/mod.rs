@@ -1,52 +1,84 @@
-//! Programs' handlers: registered, picked, charged and watched beside those of channels (RTU 3; ADR 0051).
+//! Programs' handlers: registered, picked, charged and monitored like those of channels (RTU 3; ADR 0051).
 //!
-//! Ownership: the node owns account and counters of a handler, the driver its body. A handler has at most two places in
-//! the run queue: that of its class, where it runs within its budget, and one of best effort, where it runs beyond it.
-//! Cancellation: a handler that is removed while its body runs is forgotten at once; what the call did is not looked at.
+//! Ownership: the node owns the account and counters of a handler, the driver owns its body. A handler has at
+//! most two places in the run queue: that of its class, where it runs within its budget, and one of best
+//! effort, where it runs beyond it. Cancellation: a handler that is removed while its body runs is removed at
+//! once; the effects of the call are ignored.
 
+mod calls;
 mod conduct;
+mod outside;
 mod pace;
+mod remote;
+mod sending;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 use punctual_analysis::{Class as Rank, Instant, Nanos};
 
-use self::conduct::{Conduct, Disturbance, Verdict};
+use self::conduct::{Conduct, Verdict};
 use self::pace::Pace;
+use self::remote::Remote;
+use self::sending::Sending;
 use super::new::best_effort_parameters;
-use super::work::Unit;
-use super::{Owner, Plane};
+use super::{FlowWay, Links, Owner, Plane};
 use crate::api::{
-    Misconduct, RtuClass, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuStatus, RtuTerms,
-    UpcallDone, Work, WorkKind,
+    Event, Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending,
+    RtuTerms, UpcallDone,
 };
+use crate::ids::{ChannelId, LinkId, PathId};
 use crate::limits::RTU_HANDLERS_MAX;
 use crate::memory::Memory;
-use crate::node::Node;
-use crate::node::stages::RtuAnswer;
-use crate::sched::{Activation, Class, HandlerId, HandlerParameters, Trigger};
+use crate::node::stages::{RtuAnswer, RtuPackets, RtuPlace};
+use crate::sched::{Class, HandlerId, HandlerParameters, Trigger};
 
 /// All programs' handlers of a node.
-#[derive(Default)]
-pub(super) struct Rtus {
-    handlers: BTreeMap<RtuId, Box<Rtu>>,
+pub(super) struct Rtus<M: Memory> {
+    handlers: BTreeMap<RtuId, Box<Rtu<M>>>,
+    /// Those that send, and those of other processes, by their handles among flows and channels.
+    senders: BTreeMap<ChannelId, RtuId>,
     next: u64,
     news: VecDeque<RtuEvent>,
+    /// News of handlers of other processes.
+    events: VecDeque<Event>,
+    /// Handlers whose grants wait for the shaper of a link.
+    unfit: Vec<(ChannelId, RtuPlace, RtuGrant)>,
     /// Idle time of the processor since its start.
     idle: Nanos,
 }
 
+impl<M: Memory> Default for Rtus<M> {
+    fn default() -> Self {
+        Self {
+            handlers: BTreeMap::new(),
+            senders: BTreeMap::new(),
+            next: 0,
+            news: VecDeque::new(),
+            events: VecDeque::new(),
+            unfit: Vec::new(),
+            idle: Nanos::ZERO,
+        }
+    }
+}
+
 /// One handler.
-struct Rtu {
+struct Rtu<M: Memory> {
     terms: RtuTerms,
-    /// Its place in its class; `None` while admission is asked, for best effort, and once it is demoted.
+    /// What admission assumes for it: what it declares, and what the node does to send for it.
+    cost: RtuCost,
+    sending: Option<Sending<M>>,
+    /// The program's end, where that is another process.
+    remote: Option<Remote<M>>,
+    /// Its place in its class; `None` until admission has granted it, for best effort, and once it is
+    /// demoted.
     own: Option<Own>,
     /// Its place among best effort, or in the background; `None` while it has none.
     rest: Option<HandlerId>,
     /// Time since which it has work.
     since: Option<Instant>,
-    /// Time at which it was given more since its body was called.
+    /// Time of the last call to make it ready since its body was called.
     again: Option<Instant>,
     /// Time at which its body was called last.
     called: Instant,
@@ -56,6 +88,23 @@ struct Rtu {
     counters: RtuCounters,
 }
 
+/// What a handler is registered with beside its terms.
+enum Sends<'a, M: Memory> {
+    Nothing,
+    /// It sends: its handle, its way, what it declares, its ring.
+    Packets(ChannelId, FlowWay, &'a RtuSending, M::Outbox),
+    /// Its program is another process.
+    Remote(Remote<M>),
+}
+
+impl<M: Memory> Sends<'_, M> {
+    /// What admission of a link is to know.
+    const fn packets(&self) -> Option<RtuPackets> {
+        let Self::Packets(_, way, sending, _) = self else { return None };
+        Some(RtuPackets { link: way.link, packets: sending.packets, payload_bytes: sending.payload_bytes })
+    }
+}
+
 /// A place in the run queue within the budget.
 #[derive(Clone, Copy)]
 struct Own {
@@ -63,10 +112,13 @@ struct Own {
     bound: Nanos,
 }
 
-impl Rtu {
-    fn new(terms: RtuTerms) -> Self {
+impl<M: Memory> Rtu<M> {
+    fn new(terms: RtuTerms, cost: RtuCost) -> Self {
         Self {
             terms,
+            cost,
+            sending: None,
+            remote: None,
             own: None,
             rest: None,
             since: None,
@@ -84,7 +136,18 @@ impl Rtu {
         Some(self.pace.as_ref()?.release(self.since?, now))
     }
 
-    /// PDUs of the next call: within the budget, or beyond it.
+    /// Whether the link has room for what it sends, and its program has reported the call before.
+    fn may_run(&mut self, links: &mut Links<M>, within: bool, now: Instant) -> bool {
+        if self.remote.as_ref().is_some_and(|remote| !remote.is_back()) {
+            return false;
+        }
+        self.sending.as_mut().is_none_or(|sending| {
+            let line = &mut links.lines[usize::from(sending.link().0)];
+            sending.may_run(line, within, now)
+        })
+    }
+
+    /// PDUs of the next call, within the budget or beyond it.
     fn given(&self, within: bool, now: Instant) -> u32 {
         let Some(since) = self.since else { return 0 };
         match &self.pace {
@@ -93,23 +156,31 @@ impl Rtu {
         }
     }
 
-    /// Charges a call, and says how late its first PDU was.
-    fn charge(&mut self, within: bool, given: u32, done: &UpcallDone, now: Instant) -> Nanos {
+    /// Charges a call. Returns when its first PDU was released, if that was within the budget, and how late it was.
+    fn charge(
+        &mut self,
+        within: bool,
+        given: u32,
+        done: &UpcallDone,
+        now: Instant,
+    ) -> (Option<Instant>, Nanos) {
         self.counters.calls += 1;
-        self.counters.took_max = self.counters.took_max.max(done.took);
+        if self.remote.is_none() {
+            self.counters.took_max = self.counters.took_max.max(done.took);
+        }
         // A call that found nothing to do has cost one all the same, and a timed one goes on with a whole quantum.
         let whole = done.more && matches!(self.terms.class, RtuClass::Guaranteed { .. });
         let charged = done.units.max(if whole { given } else { 1 });
         let (Some(pace), Some(since), true) = (self.pace.as_mut(), self.since, within) else {
             self.counters.units_beyond += u64::from(done.units);
-            return Nanos::ZERO;
+            return (None, Nanos::ZERO);
         };
         self.counters.units += u64::from(done.units);
         let release = pace.charge(since, self.called, charged);
         let late = self.own.map_or(Nanos::ZERO, |own| now.since(release + own.bound));
         self.counters.late += u64::from(late > Nanos::ZERO);
         self.counters.late_max = self.counters.late_max.max(late);
-        late
+        (Some(release), late)
     }
 
     fn count(&mut self, verdict: Verdict) {
@@ -117,7 +188,7 @@ impl Rtu {
         self.counters.yields_ignored += u64::from(verdict.ignored_yield);
     }
 
-    /// Whether it holds a place of the processor's admission: a demoted one keeps its own.
+    /// Whether it holds a place of the processor's admission: a demoted handler keeps its place.
     const fn holds(&self) -> bool {
         self.own.is_some() || self.demoted.is_some() && self.pace.is_some()
     }
@@ -127,83 +198,42 @@ impl Rtu {
     }
 }
 
-impl<M: Memory> Node<M> {
-    /// Registers a program's handler. Where this returns its name, the answer follows: [`RtuEvent::Granted`] or
-    /// [`RtuEvent::Refused`] by [`Node::poll_rtu`], at once unless admission decides elsewhere.
-    ///
-    /// # Errors
-    /// If it cannot be honoured here whatever else is admitted: a range, the processor's order, the length of a call.
-    pub fn register_handler(&mut self, terms: RtuTerms, now: Instant) -> Result<RtuId, RtuRefusal> {
-        let id = self.plane.register_rtu(terms)?;
-        self.settle_rtus(now);
-        Ok(id)
-    }
-
-    /// The handler has work from now on. Without effect while it has some, and where it is not granted.
-    pub fn make_ready(&mut self, id: RtuId, now: Instant) {
-        self.plane.ready_rtu(id, now);
-    }
-
-    /// Forgets a handler and gives back what it holds; does nothing where there is none.
-    pub fn remove_handler(&mut self, id: RtuId) {
-        self.plane.remove_rtu(id);
-    }
-
-    /// The handler whose body is to be called for a unit that [`Node::begin_work`] has picked; `None` for all other units.
-    /// `packets` of the unit is how many PDUs it may process.
-    pub fn upcall(&self, work: &Work) -> Option<RtuId> {
-        match self.plane.context.processor.owner(HandlerId(work.handler))? {
-            Owner::Rtu(id) | Owner::RtuRest(id) => Some(id),
-            _ => None,
-        }
-    }
-
-    /// The effects of a unit whose body was called: instead of [`Node::finish_work`], which takes a body to have done all
-    /// that it was given in the time that it has declared.
-    pub fn finish_upcall(&mut self, work: &Work, done: UpcallDone, now: Instant) {
-        self.plane.finish_rtu(work, &done, now);
-    }
-
-    /// News of programs' handlers.
-    pub fn poll_rtu(&mut self) -> Option<RtuEvent> {
-        self.plane.rtus.news.pop_front()
-    }
-
-    /// All programs' handlers, by name.
-    pub fn handlers(&self) -> impl Iterator<Item = RtuStatus> + '_ {
-        self.plane.rtus.handlers.iter().map(|(&id, rtu)| RtuStatus {
-            id,
-            terms: rtu.terms,
-            bound: rtu.own.map(|own| own.bound),
-            demoted: rtu.demoted,
-            counters: rtu.counters,
-        })
-    }
-
-    /// Goes on with what admission has said.
-    pub(in crate::node) fn settle_rtus(&mut self, now: Instant) {
-        while let Some(answer) = self.plane.stages.poll_rtu() {
-            self.plane.install_rtu(answer, now);
-        }
-    }
-}
-
 impl<M: Memory> Plane<M> {
-    fn register_rtu(&mut self, terms: RtuTerms) -> Result<RtuId, RtuRefusal> {
+    fn register_rtu(&mut self, terms: RtuTerms, sends: Sends<'_, M>) -> Result<RtuId, RtuRefusal> {
         if self.rtus.handlers.len() >= RTU_HANDLERS_MAX {
             return Err(RtuRefusal::Exhausted);
         }
-        self.stages.check_rtu(&terms, &self.config)?;
+        let packets = sends.packets();
+        if let Some(packets) = &packets {
+            self.stages.check_rtu_packets(&terms, packets)?;
+        }
+        let body = if matches!(sends, Sends::Remote(_)) { self.remote_cost() } else { terms.cost };
+        let cost = self.stages.rtu_cost(body, packets.as_ref());
+        self.stages.check_rtu(&RtuTerms { cost, ..terms }, &self.config)?;
         let id = RtuId(self.rtus.next);
         self.rtus.next += 1;
-        let mut rtu = Box::new(Rtu::new(terms));
+        let mut rtu = Box::new(Rtu::new(terms, cost));
+        match sends {
+            Sends::Nothing => {}
+            Sends::Packets(channel, way, wanted, outbox) => {
+                self.rtus.senders.insert(channel, id);
+                rtu.sending = Some(self.sending(channel, way, wanted, outbox));
+            }
+            Sends::Remote(remote) => {
+                self.rtus.senders.insert(remote.channel(), id);
+                rtu.remote = Some(remote);
+            }
+        }
         if terms.class == RtuClass::BestEffort {
             rtu.rest = Some(self.add_rest(id, Class::BestEffort, &terms));
-            let grant = RtuGrant { bound: None, cpu_utilisation: self.stages.cpu_utilisation() };
-            self.rtus.news.push_back(RtuEvent::Granted(id, grant));
+            let grant = RtuGrant { bound: None, sent: None, cpu_utilisation: self.stages.cpu_utilisation() };
+            match &rtu.remote {
+                Some(remote) => self.tell_remote(remote.channel(), Ok(grant)),
+                None => self.rtus.news.push_back(RtuEvent::Granted(id, grant)),
+            }
         }
         self.rtus.handlers.insert(id, rtu);
-        self.stages.ask_rtu(id, &terms);
+        self.stages.ask_rtu(id, &RtuTerms { cost, ..terms }, packets.as_ref());
         Ok(id)
     }
 
@@ -216,17 +246,33 @@ impl<M: Memory> Plane<M> {
         self.context.processor.add_handler(Owner::RtuRest(id), parameters)
     }
 
-    /// A handler has its answer. One that was removed meanwhile has given back what it was granted.
+    /// Applies the reply for a handler. If the handler was removed meanwhile, what was granted is released.
     fn install_rtu(&mut self, (id, answer): RtuAnswer, now: Instant) {
-        let Some(terms) = self.rtus.handlers.get(&id).map(|rtu| rtu.terms) else { return };
-        let (place, grant) = match answer {
-            Ok(granted) => granted,
-            Err(refusal) => {
-                self.rtus.handlers.remove(&id);
-                return self.rtus.news.push_back(RtuEvent::Refused(id, refusal));
+        match answer {
+            _ if !self.rtus.handlers.contains_key(&id) => {}
+            Ok((place, grant)) if self.has_share(id, &place, grant) => {
+                self.grant_rtu(id, &place, grant, now);
             }
+            Ok(_) => {}
+            Err(refusal) => {
+                let Some(rtu) = self.rtus.handlers.remove(&id) else { return };
+                let remote = rtu.remote.as_ref().map(Remote::channel);
+                self.part_with(*rtu, now);
+                match remote {
+                    Some(channel) => self.tell_remote(channel, Err(refusal)),
+                    None => self.rtus.news.push_back(RtuEvent::Refused(id, refusal)),
+                }
+            }
+        }
+    }
+
+    /// A handler has what it holds: it may run from now on.
+    fn grant_rtu(&mut self, id: RtuId, place: &RtuPlace, grant: RtuGrant, now: Instant) {
+        let Some((terms, cost)) = self.rtus.handlers.get(&id).map(|rtu| (rtu.terms, rtu.cost)) else {
+            return;
         };
-        let Some(demand) = self.stages.rtu_demand(&terms) else { return };
+        self.give_slots(id, place);
+        let Some(demand) = self.stages.rtu_demand(&RtuTerms { cost, ..terms }) else { return };
         let class = match demand.urgency.class {
             Rank::LowLatency => Class::LowLatency,
             Rank::Guaranteed => Class::Guaranteed,
@@ -245,14 +291,18 @@ impl<M: Memory> Plane<M> {
         if let Some(rtu) = self.rtus.handlers.get_mut(&id) {
             (rtu.own, rtu.rest) = (Some(Own { handler, bound: place.bound }), rest);
         }
-        self.rtus.news.push_back(RtuEvent::Granted(id, grant));
+        let remote = self.rtus.handlers.get(&id).and_then(|rtu| rtu.remote.as_ref());
+        match remote.map(Remote::channel) {
+            Some(channel) => self.tell_remote(channel, Ok(grant)),
+            None => self.rtus.news.push_back(RtuEvent::Granted(id, grant)),
+        }
         self.arm_rtu(id, now);
     }
 
     fn ready_rtu(&mut self, id: RtuId, now: Instant) {
         let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
         if rtu.since.is_some() {
-            // Its body may have looked for work already.
+            // The body may have checked for work already.
             rtu.again = rtu.again.or(Some(now));
             return;
         }
@@ -260,113 +310,32 @@ impl<M: Memory> Plane<M> {
         self.arm_rtu(id, now);
     }
 
-    /// Its body is called: it sees all that there is now.
+    /// Notes that the handler's body is called: it sees all work that is present now.
     pub(super) fn call_rtu(&mut self, id: RtuId, now: Instant) {
         if let Some(rtu) = self.rtus.handlers.get_mut(&id) {
             (rtu.again, rtu.called) = (None, now);
         }
     }
 
-    fn remove_rtu(&mut self, id: RtuId) {
+    fn remove_rtu(&mut self, id: RtuId, now: Instant) {
         let Some(rtu) = self.rtus.handlers.remove(&id) else { return };
         for handler in rtu.own.map(|own| own.handler).into_iter().chain(rtu.rest) {
             self.context.processor.remove_handler(handler);
         }
         if rtu.terms.class != RtuClass::BestEffort {
-            self.stages.release_rtu(id);
+            self.stages.release_rtu(id, rtu.sending.as_ref().map(Sending::link));
         }
+        self.part_with(*rtu, now);
     }
 
-    /// Tells the executor when the handler may run, within its budget and beyond.
-    pub(super) fn arm_rtu(&mut self, id: RtuId, now: Instant) {
-        let Some(rtu) = self.rtus.handlers.get(&id) else { return };
-        let executor = &mut self.context.processor.executor;
-        if let Some(Own { handler, bound }) = rtu.own {
-            match rtu.release(now) {
-                Some(eligible) => {
-                    executor.ready(handler, Activation { eligible, deadline: eligible + bound }, now);
-                }
-                None => executor.idle(handler),
-            }
+    /// Gives back what a handler had beside its places.
+    fn part_with(&mut self, rtu: Rtu<M>, now: Instant) {
+        if let Some(remote) = rtu.remote {
+            self.rtus.senders.remove(&remote.channel());
         }
-        if let Some(rest) = rtu.rest {
-            match rtu.since {
-                Some(eligible) => executor.ready(rest, Activation { eligible, deadline: eligible }, now),
-                None => executor.idle(rest),
-            }
+        if let Some(sending) = rtu.sending {
+            self.drop_sending(sending, now);
         }
-    }
-
-    /// The next call of a handler; `None` if it has nothing to do.
-    pub(super) fn rtu_unit(&self, id: RtuId, within: bool, now: Instant) -> Option<Unit> {
-        let rtu = self.rtus.handlers.get(&id)?;
-        let packets = rtu.given(within, now);
-        Some(Unit {
-            kind: WorkKind::Upcall,
-            packets,
-            bytes: 0,
-            message_edge: false,
-            application: rtu.terms.cost.of(packets),
-        })
-    }
-
-    /// A body has done what it was given, in its time: for drivers that have no bodies.
-    pub(super) fn run_rtu(&mut self, work: &Work, now: Instant) {
-        let done = UpcallDone { units: work.packets, more: false, took: work.application };
-        self.finish_rtu(work, &done, now);
-    }
-
-    fn finish_rtu(&mut self, work: &Work, done: &UpcallDone, now: Instant) {
-        let handler = HandlerId(work.handler);
-        let is_running = self.context.processor.executor.is_running(handler);
-        let owner = self.context.processor.owner(handler).filter(|_| is_running);
-        let (id, within) = match owner {
-            Some(Owner::Rtu(id)) => (id, true),
-            Some(Owner::RtuRest(id)) => (id, false),
-            // It was removed while its body ran.
-            _ => return,
-        };
-        let cost = work.declared_cost(&self.config.cpu.costs);
-        self.context.processor.executor.charge(handler, cost, now);
-        if !within {
-            self.context.processor.executor.charge_flow(handler, cost, now);
-        }
-        let (burst, rho) = (self.config.cpu.burst(), self.config.cpu.interference.rho);
-        let disturbance = Disturbance { burst, rho, idle: self.rtus.idle };
-        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
-        let late = rtu.charge(within, work.packets, done, now);
-        let declared = rtu.terms.cost.of(done.units.clamp(1, work.packets.max(1)));
-        let verdict = rtu.conduct.judge(done, (work.packets, declared), disturbance, now);
-        rtu.count(verdict);
-        // What it has brought upon itself is not the processor's fault.
-        let own_fault = rtu.conduct.is_in_excess() || verdict.ignored_yield;
-        rtu.since = if done.more { rtu.since } else { rtu.again.take() };
-        if !own_fault {
-            self.note_processor(late, now);
-        }
-        if let Some(why) = verdict.demote {
-            self.demote_rtu(id, why);
-        }
-        self.arm_rtu(id, now);
-        self.context.processor.executor.finished(handler, work.packets, now);
-    }
-
-    /// From now on the handler runs in the background. What it holds of the processor stays: it pays for the blocking by
-    /// its calls.
-    fn demote_rtu(&mut self, id: RtuId, why: Misconduct) {
-        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
-        if rtu.demoted.replace(why).is_some() {
-            return;
-        }
-        let (own, rest, terms) = (rtu.own.take(), rtu.rest.take(), rtu.terms);
-        for handler in own.map(|own| own.handler).into_iter().chain(rest) {
-            self.context.processor.remove_handler(handler);
-        }
-        let background = self.add_rest(id, Class::Background, &terms);
-        if let Some(rtu) = self.rtus.handlers.get_mut(&id) {
-            rtu.rest = Some(background);
-        }
-        self.rtus.news.push_back(RtuEvent::Demoted(id, why));
     }
 
     /// The processor had nothing to do for `span`. What runs next may find cold caches, which is charged once a busy period.
@@ -376,14 +345,40 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Places of programs' handlers in the run queue: for the books.
+    /// Handlers that have, or have asked for, a place of a link: while there are some its rate cannot be measured.
+    pub(in crate::node) fn senders_on(&self, link: LinkId) -> u32 {
+        let sends = |rtu: &&Box<Rtu<M>>| {
+            rtu.terms.class != RtuClass::BestEffort
+                && rtu.sending.as_ref().is_some_and(|sending| sending.link() == link)
+        };
+        self.rtus.handlers.values().filter(sends).count() as u32
+    }
+
+    /// Whether a handler sends by this path.
+    pub(super) fn has_sender(&self, path: PathId) -> bool {
+        self.rtus.handlers.values().any(|rtu| rtu.sending.as_ref().is_some_and(|sending| sending.has(path)))
+    }
+
+    /// Messages that handlers have taken and that have not left: for the books.
+    pub(super) fn sent_messages(&self) -> usize {
+        self.rtus.handlers.values().filter_map(|rtu| rtu.sending.as_ref()).map(Sending::messages).sum()
+    }
+
+    /// Queues of a link that handlers have: for the books.
+    pub(super) fn sender_queues(&self, link: LinkId) -> usize {
+        let on = |sending: &&Sending<M>| sending.link() == link && sending.has_slots();
+        self.rtus.handlers.values().filter_map(|rtu| rtu.sending.as_ref()).filter(on).count()
+    }
+
+    /// Places of programs' handlers in the run queue, for the accounts.
     pub(super) fn rtu_places(&self) -> usize {
         self.rtus.handlers.values().map(|rtu| rtu.places()).sum()
     }
 
-    /// Places of the processor's admission that are held, and handlers that should hold them: for the books.
+    /// Places of the processor's admission that are held, and handlers that should hold them, for the
+    /// accounts.
     pub(super) fn rtu_books(&self) -> Option<[usize; 2]> {
-        let held = self.rtus.handlers.values().filter(|rtu| rtu.holds()).count();
+        let held = self.rtus.handlers.values().filter(|rtu| rtu.holds()).count() + self.rtus.unfit.len();
         self.stages.rtus_held().map(|counted| [counted, held])
     }
 }

@@ -16,7 +16,7 @@ pub(super) enum Pace {
 }
 
 impl Pace {
-    /// The budget of a class; `None` for best effort. Takes the memory that it needs.
+    /// The budget of a class; `None` for best effort. Allocates the memory that it needs.
     pub fn of(class: RtuClass) -> Option<Self> {
         match class {
             RtuClass::LowDelay { interval, units, .. } => {
@@ -43,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// A call has processed so many PDUs, more than were released perhaps. Returns e of the first.
+    /// Charges the PDUs that a call has processed, perhaps more than were released. Returns e of the first.
     pub fn charge(&mut self, since: Instant, now: Instant, units: u32) -> Instant {
         let first = self.release(since, now);
         match self {
@@ -64,7 +64,7 @@ pub(super) struct Sporadic {
 }
 
 impl Sporadic {
-    fn new(interval: Nanos, units: u32) -> Self {
+    pub fn new(interval: Nanos, units: u32) -> Self {
         Self { interval, releases: VecDeque::with_capacity(units as usize), units: units as usize }
     }
 
@@ -82,12 +82,18 @@ impl Sporadic {
 
     fn charge(&mut self, since: Instant, units: u32) {
         for _ in 0..units {
-            let release = self.release(since, 0);
-            if self.releases.len() == self.units {
-                self.releases.pop_front();
-            }
-            self.releases.push_back(release);
+            self.take(since);
         }
+    }
+
+    /// e of the next one, which comes at `since`.
+    pub fn take(&mut self, since: Instant) -> Instant {
+        let release = self.release(since, 0);
+        if self.releases.len() == self.units {
+            self.releases.pop_front();
+        }
+        self.releases.push_back(release);
+        release
     }
 }
 

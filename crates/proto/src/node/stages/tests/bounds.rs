@@ -1,8 +1,8 @@
-//! The last word on bounds, trials of it, and how early work may be.
+//! Final bounds, trials of them, and the limits of early work.
 
 use super::*;
 
-/// The last word: bounds move to what is wanted, of which seven leading bits count, and not below what was offered.
+/// Final bounds: they move to the wanted values, of which seven leading bits count, and not below the offer.
 #[test]
 fn bounds_are_relaxed_to_what_is_wanted_and_are_held_then() {
     let mut stages = stages_of(&config());
@@ -18,7 +18,7 @@ fn bounds_are_relaxed_to_what_is_wanted_and_are_held_then() {
     assert_eq!((held.cpu(), held.link()), (relaxed.bounds[0], Some((RIGHT, relaxed.bounds[1]))));
     let holding: Vec<_> = stages.holding(&channel).iter().map(|grant| grant.bound).collect();
     assert_eq!(holding, relaxed.bounds);
-    // Less than what is held changes nothing.
+    // A value below what is held changes nothing.
     stages.ask_final(&channel, &[Nanos(1), Nanos(1)], &terms(Role::Forwarder));
     assert_eq!(stages.poll_answer(), Some(Answer::Final(ChannelId(1))));
     assert_eq!(stages.take_relaxed(ChannelId(1)).expect("it was said").bounds, relaxed.bounds);
@@ -40,7 +40,7 @@ fn rounded_down(bound: Nanos) -> Nanos {
     Nanos(bound.0 / step * step)
 }
 
-/// Bounds have seven leading bits: at most a 64th is lost, nothing is won.
+/// Bounds have seven leading bits: at most a 64th is lost, and no bound grows.
 #[test]
 fn relaxed_bounds_keep_seven_leading_bits() {
     for (bound, kept) in
@@ -56,7 +56,8 @@ fn relaxed_bounds_keep_seven_leading_bits() {
     assert_eq!(policies::rounded(Nanos::MAX), Nanos(127 << 57));
 }
 
-/// What a channel that holds nothing would be given for good is what it is given, and nothing is held after.
+/// A trial of a channel that holds nothing returns the final reservation that the channel would get, and
+/// holds nothing after.
 #[test]
 fn a_trial_says_what_would_be_held_and_holds_nothing() {
     let mut stages = stages_of(&config());
@@ -96,8 +97,8 @@ fn a_trial_says_what_would_be_held_and_holds_nothing() {
     assert_eq!(given_away(&stages), before);
 }
 
-/// A channel may be early by what was admitted at most under an order to which early work is jitter. Under
-/// EDF it may be early by what its buffers allow.
+/// Under an order in which early work is jitter, a channel may be early only by what was admitted. Under EDF
+/// it may be early by what its buffers allow.
 #[test]
 fn how_early_work_may_be_is_what_was_admitted_where_that_counts() {
     for (run, admission, counts) in

@@ -1,8 +1,8 @@
-//! Bytes, frames and pools: to the last one, and given back.
+//! Bytes, frames and pools: reserved up to the last one, and released.
 
 use super::*;
 
-/// Buffers of the node: to the byte, what was reserved before replaced, and given back with the channel.
+/// Buffers of the node: counted to the byte, replaced by a new reservation, and released with the channel.
 #[test]
 fn buffers_are_reserved_to_the_byte() {
     let mut config = config();
@@ -31,7 +31,8 @@ fn buffers_are_reserved_to_the_byte() {
     books_hold(&stages, &[2]);
 }
 
-/// Frames of a link's driver: half of them are channels', each link its own; what is refused is reported in bytes of whole frames.
+/// Frames of a link's driver: half of them are for channels, separately for each link. A refusal is reported
+/// in bytes of whole frames.
 #[test]
 fn frames_are_reserved_link_by_link() {
     let mut config = config();
@@ -65,8 +66,8 @@ fn frames_are_reserved_link_by_link() {
     assert_eq!((stages.links[0].frames, stages.links[1].frames), (0, 0));
 }
 
-/// Soft channels share frames: as many as the pool's formula says for those that are there, less than their sum, beside what
-/// hard ones have of their own.
+/// Soft channels share frames: as many as the pool's formula requires for the present channels, fewer than
+/// their sum, beside the hard channels' own frames.
 #[test]
 fn soft_channels_share_a_pool_of_frames() {
     use punctual_analysis::buffers::{PoolPart, pooled};
@@ -91,7 +92,7 @@ fn soft_channels_share_a_pool_of_frames() {
     }
     books_hold(&stages, &(0..10).collect::<Vec<_>>());
     let hard_one = ChannelId(8);
-    // For a channel that is not part of it, the pool counts as it is.
+    // For a channel that is not part of it, the size of the pool is fixed.
     assert_eq!(stages.check_buffers(hard_one, &hard(most - pool_of(8))), Ok(()));
     assert!(stages.check_buffers(hard_one, &hard(most - pool_of(8) + 1)).is_err());
     assert_eq!(stages.reserve_buffers(hard_one, hard(most - pool_of(9))), Ok(()));
@@ -99,7 +100,7 @@ fn soft_channels_share_a_pool_of_frames() {
     assert_eq!(stages.reserve_buffers(hard_one, hard(most - pool_of(9) + 1)), Ok(()));
     assert!(stages.check_buffers(ChannelId(9), &soft).is_err(), "one more in the pool");
     assert_eq!(stages.check_buffers(ChannelId(0), &soft), Ok(()), "one that is in it");
-    // A stricter one makes all of it larger, and leaves it as it was.
+    // A stricter channel makes the whole pool larger; without it the pool is as before.
     let strict = Pooled { ratio: Ppb::new(10).expect("a ratio"), ..own };
     assert_eq!(stages.reserve_buffers(hard_one, hard(1)), Ok(()));
     let strict = Reserved { pooled: Some(strict), ..soft };

@@ -1,9 +1,10 @@
-//! What is held is given away, here or elsewhere, and given back.
+//! A reservation counts as utilisation until it is released, whether it was decided here or in another
+//! thread.
 
 use super::*;
 
-/// What is held is given away of the processor and of the link out, whatever a channel is here; what was asked dry is not; and
-/// once it is released all is as before.
+/// A reservation counts as utilisation of the processor and of the outgoing link, whatever the channel's role
+/// here is; a dry question does not; after the release all is as before.
 #[test]
 fn what_is_held_is_given_away_until_it_is_released() {
     let mut stages = stages_of(&config());
@@ -39,8 +40,8 @@ fn what_is_held_is_given_away_until_it_is_released() {
     }
 }
 
-/// All stages of a host together are within the limit: what the processor takes of it, and the propagation of the link, the link
-/// cannot have.
+/// All stages of a host share one limit: the link cannot have what the processor and the link's propagation
+/// take of it.
 #[test]
 fn the_stages_of_a_host_share_one_limit() {
     let mut stages = stages_of(&config());
@@ -67,7 +68,8 @@ fn the_stages_of_a_host_share_one_limit() {
     assert!(matches!(refused, RefuseCause::Stage { kind: StageKind::ForwardCpu, .. }), "{refused:?}");
 }
 
-/// Elsewhere or here: questions are answered in the order of asking, and what an answer says is held is held then.
+/// In another thread or here: questions are answered in their order, and a reservation is in effect when its
+/// answer is taken.
 #[test]
 fn what_is_decided_elsewhere_is_the_same_and_later() {
     let mut here = stages_of(&config());
@@ -99,7 +101,8 @@ fn what_is_decided_elsewhere_is_the_same_and_later() {
     books_hold(&there, &[1, 2, 3]);
 }
 
-/// What is held and nobody has been told of yet is no leak: its answer waits. What nobody holds after that is seen.
+/// A reservation whose answer was not taken yet is no leak. A reservation without a channel after that is
+/// detected.
 #[test]
 fn a_reservation_of_nobodys_is_seen_once_its_answer_was_taken() {
     let mut stages = stages_of(&config());
@@ -111,7 +114,8 @@ fn a_reservation_of_nobodys_is_seen_once_its_answer_was_taken() {
     assert_eq!(reservations, Some(&("reservations", [1, 0])));
 }
 
-/// A channel that ends while its bounds are made final elsewhere: nobody hears that they are, and nothing is left.
+/// If a channel ends while another thread decides about its final bounds, the answer is dropped, and no
+/// reservation remains.
 #[test]
 fn what_has_ended_is_not_made_final() {
     let mut stages = stages_of(&config());

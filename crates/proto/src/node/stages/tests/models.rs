@@ -1,9 +1,9 @@
-//! What admission sees of a processor, a link and a soft channel.
+//! The models of a processor, a link and a soft channel for admission.
 
 use super::*;
 use crate::config::path_costs;
 
-/// What one path costs, and what the processor is to admission, by the defaults and beyond them.
+/// The cost of one path, and the model of the processor for admission, with the defaults and other values.
 #[test]
 fn a_processor_is_what_is_configured() {
     let costs = config::CpuCosts {
@@ -25,7 +25,7 @@ fn a_processor_is_what_is_configured() {
     assert_eq!(of(Role::Sink), [2_000, 250, 250, 10]);
     let cpu = CpuConfig { costs, quantum_packets: 4, ..CpuConfig::default() };
     let model = cpu_model(&cpu, 1_025);
-    // A quantum of the dearest packets with two KiB each, and the dearer edge of a message.
+    // A quantum of the most expensive packets with two KiB each, and the more expensive edge of a message.
     assert_eq!(model.best_effort_unit, Nanos(4 * (300 + 2 * 10) + 2_000));
     assert_eq!(model.interference.sigma, cpu.interference.sigma + costs.cold_start);
     assert_eq!(cpu_model(&cpu, 1_024).best_effort_unit, Nanos(4 * (300 + 10) + 2_000));
@@ -37,7 +37,8 @@ fn a_processor_is_what_is_configured() {
     assert_eq!(cpu_model(&cpu, 1).best_effort_unit, Nanos(500 + 10 + 2_000));
 }
 
-/// A link to admission: headers and overhead count, what is largest is largest, and the rate is that which is paced at.
+/// The model of a link for admission: headers and overhead count, sizes are maxima, and the rate is the paced
+/// one.
 #[test]
 fn a_link_is_what_is_configured() {
     let mut link = LinkConfig::new("l", NodeId(1), BitRate(100_000_000));
@@ -56,7 +57,7 @@ fn a_link_is_what_is_configured() {
     assert_eq!(link_model(&link).interference.rho, Ppm(100_000));
 }
 
-/// A soft channel asks each stage as such.
+/// A soft channel is requested as soft in each stage.
 #[test]
 fn a_soft_channel_is_soft_in_each_stage() {
     let stages = stages_of(&config());
@@ -79,7 +80,7 @@ fn a_soft_channel_is_soft_in_each_stage() {
     assert_eq!(cost(&handled), cost(&channel) + Nanos(777));
 }
 
-/// A host without links has no signalling to carry, and works for nobody.
+/// A host without links has no signalling to carry and holds nothing.
 #[test]
 fn a_host_without_links_holds_nothing() {
     let alone = NodeConfig { links: Vec::new(), ..config() };

@@ -27,7 +27,8 @@ fn named(number: u64, role: Role, name: &str) -> Arc<LocalChannel> {
     Arc::new(local_of(number, role, contract, 1_400))
 }
 
-/// A flow of the plan is had by one channel at a time: it takes over what the plan holds of the processor, and leaves it there.
+/// A flow of the plan belongs to one channel at a time: the channel takes over the plan's reservation of the
+/// processor, and leaves it in place.
 #[test]
 fn a_planned_flow_is_taken_over_by_one_channel_at_a_time() {
     let mut stages = stages_of(&planned_config(&["video", "audio"]));
@@ -51,7 +52,7 @@ fn a_planned_flow_is_taken_over_by_one_channel_at_a_time() {
     assert_eq!(given_away(&stages)[0], before[0], "the plan keeps it");
     hold(&mut stages, &other);
     books_hold(&stages, &[2, 3]);
-    // What is asked dry, or refused in the end, takes none.
+    // A channel that is asked dry, or refused in the end, takes over no flow.
     stages.release(ChannelId(2));
     stages.ask(&one, MS(200), true);
     assert!(answered(&mut stages, 1).is_ok());
@@ -61,8 +62,8 @@ fn a_planned_flow_is_taken_over_by_one_channel_at_a_time() {
     books_hold(&stages, &[2, 3]);
 }
 
-/// A plan says what its flows may take: a contract that costs more, or wants to be sooner, is refused, and only a source must know
-/// its flow.
+/// A plan limits its flows: a contract that costs more, or has a shorter deadline, is refused. Only a source
+/// must have the flow in its plan.
 #[test]
 fn a_contract_must_fit_its_planned_flow() {
     let config = planned_config(&["video"]);
@@ -79,7 +80,7 @@ fn a_contract_must_fit_its_planned_flow() {
     let refused = answered(&mut stages, 2).expect_err("nobody planned it").to_string();
     assert!(refused.contains("no flow \"unheard\" in this host's plan"), "{refused}");
     let own = stages.offer_planned(&named(3, Role::Source, "video"), 0, MS(200)).expect("it fits").demand;
-    // What the contract costs is what was planned at most.
+    // The contract costs at most what was planned.
     let costs = path_costs(&config.cpu.costs, Role::Source);
     let channel = named(3, Role::Source, "video");
     let service = channel.contract.service(1_400).expect("a service");

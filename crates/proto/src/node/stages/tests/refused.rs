@@ -1,8 +1,9 @@
-//! What a stage refuses before its policy is asked, and a link that becomes another.
+//! Refusals of a stage before its policy is asked, and a change of a link.
 
 use super::*;
 
-/// What no packet of a link, or of the protocol, holds is refused: each limit is kept, and a byte or packet more is not.
+/// A channel that no packet of a link or of the protocol can carry is refused: each limit is accepted, and
+/// one byte or packet more is not.
 #[test]
 fn what_does_not_fit_a_link_is_refused_with_its_numbers() {
     const HEADER: u32 = HEADER_BYTES as u32;
@@ -24,7 +25,7 @@ fn what_does_not_fit_a_link_is_refused_with_its_numbers() {
     huge.links[1].packet_bytes_max = FRAGMENT_BYTES_MAX + HEADER + 9;
     assert!(suitable(&huge, contract(1 << 20), FRAGMENT_BYTES_MAX).is_ok());
     refused(suitable(&huge, contract(1 << 20), FRAGMENT_BYTES_MAX + 1), "packets of 65444 B a message");
-    // The link's room counts the header; a message that is shorter than a packet needs no more than itself.
+    // The link's room includes the header; a message shorter than a packet needs no more than itself.
     let mut narrow = config();
     narrow.links[1].packet_bytes_max = 1_000 + HEADER;
     assert!(
@@ -33,7 +34,7 @@ fn what_does_not_fit_a_link_is_refused_with_its_numbers() {
     );
     refused(suitable(&narrow, contract(5_000), 1_001), "packets of 1065 B, the link takes 1064 B");
     refused(suitable(&narrow, contract(1_001), 1_400), "packets of 1065 B, the link takes 1064 B");
-    // What would be demoted must fit as best effort.
+    // Packets that may be demoted must fit as best effort.
     narrow.links[1].packet_best_effort_bytes_max = Some(500 + HEADER);
     let demotes = |bytes| Contract { policing: Policing::Demote, ..contract(bytes) };
     assert!(
@@ -45,7 +46,8 @@ fn what_does_not_fit_a_link_is_refused_with_its_numbers() {
     assert!(stages_of(&narrow).check_suitable(&sink).is_ok());
 }
 
-/// A broken stage refuses who would cross it, where the operator wants that: the link only those that leave by it.
+/// A broken stage refuses channels that would cross it, if the operator has configured that: a link only
+/// those that leave by it.
 #[test]
 fn a_broken_stage_refuses_who_would_cross_it_where_that_is_wanted() {
     let breach = Some(Breach { late: Lateness::default(), cause: Cause::LongerTravel });
@@ -73,7 +75,7 @@ fn a_broken_stage_refuses_who_would_cross_it_where_that_is_wanted() {
         assert_eq!(all(&stages), refuses(cpu));
         stages.set_link_breach(RIGHT, None);
         assert_eq!(all(&stages), refuses(cpu));
-        // A channel that is let in is told.
+        // The grant of a channel that is admitted reports the breach.
         let grants = hold(&mut stages_with(&config, breach), &local(3, Role::Source));
         let degraded: Vec<_> = grants.iter().map(|grant| grant.degraded.is_some()).collect();
         assert_eq!(degraded, [false, while_broken == WhileBroken::Degrade], "{while_broken:?}");
@@ -82,7 +84,8 @@ fn a_broken_stage_refuses_who_would_cross_it_where_that_is_wanted() {
     }
 }
 
-/// Stages whose link out is broken; of one that would refuse it is another link.
+/// Stages whose outgoing link is broken; if channels are refused because of that, another link is broken
+/// instead.
 fn stages_with(config: &NodeConfig, breach: Option<Breach>) -> Stages {
     let mut stages = stages_of(config);
     let link = if config.signalling.while_broken == WhileBroken::Refuse { LEFT } else { RIGHT };
@@ -90,7 +93,7 @@ fn stages_with(config: &NodeConfig, breach: Option<Breach>) -> Stages {
     stages
 }
 
-/// A link whose rate nobody knows refuses who leaves by it, until it is told what it drains.
+/// A link of unknown rate refuses channels that leave by it, until its drain rate is set.
 #[test]
 fn a_link_of_unknown_rate_refuses_who_leaves_by_it() {
     let mut config = config();
@@ -108,8 +111,9 @@ fn a_link_of_unknown_rate_refuses_who_leaves_by_it() {
     assert_eq!(refused, Err(RefuseCause::RateUnknown(RateRefusal::NoAnswer)));
 }
 
-/// A link that is as another rate says is so for everybody: what is given away of it, and what it offers. Whether the policies
-/// were here or asked elsewhere when that was known; and where it could not carry its own signalling nothing changes.
+/// A new rate of a link is in effect for all: its reserved utilisation, and its offers. It does not matter
+/// whether the policies were here or away when the rate changed. If the link could not carry its own
+/// signalling, nothing changes.
 #[test]
 fn a_links_new_rate_counts_whether_or_not_the_policies_are_away() {
     let config = config();

@@ -1,4 +1,4 @@
-//! A neighbour that is given up: what was known of it is forgotten, and what it said before proves nothing.
+//! A neighbour that is given up: its state is dropped, and its earlier packets prove nothing.
 
 use super::*;
 
@@ -16,13 +16,13 @@ fn hello_in(two: &Two, bytes: &[u8]) -> Hello {
     }
 }
 
-/// Breaks what end 0 hears, while the neighbour is there.
+/// Breaks the stream to end 0, while the neighbour is up.
 fn break_stream(two: &mut Two) {
     two.segment_of_1(&[0xff, 0xff]);
     assert!(two.ends[0].broken);
 }
 
-/// Silence until end 0 gives the neighbour up.
+/// Drops all packets until end 0 gives the neighbour up.
 fn fall_silent(two: &mut Two) {
     two.deaf = [true; 2];
     while two.alive()[0] {
@@ -30,14 +30,14 @@ fn fall_silent(two: &mut Two) {
     }
 }
 
-/// The neighbour is told at once, in a life of ours that was not there before, and nothing that it said is answered.
+/// The neighbour gets a HELLO at once, in a new life of ours, and none of its messages is answered.
 #[test]
 fn a_neighbour_whose_words_make_no_sense_is_greeted_at_once_in_a_new_life() {
     let mut two = Two::met();
     let sessions = |two: &Two| two.ends[0].life.session;
     for times in 1..4 {
         let now = two.now;
-        // It has just greeted us, and has no answer yet.
+        // It has just sent a HELLO, and has no reply yet.
         two.ends[1].hellos.due = Some(HelloStep::First);
         let greeting = packet_of(&mut two, 1, now).expect("it greets");
         two.deliver(0, &greeting);
@@ -54,7 +54,7 @@ fn a_neighbour_whose_words_make_no_sense_is_greeted_at_once_in_a_new_life() {
     }
 }
 
-/// An answer to a greeting of the life before begins nothing: anybody who has heard it can send it again.
+/// A reply to a HELLO of the previous life begins nothing: any attacker on the link can replay it.
 #[test]
 fn an_old_answer_brings_nobody_back() {
     let mut two = Two::met();
@@ -72,7 +72,7 @@ fn an_old_answer_brings_nobody_back() {
     assert_eq!(two.ends[0].presence(), Presence::Awaited, "of that life it proves nothing");
 }
 
-/// Its clock may have been stepped meanwhile: nothing is known of it until they meet again.
+/// Its clock may have been stepped meanwhile: the offset is unknown until they meet again.
 #[test]
 fn the_clock_of_a_neighbour_is_forgotten_with_it() {
     let mut two = Two::met();
@@ -84,7 +84,8 @@ fn the_clock_of_a_neighbour_is_forgotten_with_it() {
     assert!(two.ends[0].clock().offset(two.now).is_some());
 }
 
-/// A neighbour whose clock was set back is judged from its next greeting on, not from when it is as late as before.
+/// A neighbour whose clock was set back is judged from its next HELLO on, not from when it is as late as
+/// before.
 #[test]
 fn a_neighbour_whose_clock_was_set_back_is_judged_at_once() {
     let mut two = Two::met();
@@ -103,7 +104,7 @@ fn a_neighbour_whose_clock_was_set_back_is_judged_at_once() {
         two.ends.iter_mut().zip([now, theirs(now)]).for_each(|(end, at)| {
             end.handle_timeout(false, at);
         });
-        // What the neighbour says comes late from some time on.
+        // The neighbour's packets come late from some time on.
         let lag = if round < 10 { Nanos::ZERO } else { late };
         for _ in 0..3 {
             let bytes = packet_of(&mut two, 0, now);
@@ -123,14 +124,15 @@ fn a_neighbour_whose_clock_was_set_back_is_judged_at_once() {
     assert!(two.alive()[0]);
 }
 
-/// Of a neighbour that speaks another version this is said for as long as it may be silent, if it was heard so recently.
+/// A neighbour that uses another version is reported as such for the time limit of silence, if its packets
+/// were received so recently.
 #[test]
 fn who_has_changed_its_version_is_told_apart_from_who_is_gone() {
     for (before, expected) in [(1, Presence::Foreign(9)), (0, Presence::Dead)] {
         let mut two = Two::met();
         let end = &mut two.ends[0];
         let (heard, silence) = (end.last_heard, end.silence());
-        // It was heard in our version, and in another one then or a nanosecond later.
+        // A packet in our version was received, and one in another version then or a nanosecond later.
         assert_eq!(end.handle_foreign(9, heard + Nanos(before)), None);
         let given_up = heard + silence;
         assert_eq!(end.handle_timeout(false, given_up - Nanos(1)), None);
@@ -141,4 +143,33 @@ fn who_has_changed_its_version_is_told_apart_from_who_is_gone() {
         end.handle_timeout(false, given_up + silence);
         assert_eq!(end.presence(), Presence::Dead);
     }
+}
+
+/// A neighbour that does not know yet that it was given up acknowledges segments of the life before. This acknowledges
+/// nothing in the new life, even if the numbers are the same.
+#[test]
+fn what_is_acknowledged_of_a_former_life_is_sent_again_in_the_present_one() {
+    let mut two = Two::met();
+    two.ends[0].say(&confirm(1));
+    two.run(10);
+    assert_eq!(two.heard[1], [confirm(1)]);
+    break_stream(&mut two);
+    let now = two.now;
+    assert_eq!(two.ends[0].handle_timeout(false, now), Some(Change::Lost { restarted: false }));
+    let greeting = packet_of(&mut two, 0, now).expect("it is greeted");
+    two.deliver(1, &greeting);
+    two.ends[1].say(&confirm(9));
+    let said: Vec<_> = core::iter::from_fn(|| packet_of(&mut two, 1, now)).collect();
+    let (answers, others): (Vec<_>, Vec<_>) = said
+        .into_iter()
+        .partition(|bytes| matches!(two.key.open(bytes).expect("an authentic packet").body, Body::Hello(_)));
+    assert_eq!((answers.len(), others.len()), (1, 1));
+    two.deliver(0, &answers[0]);
+    assert!(two.alive()[0], "they meet again");
+    // Its first segment is lost. A packet that the neighbour sent before comes late.
+    two.ends[0].say(&confirm(2));
+    while packet_of(&mut two, 0, now).is_some() {}
+    two.deliver(0, &others[0]);
+    two.run(3_000);
+    assert_eq!(two.heard[1], [confirm(1), confirm(2)]);
 }

@@ -1,13 +1,16 @@
-//! Hosts `h1`..`hN` in a line, as the fuzz targets and the tests of `Node` configure them.
+//! Hosts `h1`..`hN` in a line: their configuration and their first moment.
 
 use punctual_proto::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
 use punctual_proto::ids::{Epoch, Name, NodeId};
-use punctual_proto::{BitRate, Nanos, Ppm};
+use punctual_proto::{BitRate, Instant, Nanos, Ppm};
 
-/// A name that is one.
+/// When the virtual time of a line begins.
+pub const START: Instant = Instant(1_000_000_000);
+
+/// A valid name.
 ///
 /// # Panics
-/// Where it is none.
+/// If `text` is no valid name.
 pub fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }

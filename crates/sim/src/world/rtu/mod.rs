@@ -1,5 +1,7 @@
-//! Programs' handlers beside channels, and what is promised to them (RTU 3, ADR 0051): bodies that ask for as much as they
-//! may at once, and an account of their PDUs that the node knows nothing of.
+//! Programs' handlers beside channels, and their promises (RTU 3, ADR 0051): bodies with as much work at once
+//! as allowed, and an account of their PDUs that is independent of the node.
+
+mod sending;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,11 +9,12 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_proto::api::{RtuClass, RtuCost, RtuEvent, RtuId, RtuTerms, UpcallDone, Work, WorkKind};
 use punctual_proto::config::RunPolicy;
 
+use self::sending::Sends;
 use super::host::Call;
 use super::{Act, Event, World};
 use crate::dice::{Dice, Draw};
 
-/// Handlers of a host at most.
+/// Most handlers of a host.
 const HANDLERS_MAX: u64 = 6;
 
 /// The handlers of one host.
@@ -20,7 +23,9 @@ pub(super) struct Bodies {
     seed: (u64, u64),
     dice: Dice,
     bodies: BTreeMap<RtuId, Body>,
-    /// The call at hand.
+    /// Handlers whose grants wait for the shaper of a link: they have nothing to do in this run.
+    unanswered: Vec<RtuId>,
+    /// The present call.
     running: Option<Running>,
     /// Time since which the processor sleeps.
     asleep: Option<Instant>,
@@ -30,28 +35,31 @@ pub(super) struct Bodies {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     id: RtuId,
-    /// PDUs that were there when it began.
+    /// PDUs that were present when it began.
     units: usize,
     took: Nanos,
+    /// Declared time of what the node does to send for it.
+    sending: Nanos,
 }
 
-/// A handler as its program sees it.
+/// A handler from its program's point of view.
 #[derive(Debug)]
 struct Body {
     terms: RtuTerms,
     bound: Option<Nanos>,
-    /// PDUs that wait, by the times at which the node heard of them.
+    /// Waiting PDUs, by the times at which the node was notified of them.
     waiting: VecDeque<Instant>,
     /// e of the last PDUs: at most B in any window.
     releases: VecDeque<Instant>,
     period: Period,
+    sends: Option<Sends>,
 }
 
-/// The period at hand of a timed handler.
+/// The present period of a timed handler.
 #[derive(Clone, Copy, Debug, Default)]
 struct Period {
     begin: Instant,
-    /// PDUs that the period owes, and those that were done within the bound, and all.
+    /// Guaranteed PDUs of the period, those done within the bound, and all.
     due: usize,
     in_time: usize,
     done: usize,
@@ -60,14 +68,22 @@ struct Period {
 impl Bodies {
     pub fn new(seed: u64, host: u64) -> Self {
         let dice = Dice::of(seed, Draw::Handlers(host));
-        Self { seed: (seed, host), dice, bodies: BTreeMap::new(), running: None, asleep: None }
+        Self {
+            seed: (seed, host),
+            dice,
+            bodies: BTreeMap::new(),
+            unanswered: Vec::new(),
+            running: None,
+            asleep: None,
+        }
     }
 
-    /// They die with their host; in its next life there are the same again.
+    /// Handlers end with their host; in its next life there are the same again.
     fn forget(&mut self) {
         let (seed, host) = self.seed;
         self.dice = Dice::of(seed, Draw::Handlers(host));
         self.bodies.clear();
+        self.unanswered.clear();
         (self.running, self.asleep) = (None, None);
     }
 
@@ -82,7 +98,7 @@ impl Bodies {
             _ => RtuClass::BestEffort,
         };
         let deadline = (dice.between(0, 3) == 0).then(|| Nanos(dice.between(period.0 / 2, period.0)));
-        // Little of the processor: channels are to be admitted, too.
+        // A small part of the processor, so that channels are admitted, too.
         let unit = dice.between(500, (period.0 / 50 / u64::from(units)).clamp(1_000, 20_000));
         let cost = RtuCost { run: Nanos(dice.between(0, 2_000)), unit: Nanos(unit) };
         RtuTerms { class, deadline, quantum: dice.between(1, 8) as u32, cost }
@@ -90,11 +106,21 @@ impl Bodies {
 }
 
 impl Body {
-    fn new(terms: RtuTerms, bound: Option<Nanos>) -> Self {
-        Self { terms, bound, waiting: VecDeque::new(), releases: VecDeque::new(), period: Period::default() }
+    fn new(terms: RtuTerms, bound: Option<Nanos>, sends: Option<Sends>) -> Self {
+        let (waiting, releases) = (VecDeque::new(), VecDeque::new());
+        Self { terms, bound, waiting, releases, period: Period::default(), sends }
     }
 
-    /// e of the PDU at the head, all before it counted.
+    /// Release of the last data unit that was done.
+    fn released(&self) -> Option<Instant> {
+        match self.terms.class {
+            RtuClass::LowDelay { .. } => self.releases.back().copied(),
+            RtuClass::Guaranteed { .. } => Some(self.period.begin),
+            RtuClass::BestEffort => None,
+        }
+    }
+
+    /// e of the PDU at the head, with all before it counted.
     fn release(&self) -> Option<Instant> {
         let RtuClass::LowDelay { interval, units, .. } = self.terms.class else { return None };
         let full = self.releases.len() >= units as usize;
@@ -102,7 +128,7 @@ impl Body {
         self.waiting.front().map(|came| oldest.map_or(*came, |oldest| oldest.max(*came)))
     }
 
-    /// Whether something within the budget waits.
+    /// Whether work within the budget waits.
     fn is_pending(&mut self, now: Instant) -> bool {
         let _ = self.roll(now);
         match self.terms.class {
@@ -113,7 +139,7 @@ impl Body {
         }
     }
 
-    /// Goes on to the period of `now`; what the ones before owe still.
+    /// Advances to the period of `now`; returns the unmet guarantee of the previous ones.
     fn roll(&mut self, now: Instant) -> Option<String> {
         let (RtuClass::Guaranteed { period, units }, Some(bound)) = (self.terms.class, self.bound) else {
             return None;
@@ -128,7 +154,7 @@ impl Body {
             let there = self.waiting.iter().filter(|came| **came <= begin).count();
             self.period = Period { begin, due: there.min(units as usize), in_time: 0, done: 0 };
             if there == 0 && begin + period <= now {
-                // Nothing is owed up to now: go there at once.
+                // No guarantee is open up to now: advance there at once.
                 let skipped = Instant(now.0 - now.0 % period.0);
                 let there = self.waiting.iter().filter(|came| **came <= skipped).count();
                 self.period = Period { begin: skipped, due: there.min(units as usize), in_time: 0, done: 0 };
@@ -137,7 +163,7 @@ impl Body {
         wrong
     }
 
-    /// A PDU is done; what is wrong with that.
+    /// A PDU is done; returns a violation.
     fn finish_unit(&mut self, now: Instant) -> Option<String> {
         let release = self.release();
         let came = self.waiting.pop_front()?;
@@ -167,24 +193,39 @@ impl Body {
 }
 
 impl World {
-    /// Registers the handlers of a host that starts. Admission decides at once: what is at rest is compared with it later.
+    /// Registers the handlers of a host that starts. Admission decides at once: the idle state is compared
+    /// with it later.
     pub(super) fn register_handlers(&mut self, host: usize) {
         if !self.options.handlers {
             return;
         }
         let now = self.hosts[host].clock.read(self.now);
         let run = self.scenario.hosts[host].config.cpu.run;
-        let member = &mut self.hosts[host];
-        member.bodies.forget();
-        for _ in 0..member.bodies.dice.between(1, HANDLERS_MAX) {
-            let terms = member.bodies.draw(run);
-            let Ok(id) = member.node.register_handler(terms, now) else { continue };
+        self.hosts[host].bodies.forget();
+        let mut next = 0;
+        for _ in 0..self.hosts[host].bodies.dice.between(1, HANDLERS_MAX) {
+            let bodies = &mut self.hosts[host].bodies;
+            let (terms, sends) = (bodies.draw(run), bodies.draw_sending());
+            // Names are given in the order of asking.
+            let sending = sends.and_then(|sends| self.sending_of(host, sends, RtuId(next)));
+            let member = &mut self.hosts[host];
+            let asked = match &sending {
+                Some((sending, outbox)) => member.node.register_sender(terms, sending, outbox.clone(), now),
+                None => member.node.register_handler(terms, now),
+            };
+            let Ok(id) = asked else { continue };
+            next = id.0 + 1;
+            let sends = sends.zip(sending).map(|(sends, (_, outbox))| Sends::new(host, id, sends, outbox));
             while let Some(decision) = member.node.poll_decision() {
                 member.node.handle_decided(decision.decide(|| Instant::ZERO), now);
             }
-            if let Some(RtuEvent::Granted(_, grant)) = member.node.poll_rtu() {
-                member.bodies.bodies.insert(id, Body::new(terms, grant.bound));
-                self.outcome.handlers += 1;
+            match member.node.poll_rtu() {
+                Some(RtuEvent::Granted(_, grant)) => {
+                    member.bodies.bodies.insert(id, Body::new(terms, grant.bound, sends));
+                    self.outcome.handlers += 1;
+                }
+                Some(_) => {}
+                None => member.bodies.unanswered.push(id),
             }
         }
         let (ids, life) =
@@ -194,8 +235,8 @@ impl World {
             .for_each(|id| self.queue.schedule(begins, Event::Act(Act::Prompt { host, id, life })));
     }
 
-    /// PDUs come for a handler, and the next ones are planned: all that its budget has at once and now and then more, as
-    /// often as it may or later.
+    /// PDUs arrive for a handler, and the next arrival is planned: all PDUs of its budget at once and
+    /// sometimes more, as often as allowed or more rarely.
     pub(super) fn prompt(&mut self, host: usize, id: RtuId, life: u32) {
         if self.hosts[host].life != life || self.now >= self.scenario.times.stops {
             return;
@@ -218,7 +259,7 @@ impl World {
         self.queue.schedule(self.now + wait, Event::Act(Act::Prompt { host, id, life }));
     }
 
-    /// The node hears of them.
+    /// Notifies the node of them.
     pub(super) fn do_prompt(&mut self, host: usize, id: RtuId, count: u64, now: Instant) {
         let Some(body) = self.hosts[host].bodies.bodies.get_mut(&id) else { return };
         let wrong = body.roll(now);
@@ -230,17 +271,19 @@ impl World {
         self.judge_handler(host, id, wrong);
     }
 
-    /// A call takes time for the PDUs that there are.
+    /// Sets the time of a call by the PDUs that are present.
     pub(super) fn prepare_upcall(&mut self, host: usize, work: &mut Work) {
         let member = &mut self.hosts[host];
         let Some(id) = member.node.upcall(work) else { return };
         let Some(body) = member.bodies.bodies.get(&id) else { return };
         let units = body.waiting.len().min((work.packets + self.options.sabotage.handlers_greed) as usize);
-        work.application = body.terms.cost.of(units as u32);
-        member.bodies.running = Some(Running { id, units, took: Nanos::ZERO });
+        let of_node = work.application - body.terms.cost.of(work.packets);
+        let sending = Nanos(of_node.0 / u64::from(work.packets.max(1)) * units as u64);
+        work.application = body.terms.cost.of(units as u32) + sending;
+        member.bodies.running = Some(Running { id, units, took: Nanos::ZERO, sending });
     }
 
-    /// A unit begins that keeps the processor for `cost`: is it the most urgent?
+    /// A unit begins that occupies the processor for `cost`: checks that it is the most urgent.
     pub(super) fn begin_upcall(&mut self, host: usize, work: &Work, cost: Nanos, now: Instant) {
         if self.hosts[host].bodies.bodies.is_empty() {
             return;
@@ -250,7 +293,7 @@ impl World {
         let dispatch = member.node.costs().dispatch();
         let class = id.and_then(|id| member.bodies.bodies.get(&id)).map(|body| body.terms.class);
         if let Some(running) = &mut member.bodies.running {
-            running.took = cost - dispatch;
+            running.took = cost - dispatch - running.sending;
         }
         let run = self.scenario.hosts[host].config.cpu.run;
         let of_best_effort = work.kind == WorkKind::BestEffort || class == Some(RtuClass::BestEffort);
@@ -269,18 +312,25 @@ impl World {
     /// A call is done.
     pub(super) fn finish_upcall(&mut self, host: usize, work: &Work, now: Instant) {
         let member = &mut self.hosts[host];
-        let Some(Running { id, units, took }) = member.bodies.running.take() else { return };
+        let Some(Running { id, units, took, .. }) = member.bodies.running.take() else { return };
         let Some(body) = member.bodies.bodies.get_mut(&id) else { return };
         let mut wrong = body.roll(now);
         for _ in 0..units {
             wrong = body.finish_unit(now).or(wrong);
         }
-        let more = !body.waiting.is_empty();
+        let (more, released) = (!body.waiting.is_empty(), body.released());
+        if let Some(sends) = &mut body.sends {
+            sends.put(units, now);
+        }
         let done = UpcallDone { units: units as u32, more, took };
         member.node.finish_upcall(work, done, now);
         self.outcome.upcalls += 1;
+        self.note_sent(host, id, released);
         self.judge_handler(host, id, wrong);
         while let Some(event) = self.hosts[host].node.poll_rtu() {
+            if matches!(event, RtuEvent::Granted(..)) {
+                continue;
+            }
             self.judge_handler(host, id, Some(format!("is honest, and the node says {event:?}")));
             // It has no promise any more.
             if let Some(body) = self.hosts[host].bodies.bodies.get_mut(&id) {
@@ -302,7 +352,7 @@ impl World {
         }
     }
 
-    /// Something is wrong with a handler, unless its host has not gone on as it should.
+    /// Records a violation by a handler, unless its host was disturbed.
     fn judge_handler(&mut self, host: usize, id: RtuId, wrong: Option<String>) {
         let Some(wrong) = wrong.filter(|_| self.hosts[host].has_been_well()) else { return };
         let Some(body) = self.hosts[host].bodies.bodies.get(&id) else { return };
@@ -310,10 +360,11 @@ impl World {
         self.violate(&what);
     }
 
-    /// The run is over: nobody was found to misbehave, and who goes leaves nothing behind.
+    /// At the end of the run: no handler was found to misbehave, and removal leaves no state.
     pub(super) fn dismiss_handlers(&mut self) {
         for host in 0..self.hosts.len() {
-            let ids: Vec<RtuId> = self.hosts[host].bodies.bodies.keys().copied().collect();
+            let bodies = &self.hosts[host].bodies;
+            let ids: Vec<RtuId> = bodies.bodies.keys().chain(&bodies.unanswered).copied().collect();
             if ids.is_empty() || !self.hosts[host].is_up {
                 continue;
             }
@@ -325,7 +376,7 @@ impl World {
                 self.judge_handler(host, status.id, wrong);
             }
             let (member, now) = (&mut self.hosts[host], Instant(u64::MAX / 4));
-            ids.iter().for_each(|id| member.node.remove_handler(*id));
+            ids.iter().for_each(|id| member.node.remove_handler(*id, now));
             while let Some(decision) = member.node.poll_decision() {
                 member.node.handle_decided(decision.decide(|| Instant::ZERO), now);
             }

@@ -1,0 +1,125 @@
+//! Calls of programs' handlers: when each may run, what one call may do, and what becomes of what it did.
+
+use punctual_analysis::Instant;
+
+use super::Own;
+use super::conduct::{Disturbance, Verdict};
+use super::sending::Sending;
+use crate::api::{Misconduct, RtuEvent, RtuId, UpcallDone, Work, WorkKind};
+use crate::memory::Memory;
+use crate::node::plane::work::Unit;
+use crate::node::plane::{Owner, Plane};
+use crate::sched::{Activation, Class, HandlerId};
+
+impl<M: Memory> Plane<M> {
+    /// Tells the executor when the handler may run, within its budget and beyond.
+    pub(in crate::node::plane) fn arm_rtu(&mut self, id: RtuId, now: Instant) {
+        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
+        let (executor, links) = (&mut self.context.processor.executor, &mut self.context.links);
+        if let Some(Own { handler, bound }) = rtu.own {
+            let may_run = rtu.since.is_some() && rtu.may_run(links, true, now);
+            match rtu.release(now).filter(|_| may_run) {
+                Some(eligible) => {
+                    executor.ready(handler, Activation { eligible, deadline: eligible + bound }, now);
+                }
+                None => executor.idle(handler),
+            }
+        }
+        if let Some(rest) = rtu.rest {
+            let may_run = rtu.since.is_some() && rtu.may_run(links, false, now);
+            match rtu.since.filter(|_| may_run) {
+                Some(eligible) => executor.ready(rest, Activation { eligible, deadline: eligible }, now),
+                None => executor.idle(rest),
+            }
+        }
+    }
+
+    /// The next call of a handler; `None` if it has nothing to do.
+    pub(in crate::node::plane) fn rtu_unit(&self, id: RtuId, within: bool, now: Instant) -> Option<Unit> {
+        let rtu = self.rtus.handlers.get(&id)?;
+        let mut packets = rtu.given(within, now);
+        if let Some(sending) = rtu.sending.as_ref().filter(|_| within) {
+            packets = packets.min(sending.units_free(self.line(sending.link())));
+        }
+        Some(Unit {
+            kind: WorkKind::Upcall,
+            packets,
+            bytes: 0,
+            message_edge: false,
+            application: rtu.cost.of(packets),
+        })
+    }
+
+    /// A body has done what it was given, in its time: for drivers that have no bodies.
+    pub(in crate::node::plane) fn run_rtu(&mut self, work: &Work, now: Instant) {
+        let id = match self.context.processor.owner(HandlerId(work.handler)) {
+            Some(Owner::Rtu(id) | Owner::RtuRest(id)) => id,
+            _ => return,
+        };
+        let is_remote = self.call_remote(id, work.packets, now);
+        // What the node does to send is no time of the body.
+        let cost = self.rtus.handlers.get(&id).map(|rtu| rtu.terms.cost.of(work.packets));
+        let took = cost.filter(|_| !is_remote).unwrap_or(work.application);
+        let done = UpcallDone { units: work.packets, more: false, took };
+        self.finish_rtu(work, &done, now);
+    }
+
+    pub(super) fn finish_rtu(&mut self, work: &Work, done: &UpcallDone, now: Instant) {
+        let handler = HandlerId(work.handler);
+        let is_running = self.context.processor.executor.is_running(handler);
+        let owner = self.context.processor.owner(handler).filter(|_| is_running);
+        let (id, within) = match owner {
+            Some(Owner::Rtu(id)) => (id, true),
+            Some(Owner::RtuRest(id)) => (id, false),
+            // It was removed while its body ran.
+            _ => return,
+        };
+        let cost = work.declared_cost(&self.config.cpu.costs);
+        self.context.processor.executor.charge(handler, cost, now);
+        if !within {
+            self.context.processor.executor.charge_flow(handler, cost, now);
+        }
+        let (burst, rho) = (self.config.cpu.burst(), self.config.cpu.interference.rho);
+        let disturbance = Disturbance { burst, rho, idle: self.rtus.idle };
+        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
+        let (released, late) = rtu.charge(within, work.packets, done, now);
+        let was_held = rtu.sending.as_mut().is_some_and(Sending::take_held);
+        let declared = rtu.terms.cost.of(done.units.clamp(1, work.packets.max(1)));
+        // A program in another process is judged by its report.
+        let verdict = match rtu.remote {
+            Some(_) => Verdict::default(),
+            None => rtu.conduct.judge(done, (work.packets, declared), disturbance, now),
+        };
+        rtu.count(verdict);
+        // What it has brought upon itself is not the processor's fault.
+        let own_fault = rtu.conduct.is_in_excess() || verdict.ignored_yield;
+        rtu.since = if done.more { rtu.since } else { rtu.again.take() };
+        if !own_fault && !was_held {
+            self.note_processor(late, now);
+        }
+        self.send_rtu(id, released, done.units.min(work.packets), now);
+        if let Some(why) = verdict.demote {
+            self.demote_rtu(id, why);
+        }
+        self.arm_rtu(id, now);
+        self.context.processor.executor.finished(handler, work.packets, now);
+    }
+
+    /// From now on the handler runs in the background. What it holds of the processor stays: it pays for the blocking by
+    /// its calls.
+    pub(super) fn demote_rtu(&mut self, id: RtuId, why: Misconduct) {
+        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
+        if rtu.demoted.replace(why).is_some() {
+            return;
+        }
+        let (own, rest, terms) = (rtu.own.take(), rtu.rest.take(), rtu.terms);
+        for handler in own.map(|own| own.handler).into_iter().chain(rest) {
+            self.context.processor.remove_handler(handler);
+        }
+        let background = self.add_rest(id, Class::Background, &terms);
+        if let Some(rtu) = self.rtus.handlers.get_mut(&id) {
+            rtu.rest = Some(background);
+        }
+        self.rtus.news.push_back(RtuEvent::Demoted(id, why));
+    }
+}

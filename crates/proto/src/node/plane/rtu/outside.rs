@@ -1,0 +1,101 @@
+//! Programs' handlers as the driver of the node uses them.
+
+use punctual_analysis::Instant;
+
+use super::Sends;
+use crate::api::{
+    RateRefusal, RtuEvent, RtuId, RtuRefusal, RtuSending, RtuStatus, RtuTerms, UpcallDone, Work,
+};
+use crate::memory::Memory;
+use crate::node::Node;
+use crate::node::plane::Owner;
+use crate::sched::HandlerId;
+
+impl<M: Memory> Node<M> {
+    /// Registers a program's handler. Where this returns its name, the answer follows: [`RtuEvent::Granted`] or
+    /// [`RtuEvent::Refused`] by [`Node::poll_rtu`], at once unless admission decides elsewhere.
+    ///
+    /// # Errors
+    /// If it cannot be honoured here whatever else is admitted: a range, the processor's order, the length of a call.
+    pub fn register_handler(&mut self, terms: RtuTerms, now: Instant) -> Result<RtuId, RtuRefusal> {
+        let id = self.plane.register_rtu(terms, Sends::Nothing)?;
+        self.settle_rtus(now);
+        Ok(id)
+    }
+
+    /// Registers a handler that sends: what its body puts into the ring behind `outbox` is taken when the call is finished
+    /// ([`Node::finish_upcall`]).
+    ///
+    /// # Errors
+    /// Those of [`Node::register_handler`], and if the link cannot carry what it sends.
+    pub fn register_sender(
+        &mut self,
+        terms: RtuTerms,
+        sending: &RtuSending,
+        outbox: M::Outbox,
+        now: Instant,
+    ) -> Result<RtuId, RtuRefusal> {
+        let (channel, way) = self.flow_way(&sending.to).map_err(|_| RtuRefusal::NoRoute)?;
+        if self.is_measured(way.link) {
+            return Err(RtuRefusal::Rate(RateRefusal::Busy));
+        }
+        let id = self.plane.register_rtu(terms, Sends::Packets(channel, way, sending, outbox))?;
+        self.settle_rtus(now);
+        Ok(id)
+    }
+
+    /// The handler has work from now on. Without effect while it has some, and where it is not granted.
+    pub fn make_ready(&mut self, id: RtuId, now: Instant) {
+        self.plane.ready_rtu(id, now);
+    }
+
+    /// Forgets a handler and gives back what it holds; does nothing where there is none.
+    pub fn remove_handler(&mut self, id: RtuId, now: Instant) {
+        self.plane.remove_rtu(id, now);
+    }
+
+    /// The handler whose body is to be called for a unit that [`Node::begin_work`] has picked; `None` for all other units,
+    /// those of handlers in other processes among them: the node itself wakes their programs.
+    /// `packets` of the unit is how many PDUs it may process.
+    pub fn upcall(&self, work: &Work) -> Option<RtuId> {
+        match self.plane.context.processor.owner(HandlerId(work.handler))? {
+            Owner::Rtu(id) | Owner::RtuRest(id) => {
+                self.plane.rtus.handlers.get(&id).filter(|rtu| rtu.remote.is_none()).map(|_| id)
+            }
+            _ => None,
+        }
+    }
+
+    /// The effects of a unit whose body was called: instead of [`Node::finish_work`], which takes a body to have done all
+    /// that it was given in the time that it has declared.
+    pub fn finish_upcall(&mut self, work: &Work, done: UpcallDone, now: Instant) {
+        self.plane.finish_rtu(work, &done, now);
+    }
+
+    /// News of programs' handlers.
+    pub fn poll_rtu(&mut self) -> Option<RtuEvent> {
+        self.plane.rtus.news.pop_front()
+    }
+
+    /// All programs' handlers, by name.
+    pub fn handlers(&self) -> impl Iterator<Item = RtuStatus> + '_ {
+        self.plane.rtus.handlers.iter().map(|(&id, rtu)| RtuStatus {
+            id,
+            terms: rtu.terms,
+            bound: rtu.own.map(|own| own.bound),
+            demoted: rtu.demoted,
+            counters: rtu.counters,
+            sent: rtu
+                .sending
+                .as_ref()
+                .map(|sending| sending.status(self.plane.line(sending.link()), rtu.own)),
+        })
+    }
+
+    /// Handles the decisions of admission.
+    pub(in crate::node) fn settle_rtus(&mut self, now: Instant) {
+        while let Some(answer) = self.plane.stages.poll_rtu() {
+            self.plane.install_rtu(answer, now);
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! What programs' handlers send: a flow of the link scheduler with slots of its own, served like a channel's within the
+//! handler's budget, and as best effort beyond it (ADR 0051).
+//!
+//! Invariants: within the budget a body is called only while there are slots for all that its PDUs may send, so nothing is
+//! made that would be dropped; no window of the handler's period has more packets in queue 1 than its budget.
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::pace::Sporadic;
+use super::{Own, Rtu};
+use crate::api::{RtuGrant, RtuId, RtuSending, RtuSent};
+use crate::ids::{ChannelId, Cookie, LinkId, PathId};
+use crate::limits::BEST_EFFORT_OUTGOING_MAX;
+use crate::linksched::{FlowIndex, Guaranteed};
+use crate::memory::{Memory, MessageRead, Outbox};
+use crate::node::packet::Packet;
+use crate::node::plane::best_effort::key_of;
+use crate::node::plane::outgoing::{Arrival, Outgoing};
+use crate::node::plane::transmit::{copy_message, header_of};
+use crate::node::plane::{FlowWay, LinkState, Plane};
+use crate::node::stages::RtuPlace;
+use crate::wire::Kind;
+
+/// How a handler sends.
+pub(super) struct Sending<M: Memory> {
+    /// Its handle among flows and channels.
+    channel: ChannelId,
+    way: FlowWay,
+    /// Packets of a PDU at most.
+    packets: u32,
+    payload_bytes: u32,
+    outbox: M::Outbox,
+    outgoing: Outgoing,
+    /// Its slots in queue 1; `None` while it has none.
+    slots: Option<Slots>,
+    /// True if it is among those that wait for room in the link's queues.
+    listed: bool,
+    /// The link kept its body from being called since the last call.
+    was_held: bool,
+    number_next: u64,
+    counted: Counted,
+}
+
+/// Slots in queue 1.
+struct Slots {
+    flow: FlowIndex,
+    /// The processor's bound, and the link's.
+    bounds: [Nanos; 2],
+    /// Effective arrivals at the link.
+    pace: Sporadic,
+}
+
+#[derive(Default)]
+struct Counted {
+    packets: u64,
+    packets_beyond: u64,
+    too_long: u64,
+}
+
+impl<M: Memory> Sending<M> {
+    /// The link that it holds a place of, or has asked one of.
+    pub const fn link(&self) -> LinkId {
+        self.way.link
+    }
+
+    /// Whether it sends by this path.
+    pub fn has(&self, path: PathId) -> bool {
+        self.way.path == path
+    }
+
+    pub const fn has_slots(&self) -> bool {
+        self.slots.is_some()
+    }
+
+    /// Messages that it has taken and that have not left.
+    pub const fn messages(&self) -> usize {
+        self.outgoing.len() as usize
+    }
+
+    /// Whether the link kept its body from being called since this was asked last.
+    pub const fn take_held(&mut self) -> bool {
+        core::mem::replace(&mut self.was_held, false)
+    }
+
+    /// PDUs for which there are slots in queue 1; what has none is not kept back.
+    pub fn units_free(&self, line: &LinkState<M>) -> u32 {
+        let Some(slots) = &self.slots else { return u32::MAX };
+        let free = line.scheduler.slots_free(slots.flow).min(self.outgoing.room());
+        free / self.packets.max(1)
+    }
+
+    /// Whether there is room in queue 2 for a packet.
+    fn has_room_beyond(&self, line: &LinkState<M>, now: Instant) -> bool {
+        let wire_bytes = line.wire_bytes(self.payload_bytes);
+        let space = line.scheduler.best_effort_space(now, key_of(self.way.path), wire_bytes);
+        space && !self.outgoing.is_full()
+    }
+
+    /// Whether its handler may run, within its budget or beyond; it is called again when there is room.
+    pub fn may_run(&mut self, line: &mut LinkState<M>, within: bool, now: Instant) -> bool {
+        if within {
+            let is_free = self.units_free(line) > 0;
+            self.was_held |= !is_free;
+            return is_free;
+        }
+        let is_free = self.has_room_beyond(line, now);
+        if !is_free {
+            line.wait(self.channel, &mut self.listed);
+        }
+        is_free
+    }
+
+    /// What is known of it.
+    pub fn status(&self, line: &LinkState<M>, own: Option<Own>) -> RtuSent {
+        let slots = self.slots.as_ref();
+        let occupancy = slots.map(|slots| line.scheduler.occupancy(slots.flow)).unwrap_or_default();
+        RtuSent {
+            link: self.way.link,
+            bound: own.and(slots).map(|slots| slots.bounds[0] + slots.bounds[1]),
+            packets: self.counted.packets,
+            packets_beyond: self.counted.packets_beyond,
+            too_long: self.counted.too_long,
+            slots: occupancy.slots,
+            slots_used_max: occupancy.slots_used_max,
+        }
+    }
+}
+
+/// Slots that a budget of `packets` a period needs: each is in use from a release to the departure at the latest.
+fn slots_of(packets: u32, period: Nanos, bounds: [Nanos; 2]) -> u32 {
+    let windows = (bounds[0] + bounds[1]).0 / period.0.max(1) + 1;
+    packets.saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX))
+}
+
+impl<M: Memory> Plane<M> {
+    /// How a handler sends over `way`, in messages that it puts into `outbox`. Nothing is held of the link yet.
+    pub(super) fn sending(
+        &mut self,
+        channel: ChannelId,
+        way: FlowWay,
+        wanted: &RtuSending,
+        outbox: M::Outbox,
+    ) -> Sending<M> {
+        let messages = &mut self.context.messages;
+        Sending {
+            channel,
+            way,
+            packets: wanted.packets,
+            payload_bytes: wanted.payload_bytes,
+            outbox,
+            outgoing: Outgoing::new(messages, BEST_EFFORT_OUTGOING_MAX, wanted.payload_bytes),
+            slots: None,
+            listed: false,
+            was_held: false,
+            number_next: 0,
+            counted: Counted::default(),
+        }
+    }
+
+    /// Whether the link gives a handler already what admission assumes; else its grant waits for the link's shaper.
+    pub(super) fn has_share(&mut self, id: RtuId, place: &RtuPlace, grant: RtuGrant) -> bool {
+        let Some((link, demand, bound)) = place.link else { return true };
+        let sending = self.rtus.handlers.get(&id).and_then(|rtu| rtu.sending.as_ref());
+        let Some(channel) = sending.map(|sending| sending.channel) else { return true };
+        let shaper = self.line_mut(link).shaper.as_mut();
+        let fits = shaper.is_none_or(|shaper| shaper.add(channel, &demand, bound));
+        if !fits {
+            self.rtus.unfit.push((channel, *place, grant));
+        }
+        fits
+    }
+
+    /// The shaper of a link has followed: whether `channel` is a handler's, whose grant has waited for that.
+    pub(in crate::node) fn fit_sender(&mut self, channel: ChannelId, now: Instant) -> bool {
+        let Some(&id) = self.rtus.senders.get(&channel) else { return false };
+        let waiting = self.rtus.unfit.iter().position(|(of, ..)| *of == channel);
+        if let Some(index) = waiting {
+            let (_, place, grant) = self.rtus.unfit.swap_remove(index);
+            self.grant_rtu(id, &place, grant, now);
+        }
+        true
+    }
+
+    /// The link has granted a place: the handler has slots from now on.
+    pub(super) fn give_slots(&mut self, id: RtuId, place: &RtuPlace) {
+        let Some((link, _, bound)) = place.link else { return };
+        let Some(Rtu { terms, sending: Some(sending), .. }) =
+            self.rtus.handlers.get_mut(&id).map(|rtu| &mut **rtu)
+        else {
+            return;
+        };
+        let Some((units, period)) = terms.budget() else { return };
+        let bounds = [place.bound, bound];
+        let packets = units.saturating_mul(sending.packets);
+        let slots = slots_of(packets, period, bounds);
+        let line = &mut self.context.links.lines[usize::from(link.0)];
+        let flow = line.scheduler.add_channel(slots, place.bound);
+        line.set_source(flow, Some(sending.channel));
+        let messages = &mut self.context.messages;
+        let few = core::mem::replace(
+            &mut sending.outgoing,
+            Outgoing::new(messages, slots.saturating_add(BEST_EFFORT_OUTGOING_MAX), sending.payload_bytes),
+        );
+        few.dissolve(messages);
+        sending.slots = Some(Slots { flow, bounds, pace: Sporadic::new(period, packets) });
+    }
+
+    /// A handler that sends is gone: what it has queued is, too.
+    pub(super) fn drop_sending(&mut self, sending: Sending<M>, now: Instant) {
+        let link = sending.way.link;
+        self.rtus.senders.remove(&sending.channel);
+        self.rtus.unfit.retain(|(of, ..)| *of != sending.channel);
+        self.share_without(Some(link), sending.channel);
+        sending.outgoing.dissolve(&mut self.context.messages);
+        let line = self.line_mut(link);
+        if let Some(slots) = sending.slots {
+            line.set_source(slots.flow, None);
+            line.scheduler.remove_channel(slots.flow, drop);
+        }
+        line.scheduler.remove_best_effort(key_of(sending.way.path), drop);
+        self.look_for_leftovers();
+        self.unblock_one(link, now);
+    }
+
+    /// A unit of a handler has released PDUs at `released`: queues what they have put into the ring, as many packets as they
+    /// may make. What there is no room for stays in the ring.
+    pub(super) fn send_rtu(&mut self, id: RtuId, released: Option<Instant>, units: u32, now: Instant) {
+        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
+        let Some(sending) = rtu.sending.as_mut() else { return };
+        let line = &mut self.context.links.lines[usize::from(sending.way.link.0)];
+        let messages = &mut self.context.messages;
+        for _ in 0..units.max(1).saturating_mul(sending.packets) {
+            let released = released.filter(|_| sending.slots.is_some());
+            let has_room = match released {
+                Some(_) => sending.has_slot(line),
+                None => sending.has_room_beyond(line, now),
+            };
+            let ready = has_room.then_some(&mut sending.outbox);
+            let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
+            if message.len() > sending.payload_bytes {
+                sending.counted.too_long += 1;
+                continue;
+            }
+            let number = sending.number_next;
+            sending.number_next += 1;
+            sending.outgoing.push(messages, message, number, Arrival::at(sent));
+            let Some(fragment) = sending.outgoing.peek(messages) else { return };
+            sending.outgoing.made(messages);
+            let packet = Packet::Upcall { id, number: fragment.number };
+            sending.queue(line, released, line.wire_bytes(fragment.bytes), packet, now);
+        }
+        // The rest goes with the next PDUs, even if its body has nothing more to do.
+        if sending.outbox.is_ready() {
+            rtu.since.get_or_insert(now);
+        }
+    }
+
+    /// Room came free for a handler that sends: whether there is one and it has something to do.
+    pub(in crate::node::plane) fn arm_sender(&mut self, channel: ChannelId, now: Instant) -> bool {
+        let Some(&id) = self.rtus.senders.get(&channel) else { return false };
+        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return false };
+        if let Some(sending) = &mut rtu.sending {
+            sending.listed = false;
+        }
+        let has_work = rtu.since.is_some();
+        self.arm_rtu(id, now);
+        has_work
+    }
+
+    /// The packet of a handler that the link may take now.
+    pub(in crate::node::plane) fn write_upcall(
+        &mut self,
+        id: RtuId,
+        number: u64,
+        now: Instant,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let rtu = self.rtus.handlers.get_mut(&id)?;
+        let sending = rtu.sending.as_mut()?;
+        let messages = &mut self.context.messages;
+        let fragment = sending.outgoing.fragment(messages, number, 0)?;
+        let FlowWay { to, destination, path, .. } = &sending.way;
+        let port = Cookie(to.port.port_hash());
+        let header = header_of(Kind::BestEffort, *path, port, *destination, &fragment);
+        let len = copy_message(&header, &sending.outgoing, messages, number, out);
+        sending.outgoing.sent(messages, number);
+        self.arm_rtu(id, now);
+        len
+    }
+}
+
+impl<M: Memory> Sending<M> {
+    /// Whether one more packet has a slot.
+    fn has_slot(&self, line: &LinkState<M>) -> bool {
+        let is_free = |slots: &Slots| line.scheduler.slots_free(slots.flow) > 0;
+        self.slots.as_ref().is_some_and(is_free) && !self.outgoing.is_full()
+    }
+
+    /// Queues a packet for which there is room: of a PDU that was released at `released`, or beyond the budget.
+    fn queue(
+        &mut self,
+        line: &mut LinkState<M>,
+        released: Option<Instant>,
+        wire_bytes: u32,
+        packet: Packet<M::Frame>,
+        now: Instant,
+    ) {
+        let slots = self.slots.as_mut().zip(released);
+        let queued = match slots {
+            Some((Slots { flow, bounds, pace }, released)) => {
+                self.counted.packets += 1;
+                // No sooner than the processor may have made it, nor than it is here.
+                let effective = pace.take((released + bounds[0]).max(now));
+                let key = Guaranteed { effective, deadline: effective + bounds[1], wire_bytes };
+                line.scheduler.enqueue(now, *flow, key, packet).is_ok()
+            }
+            None => {
+                self.counted.packets_beyond += 1;
+                line.queue_best_effort(key_of(self.way.path), wire_bytes, packet, now)
+            }
+        };
+        debug_assert!(queued, "there is room");
+    }
+}

@@ -1,0 +1,206 @@
+//! What programs' handlers send (ADR 0051): a flow of the link scheduler with slots of its own, admitted by the link like a
+//! channel, never lost for want of a slot; best effort beyond the budget.
+
+use punctual_proto::api::{
+    RateRefusal, RtuClass, RtuCost, RtuId, RtuNumber, RtuRefusal, RtuSending, RtuSent, RtuTerms,
+};
+use punctual_proto::config::{Admission, Pacing};
+use punctual_proto::ids::{Address, LinkId};
+use punctual_proto::limits::RTU_PACKETS_MAX;
+use punctual_proto::signalling::SplitMix64;
+use punctual_proto::{BitRate, Instant, Nanos};
+use punctual_rig::handlers::{Bench, broken, cpu, left_late};
+use punctual_rig::{TestOutbox, line_config, name};
+
+const MS: fn(u64) -> Nanos = Nanos::from_millis;
+const US: fn(u64) -> Nanos = Nanos::from_micros;
+const AT: fn(u64) -> Instant = |us| Instant(us * 1_000);
+const RATE: BitRate = BitRate(100_000_000);
+
+fn terms(class: RtuClass, quantum: u32) -> RtuTerms {
+    RtuTerms { class, deadline: None, quantum, cost: RtuCost { run: US(2), unit: US(5) } }
+}
+
+fn low(interval: Nanos, units: u32) -> RtuTerms {
+    terms(RtuClass::LowDelay { interval, units, priority: None }, 1)
+}
+
+fn sent(bench: &Bench, id: RtuId) -> RtuSent {
+    let status = bench.node.handlers().find(|status| status.id == id).expect("a handler");
+    status.sent.expect("it sends")
+}
+
+fn books_are_even(bench: &Bench) {
+    let wrong: Vec<_> = bench.node.accounts().into_iter().filter(|it| it.counted != it.held).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// Random sets under every order of the processor, beside best effort that fills the link: every packet of a PDU within its
+/// budget has left by its promise.
+#[test]
+fn what_is_sent_within_a_budget_leaves_by_its_bound() {
+    for admission in [Admission::RMDP, Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER] {
+        let packets: usize = (0..30).map(|seed| run_random(admission, seed)).sum();
+        assert!(packets > 1_500, "{}: {packets}", admission.name);
+    }
+}
+
+fn random_sender(random: &mut SplitMix64) -> (RtuTerms, u32, u32) {
+    let mut below = |most: u64| random.next() % most;
+    let (period, units) = (US(1_000 + below(20) * 500), 1 + below(4) as u32);
+    let class = match below(2) {
+        0 => RtuClass::LowDelay { interval: period, units, priority: None },
+        _ => RtuClass::Guaranteed { period, units },
+    };
+    let deadline = (below(3) == 0).then(|| Nanos(period.0 - below(period.0 / 4)));
+    let quantum = 1 + below(4) as u32;
+    (RtuTerms { deadline, ..terms(class, quantum) }, 1 + below(3) as u32, 24 + below(1_000) as u32)
+}
+
+fn run_random(admission: Admission, seed: u64) -> usize {
+    let mut random = SplitMix64::new(seed);
+    let mut bench = Bench::with_link(cpu(admission), RATE);
+    let flood = terms(RtuClass::BestEffort, 1);
+    let flood = bench.register_sender(flood, 4, 1_200).expect("best effort");
+    bench.arrive(flood, AT(0), 200);
+    let wished: Vec<_> = (0..12).map(|_| random_sender(&mut random)).collect();
+    let ids: Vec<_> = (wished.iter())
+        .filter_map(|(terms, packets, bytes)| bench.register_sender(*terms, *packets, *bytes).ok())
+        .collect();
+    for id in &ids {
+        let (units, period) = bench.bodies[id].terms.budget().expect("a budget");
+        // Never more than the budget: nothing goes as best effort, and no message waits for the next period.
+        for n in 0..30_000_000 / period.0 {
+            bench.arrive(*id, Instant(n * period.0), 1 + (random.next() % u64::from(units)) as u32);
+        }
+    }
+    bench.run_until(AT(45_000));
+    books_are_even(&bench);
+    for id in &ids {
+        let (body, sent) = (&bench.bodies[id], sent(&bench, *id));
+        assert_eq!(left_late(body), None, "{} seed {seed}: {:?}", admission.name, body.terms);
+        assert_eq!(broken(body), None, "{} seed {seed}: {:?}", admission.name, body.terms);
+        let packets = body.done.len() * body.sends.as_ref().expect("sends").1 as usize;
+        assert_eq!((sent.packets, sent.packets_beyond, body.left.len()), (packets as u64, 0, packets));
+        assert!(sent.slots_used_max <= sent.slots, "{sent:?}");
+        assert_eq!(sent.bound, body.grant.sent);
+    }
+    assert!(bench.bodies[&flood].left.len() > 20, "best effort has the rest");
+    let packets = ids.iter().map(|id| bench.bodies[id].left.len()).sum();
+    let now = bench.now;
+    ids.iter().for_each(|id| bench.node.remove_handler(*id, now));
+    bench.node.remove_handler(flood, now);
+    books_are_even(&bench);
+    let fresh = Bench::with_link(cpu(admission), RATE);
+    let given = |bench: &Bench| bench.node.status(now).links[0].utilisation;
+    assert_eq!(given(&bench), given(&fresh), "the link has everything back");
+    packets
+}
+
+/// A link that reports no completion: bodies are called until the slots are full, then no more; nothing is lost.
+#[test]
+fn without_slots_no_body_is_called() {
+    let mut config = line_config(0, 2, RATE);
+    config.cpu = cpu(Admission::EDF);
+    config.links[0].pace = Pacing::Completion;
+    let mut bench = Bench::of(config);
+    let id = bench.register_sender(terms(RtuClass::Guaranteed { period: MS(1), units: 2 }, 2), 3, 100);
+    let id = id.expect("granted");
+    bench.arrive(id, AT(0), 100);
+    bench.run_until(AT(60_000));
+    let slots = sent(&bench, id).slots as usize;
+    assert_eq!((slots % 6, bench.bodies[&id].done.len()), (0, slots / 3), "three slots each");
+    assert_eq!(sent(&bench, id).packets, slots as u64);
+    for _ in 0..400 {
+        let next = bench.now + US(500);
+        bench.run_until(next);
+        bench.node.handle_sent(LinkId(0), 1_500, bench.now);
+    }
+    let body = &bench.bodies[&id];
+    assert_eq!((body.done.len(), body.left.len()), (100, 300));
+    assert!(body.left.iter().map(|(index, _)| *index).is_sorted(), "in order");
+    books_are_even(&bench);
+    // The link kept it from running: that is no breach of the processor's promise.
+    assert_eq!(bench.node.status(bench.now).broken, []);
+}
+
+#[test]
+fn what_exceeds_the_budget_goes_as_best_effort() {
+    let mut bench = Bench::with_link(cpu(Admission::EDF), RATE);
+    let id = bench.register_sender(low(MS(10), 2), 1, 200).expect("granted");
+    bench.arrive(id, AT(0), 10);
+    bench.run_until(AT(8_000));
+    let sent = sent(&bench, id);
+    assert_eq!((sent.packets, sent.packets_beyond), (2, 8));
+    let status = bench.node.status(bench.now);
+    assert_eq!((status.links[0].packets_guaranteed, status.links[0].packets_best_effort), (2, 8));
+}
+
+#[test]
+fn messages_that_are_longer_than_declared_are_dropped_and_counted() {
+    let mut bench = Bench::with_link(cpu(Admission::EDF), RATE);
+    let id = bench.register_sender(low(MS(1), 1), 2, 23).expect("granted");
+    bench.arrive(id, AT(0), 1);
+    bench.run_until(AT(900));
+    assert_eq!((sent(&bench, id).too_long, sent(&bench, id).packets), (2, 0));
+    books_are_even(&bench);
+}
+
+/// More in the ring than its PDUs may send: the rest goes with later PDUs, within the budget.
+#[test]
+fn what_there_is_no_room_for_stays_in_the_ring() {
+    let mut bench = Bench::with_link(cpu(Admission::RMDP), RATE);
+    let class = RtuClass::Guaranteed { period: MS(2), units: 1 };
+    let id = bench.register_sender(terms(class, 1), 2, 100).expect("granted");
+    let (outbox, _) = bench.bodies[&id].sends.clone().expect("it sends");
+    (0..10).for_each(|_| assert!(outbox.send(&[0; 24], AT(0))));
+    bench.node.make_ready(id, AT(0));
+    bench.run_until(AT(3_000));
+    assert!(sent(&bench, id).packets <= 4, "two a period");
+    bench.run_until(AT(14_000));
+    assert_eq!((sent(&bench, id).packets, outbox.0.borrow().waiting()), (10, 0));
+}
+
+#[test]
+fn a_link_that_is_full_refuses_with_an_offer() {
+    let mut bench = Bench::with_link(cpu(Admission::EDF), BitRate(10_000_000));
+    let heavy = low(MS(2), 1);
+    let refusal = bench.register_sender(heavy, 4, 1_300).expect_err("5.2 KB in 2 ms are 21 Mbit/s");
+    let RtuRefusal::Link(offer) = refusal else { panic!("{refusal}") };
+    let period = offer.period_possible.expect("a longer period would do");
+    assert!(bench.register_sender(low(period, 1), 4, 1_300).is_ok(), "{period}");
+    books_are_even(&bench);
+    assert_eq!(bench.node.handlers().count(), 1, "who was refused holds nothing");
+}
+
+#[test]
+fn what_a_link_cannot_carry_is_refused_in_one_line() {
+    let mut bench = Bench::with_link(cpu(Admission::EDF), RATE);
+    let said = |refusal: RtuRefusal| refusal.to_string();
+    let refused = bench.register_sender(low(MS(10), 1), 0, 100).expect_err("no packets");
+    assert_eq!(said(refused), format!("packets: give 1 to {RTU_PACKETS_MAX}"));
+    let refused = bench.register_sender(low(MS(10), 1), 1, 65_000).expect_err("a jumbo packet");
+    assert!(said(refused).starts_with("payload_bytes: give 1 to "), "{refused}");
+    let to = Address { host: name("h9"), port: name("port") };
+    let sending = RtuSending { to, packets: 1, payload_bytes: 100 };
+    let refused = bench.node.register_sender(low(MS(10), 1), &sending, TestOutbox::new(1, 1), AT(0));
+    assert_eq!(refused, Err(RtuRefusal::NoRoute));
+    let mut config = line_config(0, 2, RATE);
+    config.links[0].rate_auto = true;
+    let refused = Bench::of(config).register_sender(low(MS(10), 1), 1, 100).expect_err("unknown");
+    assert_eq!(refused, RtuRefusal::Rate(RateRefusal::NoNeighbour));
+    books_are_even(&bench);
+}
+
+#[test]
+fn packets_of_a_budget_go_to_their_limit_and_not_beyond() {
+    let mut bench = Bench::with_link(cpu(Admission::EDF), BitRate(10_000_000_000));
+    let units = 1_024;
+    let flood = terms(RtuClass::Guaranteed { period: MS(900), units }, 1);
+    let beyond = RTU_PACKETS_MAX / units + 1;
+    assert_eq!(
+        bench.register_sender(flood, beyond, 24),
+        Err(RtuRefusal::Range { what: RtuNumber::Packets, least: 1, most: RTU_PACKETS_MAX.into() })
+    );
+    bench.register_sender(flood, beyond - 1, 24).expect("as many as there may be");
+}
