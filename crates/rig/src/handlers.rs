@@ -93,13 +93,20 @@ impl Bench {
         Self::of(config)
     }
 
-    /// The same with a link to a host that is silent.
+    /// A host with this processor and a link of this rate. The host at its other end is silent.
+    ///
+    /// # Panics
+    /// If the configuration is refused.
     pub fn with_link(cpu: CpuConfig, rate: BitRate) -> Self {
         let mut config = line_config(0, 2, rate);
         config.cpu = cpu;
         Self::of(config)
     }
 
+    /// A host with this configuration.
+    ///
+    /// # Panics
+    /// If the configuration is refused.
     pub fn of(config: NodeConfig) -> Self {
         let dispatch = config.cpu.costs.dispatch();
         let rate = config.links.first().map_or(BitRate(1), |link| link.rate);

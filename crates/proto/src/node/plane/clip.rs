@@ -6,7 +6,8 @@ use core::ops::AddAssign;
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
 use super::{
-    Channels, Clip, Context, PacketIn, PacketQueue, PendingOutput, RoleState, Sink, Source, SourceEnd,
+    Channels, Clip, Forwarder, Links, PacketIn, PacketQueue, PendingOutput, RoleState, Sink, SinkEnd, Source,
+    SourceEnd,
 };
 use crate::api::{ChannelCounters, DroppedPackets, Notice, Passed, Receipt, Tally};
 use crate::ids::{ChannelId, LinkId, PathId};
