@@ -209,7 +209,7 @@ impl HopKeeper {
         let asked = self.asked.try_iter().map(|cell| Kept { cell, next_hop: None, dirty: true });
         self.kept.extend(asked);
         self.take_hints();
-        self.kept.retain(|kept| Arc::strong_count(&kept.cell) > 1);
+        self.forget();
         if !self.kept.iter().any(|kept| kept.dirty) {
             return false;
         }
@@ -238,6 +238,18 @@ impl HopKeeper {
         self.kept
             .iter()
             .any(|kept| kept.next_hop.is_some() && kept.cell.destination.load(Ordering::Relaxed) == UNKNOWN)
+    }
+
+    /// Forgets what has no handle any more. One that gets another handle at this very moment stays.
+    fn forget(&mut self) {
+        if self.kept.iter().all(|kept| Arc::strong_count(&kept.cell) > 1) {
+            return;
+        }
+        let kept = std::mem::take(&mut self.kept).into_iter();
+        let kept = kept.filter_map(|Kept { cell, next_hop, dirty }| {
+            Arc::try_unwrap(cell).err().map(|cell| Kept { cell, next_hop, dirty })
+        });
+        self.kept = kept.collect();
     }
 
     fn take_hints(&mut self) {
@@ -355,6 +367,7 @@ mod tests {
         assert!(keeper.kept.is_empty());
         for last in 0..200 {
             drop(hops.to([192, 0, 2, last].into()));
+            keeper.poll();
         }
         assert!(hops.known.len() <= KNOWN_MIN, "{}", hops.known.len());
     }

@@ -87,6 +87,12 @@ fn a_next_hop_is_found_and_followed() {
         pair.left(&format!("ip route replace 10.98.0.0/24 via {} src 10.99.0.9", ADDRESSES[1]));
         let other: IpAddr = [10, 99, 0, 9].into();
         until(&mut keeper, &far, "the address", |state| way(state.clone()).source == other);
+        // The router speaks IPv6 (RFC 5549).
+        pair.left("ip -6 neighbour replace fe80::7 lladdr 02:00:00:00:00:79 dev va");
+        pair.left("ip route replace 10.98.0.0/24 via inet6 fe80::7 dev va onlink src 10.99.0.9");
+        let router: IpAddr = "fe80::7".parse().expect("an address");
+        until(&mut keeper, &far, "the router", |state| way(state.clone()).next_hop == router);
+        assert_eq!(far.destination(), Some(Mac([2, 0, 0, 0, 0, 0x79])));
         // It leaves by another device.
         pair.left("ip link add other type veth peer name another");
         pair.left("ip link set other up");
