@@ -177,7 +177,7 @@ fn few_reports_are_read_at_once() {
     let most = UPCALL_REPORTS_MAX as usize;
     bench.reports.stuff(&UpcallReport::Ready.to_bytes(), most + 1, AT(0));
     bench.node.handle_outbox(bench.channel, AT(0));
-    assert_eq!(bench.reports.0.borrow().waiting(), 1);
+    assert_eq!(bench.reports.waiting(), 1);
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn what_there_is_no_room_for_stays_in_the_ring() {
     bench.run_until(AT(3_000));
     assert!(sent(&bench, id).packets <= 4, "two a period");
     bench.run_until(AT(14_000));
-    assert_eq!((sent(&bench, id).packets, outbox.0.borrow().waiting()), (10, 0));
+    assert_eq!((sent(&bench, id).packets, outbox.waiting()), (10, 0));
 }
 
 #[test]
