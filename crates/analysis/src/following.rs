@@ -6,8 +6,7 @@
 //! their departure by at most sigma / (1 - k). With D' = min(d - r, I') the demand of a channel in any time t
 //! is at most C·t/D', and zero before d - r; so every bound holds while
 //!
-//! > (1 - f)/(1 - k) · (sum of C/D' + (sigma/(1 - f) + blocking) / min of (d - r)) <= 1 -
-//! best_effort_share_min
+//! > (1 - f)/(1 - k) · (sum of C/D' + (sigma/(1 - f) + blocking) / min of (d - r)) <= 1 - best_effort_share_min
 //!
 //! with C and blocking at (1 - f) of the rate: times that depend on the rate scale with it, and the others do
 //! not grow. Sums of densities also hold over a change of k or of the channels, which the exact test of EDF

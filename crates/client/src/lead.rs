@@ -16,9 +16,9 @@ use punctual_proto::{Instant, Nanos};
 
 use crate::channel::Channel;
 use crate::error::{Error, RecvError, SendError};
+use crate::overruns::OverrunAllowance;
 use crate::processor::ring_outbox;
 use crate::receiver::Receiver;
-use crate::trust::Trust;
 
 /// Makes the calling thread the engine's own thread, from [`Receiver::lead`] until the drop or [`Lead::end`].
 /// Meanwhile it runs in the engine's class and on the engine's CPU. Calls that wait in another way fail with
@@ -45,7 +45,7 @@ type EngineLead = punctual_engine::Lead<OutboxReader, InboxWriter>;
 struct LeadBudget {
     declared: Nanos,
     contract: Contract,
-    trust: Trust,
+    allowance: OverrunAllowance,
     /// The part of B times the declared time that it has used.
     spent: Nanos,
     /// Time since which one more is due.
@@ -55,8 +55,8 @@ struct LeadBudget {
 
 impl LeadBudget {
     const fn new(declared: Nanos, contract: Contract, at: Instant) -> Self {
-        let trust = Trust::new(declared);
-        Self { declared, contract, trust, spent: Nanos::ZERO, earned_at: at, overruns: 0 }
+        let allowance = OverrunAllowance::new(declared);
+        Self { declared, contract, allowance, spent: Nanos::ZERO, earned_at: at, overruns: 0 }
     }
 
     /// Records that the thread was away for `took` until `at`. Returns whether it may continue.
@@ -68,7 +68,7 @@ impl LeadBudget {
         if is_broke {
             self.spent = Nanos::ZERO;
         }
-        let (late, is_tolerated) = self.trust.judge(if is_broke { Nanos::MAX } else { took });
+        let (late, is_tolerated) = self.allowance.judge(if is_broke { Nanos::MAX } else { took });
         self.overruns += u64::from(late);
         is_tolerated
     }

@@ -41,12 +41,12 @@ mod latency;
 #[cfg(feature = "embedded")]
 mod lead;
 mod listener;
+#[cfg(feature = "embedded")]
+mod overruns;
 mod processor;
 mod receiver;
 pub mod rtu;
 mod state;
-#[cfg(feature = "embedded")]
-mod trust;
 
 pub use channel::{Channel, Opening};
 pub use endsystem::{Endsystem, SOCKET_VARIABLE};

@@ -47,7 +47,7 @@ pub struct DemoOptions {
 /// Runs the demo: the exit status, and the outcome unless another process (inside a user namespace) has it.
 ///
 /// # Errors
-/// If the test bed cannot be set up, a stream breaks, or the run is interrupted.
+/// If the test setup cannot be set up, a stream breaks, or the run is interrupted.
 pub fn run(options: &DemoOptions) -> anyhow::Result<(i32, Option<Outcome>)> {
     interrupt::install()?;
     let privilege = Privilege::detect()?;

@@ -119,7 +119,7 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// The outcome in one sentence.
     pub summary: String,
-    /// How real the test bed was.
+    /// How real the test setup was.
     pub privilege: Privilege,
     /// Platform holes.
     pub holes: HoleSummary,

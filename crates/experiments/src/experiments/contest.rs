@@ -5,7 +5,7 @@ use punctual::{Contract, Nanos};
 
 use super::Conditions;
 use crate::loads::{Bulk, Caller, Class, Outlet};
-use crate::testbed::{Bed, Block, Contender, Hosting, Pair, RoleId, Wait};
+use crate::testbed::{Block, Contender, Hosting, Pair, PairSetup, RoleId, Wait};
 
 /// The worlds. Contenders go before their hosts.
 pub struct Contest<'a> {
@@ -13,7 +13,7 @@ pub struct Contest<'a> {
     pub contenders: Vec<Contender>,
     /// Their hosts, in the same order.
     pub pairs: Vec<Pair>,
-    bed: Bed,
+    setup: PairSetup,
     /// How many loads there are.
     loads: usize,
     /// The conditions of the contest.
@@ -21,9 +21,9 @@ pub struct Contest<'a> {
 }
 
 impl<'a> Contest<'a> {
-    /// A contest without contenders; each will have hosts like `bed`.
-    pub const fn new(bed: Bed, loads: usize, conditions: &'a Conditions) -> Self {
-        Self { contenders: Vec::new(), pairs: Vec::new(), bed, loads, conditions }
+    /// A contest without contenders; each will have hosts like `setup`.
+    pub const fn new(setup: PairSetup, loads: usize, conditions: &'a Conditions) -> Self {
+        Self { contenders: Vec::new(), pairs: Vec::new(), setup, loads, conditions }
     }
 
     /// Two hosts for another world.
@@ -31,7 +31,7 @@ impl<'a> Contest<'a> {
     /// # Errors
     /// If a host is refused.
     pub fn pair(&self) -> anyhow::Result<Pair> {
-        Pair::create(&self.bed, self.conditions)
+        Pair::create(&self.setup, self.conditions)
     }
 
     /// Adds a contender that calls through `caller` from a of `pair`.

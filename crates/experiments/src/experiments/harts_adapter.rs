@@ -15,7 +15,7 @@ use crate::measure::laps::rate_of;
 use crate::measure::{Side, Statistic, compare_rounds};
 use crate::report::{Plot, Series};
 use crate::testbed::adapter::{self, LAP_BYTES};
-use crate::testbed::{Bed, LinkSpec, Options, Pair};
+use crate::testbed::{LinkSpec, Options, Pair, PairSetup};
 
 const LINK: BitRate = BitRate(400_000_000);
 const QUEUE: Nanos = Nanos::from_millis(20);
@@ -55,8 +55,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         true => (&SIZES, MTU),
         false => (&LONG_SIZES, LONG_MTU),
     };
-    let bed = Bed { link: LinkSpec::new(LINK, QUEUE).with_mtu(mtu).paced(), pinned: true };
-    let pair = Pair::create(&bed, conditions)?;
+    let setup = PairSetup { link: LinkSpec::new(LINK, QUEUE).with_mtu(mtu).paced(), pinned: true };
+    let pair = Pair::create(&setup, conditions)?;
     let options = Options {
         driver: conditions.driver,
         link: format!("packet = \"{}B\"\n", (mtu - HEADERS).min(8_192)),

@@ -21,7 +21,7 @@ use crate::measure::laps::rate_of;
 use crate::measure::{Laps, Sample, Side, Statistic, compare_rounds};
 use crate::report::{Plot, Series};
 use crate::testbed::adapter::{self, LAP_BYTES};
-use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place};
+use crate::testbed::{Hosting, LinkSpec, Options, Pair, PairSetup, Place};
 
 const LINK: BitRate = BitRate(400_000_000);
 const QUEUE: Nanos = Nanos::from_millis(50);
@@ -69,9 +69,9 @@ fn fragments(driver: Driver) -> [u32; 3] {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let bed = Bed { link: LinkSpec::new(LINK, QUEUE).with_mtu(MTU), pinned: true };
+    let setup = PairSetup { link: LinkSpec::new(LINK, QUEUE).with_mtu(MTU), pinned: true };
     let fragments = fragments(conditions.driver);
-    let mut own = Own::open(&bed, fragments[2] + HEADER_BYTES, conditions)?;
+    let mut own = Own::open(&setup, fragments[2] + HEADER_BYTES, conditions)?;
     let witness = conditions.witness()?;
     let length = conditions.rounds((1, 700), (1, 4_000)).1;
     let singles = conditions.amount(40, 400) as usize;
@@ -82,7 +82,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
             link: format!("best_effort_flow_queue = \"1MiB\"\npacket = \"{}B\"\n", own.packet),
             ..conditions.options()
         };
-        let mut pair = Pair::create(&bed, conditions)?;
+        let mut pair = Pair::create(&setup, conditions)?;
         let engine = pair.start_engines(&options, Hosting::Embedded)?;
         for kb in SIZES_KB {
             conditions.progress(format_args!("fragments of {fragment} B, messages of {kb} KB"));
@@ -104,10 +104,10 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
 }
 
 impl Own {
-    fn open(bed: &Bed, packet: u32, conditions: &Conditions) -> anyhow::Result<Self> {
+    fn open(setup: &PairSetup, packet: u32, conditions: &Conditions) -> anyhow::Result<Self> {
         let driver = conditions.driver;
         let options = Options { driver, link: format!("packet = \"{packet}B\"\n"), ..Options::default() };
-        let pair = Pair::create(bed, conditions)?;
+        let pair = Pair::create(setup, conditions)?;
         let (source, sink) = pair.adapters(&options)?;
         Ok(Self { _pair: pair, source, sink, packet, before: Side::default(), after: Side::default() })
     }

@@ -14,7 +14,7 @@ use crate::loads::Class;
 use crate::measure::{Ratio, Side, Statistic, compare_rounds};
 use crate::report::{Check, Plot, Series};
 use crate::testbed::nodes::Nodes;
-use crate::testbed::{Bed, LinkSpec, Options, Pair};
+use crate::testbed::{LinkSpec, Options, Pair, PairSetup};
 
 const QUANTA: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const LONGEST: u32 = QUANTA[QUANTA.len() - 1];
@@ -42,8 +42,8 @@ struct Swept {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
-    let pair = Pair::create(&bed, conditions)?;
+    let setup = PairSetup { link: LinkSpec::direct(TOLD), pinned: true };
+    let pair = Pair::create(&setup, conditions)?;
     let options = Options { driver: conditions.driver, ..Options::default() };
     let (mut source, mut sink) = pair.adapters(&options)?;
     let witness = conditions.witness()?;

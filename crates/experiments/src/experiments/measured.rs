@@ -80,7 +80,7 @@ pub struct Report {
     pub paper: &'static str,
     /// Whether it was shortened.
     pub quick: bool,
-    /// The test bed; `None` for a simulation.
+    /// The test setup; `None` for a simulation.
     #[serde(flatten)]
     pub ground: Option<Ground>,
     /// Platform holes.

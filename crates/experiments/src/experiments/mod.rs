@@ -44,12 +44,12 @@ pub use list::EXPERIMENTS;
 use measured::{Compared, judged, judged_under};
 pub use measured::{Ground, Measured, Report};
 
-/// How an experiment runs. It fails if the test bed fails, a stream breaks or the run is interrupted.
+/// How an experiment runs. It fails if the test setup fails, a stream breaks or the run is interrupted.
 #[derive(Clone, Copy)]
 enum Run {
     /// Something on hosts.
     Measured(fn(&Conditions) -> anyhow::Result<Measured>),
-    /// A simulation in virtual time: it needs no test bed, privilege or driver; its costs are CPU time, which
+    /// A simulation in virtual time: it needs no test setup, privilege or driver; its costs are CPU time, which
     /// holes do not affect.
     Simulated(fn(&Wanted) -> anyhow::Result<Measured>),
 }
@@ -177,7 +177,7 @@ impl Experiment {
     /// Runs it: the exit status, and the report unless another process (inside a user namespace) has it.
     ///
     /// # Errors
-    /// If no test bed can be set up, a stream breaks, or the run is interrupted.
+    /// If no test setup can be set up, a stream breaks, or the run is interrupted.
     pub fn run(&self, wanted: Wanted) -> anyhow::Result<(i32, Option<Report>)> {
         interrupt::install()?;
         if let Some(why) = self.objection(wanted.peer.is_some(), wanted.driver) {
@@ -203,7 +203,7 @@ impl Experiment {
     }
 }
 
-/// Runs it on a test bed: returns its results and the test bed, or the exit status of another process (inside
+/// Runs it on a test setup: returns its results and the test setup, or the exit status of another process (inside
 /// a user namespace) that ran it.
 fn on_hosts(
     wanted: &Wanted,

@@ -14,7 +14,7 @@ use crate::excuse::Excuses;
 use crate::measure::{Side, Statistic, compare_rounds};
 use crate::report::{Bars, Check, Plot, Row, Series};
 use crate::testbed::receive::{self, ReceiveClass, ReceiveThreads};
-use crate::testbed::{Bed, Contender, Hosting, LinkSpec, Options, Wait};
+use crate::testbed::{Contender, Hosting, LinkSpec, Options, PairSetup, Wait};
 
 /// The configured rate of a direct link.
 const TOLD: punctual::BitRate = punctual::BitRate(1_000_000_000);
@@ -63,8 +63,8 @@ const LAST_BAR_US: f64 = 400.0;
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
-    let mut contest = Contest::new(bed, 1, conditions);
+    let setup = PairSetup { link: LinkSpec::direct(TOLD), pinned: true };
+    let mut contest = Contest::new(setup, 1, conditions);
     let worlds = WORLDS.iter().enumerate();
     let _threads: Vec<_> = worlds
         .map(|(number, world)| join(&mut contest, number, world, conditions))

@@ -14,7 +14,7 @@ use crate::loads::Class;
 use crate::loads::hogs::Hogs;
 use crate::measure::{Ratio, Statistic, compare};
 use crate::report::{Bars, Plot, Row, Series};
-use crate::testbed::{Bed, Block, Contender, LinkSpec, Wait};
+use crate::testbed::{Block, Contender, LinkSpec, PairSetup, Wait};
 
 /// Of RIO's link it is the order of magnitude; it keeps both emulated hosts busy.
 const LINK: BitRate = BitRate(400_000_000);
@@ -49,8 +49,8 @@ pub fn promise() -> Contract {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let bed = Bed { link: LinkSpec::new(LINK, QUEUE), pinned: true };
-    let mut contest = Contest::new(bed, LOADS.len(), conditions);
+    let setup = PairSetup { link: LinkSpec::new(LINK, QUEUE), pinned: true };
+    let mut contest = Contest::new(setup, LOADS.len(), conditions);
     for name in ["plain", "plain again"] {
         contest.sockets(name, Wait::Block, Class::Ordinary, BULK_BYTES)?;
     }

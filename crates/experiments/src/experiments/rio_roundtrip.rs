@@ -9,7 +9,7 @@ use super::{Conditions, Measured, judged};
 use crate::excuse::Excuses;
 use crate::measure::{Side, Statistic, compare};
 use crate::report::{Plot, Series};
-use crate::testbed::{Bed, Contender, Hosting, LinkSpec, Options, Pair, SPIN, Wait};
+use crate::testbed::{Contender, Hosting, LinkSpec, Options, Pair, PairSetup, SPIN, Wait};
 
 const TOLD: BitRate = BitRate(10_000_000_000);
 const BYTES: u32 = 64;
@@ -62,12 +62,12 @@ const DIRECT: &str = "embedded, spinning";
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
+    let setup = PairSetup { link: LinkSpec::direct(TOLD), pinned: true };
     // With another machine, or kernel sockets, no driver can be shown alone.
     let has_floor = conditions.driver.bypasses_kernel() && conditions.peer.is_none();
     let mut others = 0;
     let mut open = |wait: Wait, worlds: &[(&'static str, World)]| {
-        let mut group = Group { worlds: Vec::new(), contest: Contest::new(bed, 1, conditions) };
+        let mut group = Group { worlds: Vec::new(), contest: Contest::new(setup, 1, conditions) };
         for &(name, world) in worlds.iter().filter(|(_, world)| has_floor || *world != World::Bare) {
             group.join(name, world, wait, others)?;
             others += 1;
@@ -79,7 +79,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         blocking: open(Wait::Block, &BLOCKING)?,
         direct: Side::default(),
     };
-    let mut pair = Pair::create(&bed, conditions)?;
+    let mut pair = Pair::create(&setup, conditions)?;
     let engine = pair.start_engines(&options(true, others, conditions), Hosting::Embedded)?;
     let witness = conditions.witness()?;
     let (count, length) = conditions.rounds((5, 600), (20, 2_000));

@@ -9,7 +9,7 @@ use super::{Conditions, Measured, judged};
 use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::report::{Axis, Plot, Series};
-use crate::testbed::{Bed, Block, Contender, LinkSpec, Wait};
+use crate::testbed::{Block, Contender, LinkSpec, PairSetup, Wait};
 
 const LINK: BitRate = BitRate(400_000_000);
 const QUEUE: Nanos = Nanos::from_millis(20);
@@ -26,9 +26,9 @@ fn loads(conditions: &Conditions) -> &'static [f64] {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let bed = Bed { link: LinkSpec::new(LINK, QUEUE), pinned: true };
+    let setup = PairSetup { link: LinkSpec::new(LINK, QUEUE), pinned: true };
     let loads = loads(conditions);
-    let mut contest = Contest::new(bed, loads.len(), conditions);
+    let mut contest = Contest::new(setup, loads.len(), conditions);
     contest.sockets("plain", Wait::Block, Class::Ordinary, BULK_BYTES)?;
     contest.punctual(promise(), BULK_BYTES)?;
     let rate = contest.pairs[0].link().rate;

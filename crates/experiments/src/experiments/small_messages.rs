@@ -16,7 +16,7 @@ use crate::loads::channel::{received, was_sent};
 use crate::loads::{Class, beside};
 use crate::measure::cpu;
 use crate::report::{Plot, Series};
-use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place};
+use crate::testbed::{Hosting, LinkSpec, Options, Pair, PairSetup, Place};
 
 /// A configured rate faster than the machine, so that no packet waits for the pace.
 const TOLD: BitRate = BitRate(100_000_000_000);
@@ -45,11 +45,11 @@ impl Counts {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
-    let kernel = Pair::create(&bed, conditions)?;
+    let setup = PairSetup { link: LinkSpec::direct(TOLD), pinned: true };
+    let kernel = Pair::create(&setup, conditions)?;
     let sockets = Options { driver: Driver::UDP, ..Options::default() };
     let (mut source, mut sink) = kernel.adapters(&sockets)?;
-    let mut pair = Pair::create(&bed, conditions)?;
+    let mut pair = Pair::create(&setup, conditions)?;
     let options = Options {
         processor: super::FAST_COSTS.into(),
         link: "best_effort_flow_queue = \"1MiB\"\n".into(),

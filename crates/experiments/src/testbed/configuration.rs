@@ -37,7 +37,7 @@ pub struct Options {
     /// Whether processors measure the costs of their work as they start; otherwise they use assumed or given
     /// costs.
     pub measure: bool,
-    /// The ends of the only link, if it does not belong to a test bed.
+    /// The ends of the only link, if it does not belong to a test setup.
     pub ends: Option<[End; 2]>,
     /// Whether the processors run in the real-time class. Otherwise nothing is guaranteed.
     pub real_time: bool,

@@ -43,7 +43,7 @@ pub use embedded::Embedded;
 pub use network::{LinkSpec, Network, NetworkSpec, Wire};
 pub use nodes::Nodes;
 pub use orders::{Answer, Hosting, Order, RoleId, Through};
-pub use pair::{Bed, Pair};
+pub use pair::{Pair, PairSetup};
 pub use privilege::Privilege;
 pub use roles::{Engine, Roles};
 pub use stream::StreamSpec;

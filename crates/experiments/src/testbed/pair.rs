@@ -37,7 +37,7 @@ const HTB_RATE_PERCENT: u64 = 97;
 
 /// The connection between the two.
 #[derive(Clone, Copy, Debug)]
-pub struct Bed {
+pub struct PairSetup {
     /// The link; between machines only its rate counts, and that is the real one's.
     pub link: LinkSpec,
     /// Whether each emulated host has its own CPU.
@@ -78,18 +78,18 @@ impl Pair {
     ///
     /// # Errors
     /// If a namespace is refused or the peer does not answer.
-    pub fn create(bed: &Bed, conditions: &Conditions) -> anyhow::Result<Self> {
+    pub fn create(setup: &PairSetup, conditions: &Conditions) -> anyhow::Result<Self> {
         match &conditions.peer {
-            Some(peer) => Self::over_machines(bed, peer),
-            None => Self::over_namespaces(bed),
+            Some(peer) => Self::over_machines(setup, peer),
+            None => Self::over_namespaces(setup),
         }
     }
 
-    fn over_namespaces(bed: &Bed) -> anyhow::Result<Self> {
-        let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![bed.link] };
+    fn over_namespaces(setup: &PairSetup) -> anyhow::Result<Self> {
+        let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![setup.link] };
         let network = Network::create(&spec)?;
         let usable = cpus::usable()?;
-        let cpus = if bed.pinned && usable.len() >= 2 { usable[..2].to_vec() } else { Vec::new() };
+        let cpus = if setup.pinned && usable.len() >= 2 { usable[..2].to_vec() } else { Vec::new() };
         let place = |index: usize| Place {
             namespace: Some(network.hosts[index].namespace.path()),
             cpu: cpus.get(index).copied(),
@@ -124,7 +124,7 @@ impl Pair {
         })
     }
 
-    fn over_machines(bed: &Bed, peer: &Peer) -> anyhow::Result<Self> {
+    fn over_machines(setup: &PairSetup, peer: &Peer) -> anyhow::Result<Self> {
         let remote = Remote::connect(&peer.address)?;
         let ends = remote.ends()?;
         let rate = match peer.rate {
@@ -132,7 +132,7 @@ impl Pair {
             None => remote.rate(&ends[0])?,
         };
         static NUMBER: AtomicU16 = AtomicU16::new(0);
-        let link = LinkSpec { rate, ..bed.link };
+        let link = LinkSpec { rate, ..setup.link };
         let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![link] };
         let first_port = FIRST_PORT + PORTS * (NUMBER.fetch_add(1, Ordering::Relaxed) % PORTS);
         let near = Roles::new(Place::default());

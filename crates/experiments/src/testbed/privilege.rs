@@ -1,4 +1,4 @@
-//! What this process may do, and so how real a test bed can be.
+//! What this process may do, and so how real a test setup can be.
 
 use std::process::Command;
 

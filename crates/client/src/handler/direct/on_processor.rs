@@ -13,8 +13,8 @@ use punctual_proto::memory::MessageInfo;
 use super::super::{Boxed, Reply, Stage};
 use crate::connection::{SharedConnection, lock};
 use crate::error::Error;
+use crate::overruns::OverrunAllowance;
 use crate::receiver::End;
-use crate::trust::Trust;
 
 /// Has `handler` called for each message of `end` on the engine's thread from now on. Returns the ring.
 pub(in crate::handler) fn hand_over(
@@ -27,7 +27,8 @@ pub(in crate::handler) fn hand_over(
 ) -> Result<InboxReader, Error> {
     let shared = Arc::clone(&end.connection.shared);
     let stage = Arc::clone(stage);
-    let direct = Direct { handler: Some(handler), stage, shared, trust: Trust::new(handler_time) };
+    let direct =
+        Direct { handler: Some(handler), stage, shared, allowance: OverrunAllowance::new(handler_time) };
     Ok(engine.call_up(end.id, ring, direct.into_upcall())?)
 }
 
@@ -36,7 +37,7 @@ struct Direct {
     handler: Option<Boxed>,
     stage: Arc<Stage>,
     shared: Arc<SharedConnection>,
-    trust: Trust,
+    allowance: OverrunAllowance,
 }
 
 impl Direct {
@@ -50,13 +51,13 @@ impl Direct {
         self.stage.calls.fetch_add(1, Ordering::Relaxed);
         // For a handler that has overrun once, the thread's usage is measured too: the elapsed time alone
         // cannot distinguish an overrun from a stall of the platform.
-        let before = self.trust.is_suspect().then(ThreadUsage::of_this_thread).and_then(Result::ok);
+        let before = self.allowance.is_suspect().then(ThreadUsage::of_this_thread).and_then(Result::ok);
         let begun = now();
         let mut reply = Reply { engine_of: Some((&self.shared, begun)) };
         let run = catch_unwind(AssertUnwindSafe(|| handler(message, info, &mut reply)));
         let took = now().since(begun);
-        let took = if self.trust.is_over(took) { own_part(took, before) } else { took };
-        let (late, is_tolerated) = self.trust.judge(took);
+        let took = if self.allowance.is_over(took) { own_part(took, before) } else { took };
+        let (late, is_tolerated) = self.allowance.judge(took);
         if run.is_err() {
             self.stage.panicked.store(true, Ordering::Release);
             return false;

@@ -27,7 +27,7 @@ use crate::loads::mortal::{Fate, mortal};
 use crate::loads::{Arrivals, Class, Content, Receiving, Sending, Sink, Source, channel};
 use crate::measure::{Live, ReceiveLog, SendLog, Windows};
 use crate::testbed::stream::contract;
-use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place, RoleId, driver, receive};
+use crate::testbed::{Hosting, LinkSpec, Options, Pair, PairSetup, Place, RoleId, driver, receive};
 use punctual_host::config::Driver;
 
 /// The configured rate of the hosts' link: no more than a's processor, which shares its CPU with the
@@ -113,8 +113,8 @@ fn promise() -> Contract {
 
 impl World {
     fn create(driver: Driver, conditions: &Conditions) -> anyhow::Result<Self> {
-        let bed = Bed { link: LinkSpec::open(RATE), pinned: true };
-        let mut pair = Pair::create(&bed, conditions)?;
+        let setup = PairSetup { link: LinkSpec::open(RATE), pinned: true };
+        let mut pair = Pair::create(&setup, conditions)?;
         let kthread = if driver.bypasses_kernel() { receive::LINK_OPTION } else { "" };
         let options = Options {
             driver,

@@ -14,7 +14,7 @@ use punctual_os::clock::{now, wait_until};
 use self::phase::{Look, Phase};
 use super::{Conditions, Measured, judged_under};
 use crate::loads::{Bulk, Class, Outlet};
-use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, RoleId};
+use crate::testbed::{Hosting, LinkSpec, Options, Pair, PairSetup, RoleId};
 
 const LINK: BitRate = BitRate(200_000_000);
 const QUEUE: Nanos = Nanos::from_millis(50);
@@ -55,13 +55,13 @@ struct World {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let bed = Bed { link: LinkSpec::new(LINK, QUEUE), pinned: true };
+    let setup = PairSetup { link: LinkSpec::new(LINK, QUEUE), pinned: true };
     let phase = WARM_UP + conditions.rounds((1, 2_500), (1, 9_500)).1;
     let witness = conditions.witness()?;
     let flows: Vec<Option<u32>> = [None].into_iter().chain(FLOWS.map(Some)).collect();
     let mut worlds = [
-        World::punctual("Punctual", &bed, &conditions.options_of(0), &flows, conditions)?,
-        World::kernel(&bed, &flows, conditions)?,
+        World::punctual("Punctual", &setup, &conditions.options_of(0), &flows, conditions)?,
+        World::kernel(&setup, &flows, conditions)?,
     ];
     for world in &mut worlds {
         for joined in 0..=FLOWS.len() {
@@ -75,7 +75,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let link = format!("best_effort_cap = \"{}%\"\n{}", CAP * 100.0, ports.link);
     let options = Options { link, ..ports };
     let mut capped =
-        World::punctual("Punctual, best effort at 40 %", &bed, &options, &flows[..1], conditions)?;
+        World::punctual("Punctual, best effort at 40 %", &setup, &options, &flows[..1], conditions)?;
     capped.phase(0, phase)?;
     // The backlog of a hole drains beside the guaranteed load.
     let load: f64 = FLOWS.into_iter().map(|messages| wire_share(promised(messages), LINK)).sum();
@@ -104,12 +104,12 @@ impl World {
     /// Flows through engines of ours: guaranteed messages a period, or best effort.
     fn punctual(
         name: &'static str,
-        bed: &Bed,
+        setup: &PairSetup,
         options: &Options,
         flows: &[Option<u32>],
         conditions: &Conditions,
     ) -> anyhow::Result<Self> {
-        let mut pair = Pair::create(bed, conditions)?;
+        let mut pair = Pair::create(setup, conditions)?;
         let engine = pair.start_engines(options, Hosting::Embedded)?;
         let mut world = Self::new(name, Some(engine), pair);
         for &messages in flows {
@@ -120,8 +120,8 @@ impl World {
         Ok(world)
     }
 
-    fn kernel(bed: &Bed, flows: &[Option<u32>], conditions: &Conditions) -> anyhow::Result<Self> {
-        let mut world = Self::new("kernel TCP", None, Pair::create(bed, conditions)?);
+    fn kernel(setup: &PairSetup, flows: &[Option<u32>], conditions: &Conditions) -> anyhow::Result<Self> {
+        let mut world = Self::new("kernel TCP", None, Pair::create(setup, conditions)?);
         for &messages in flows {
             world.join(messages, conditions, |pair, class| pair.send_sockets(MESSAGE_BYTES, class))?;
         }

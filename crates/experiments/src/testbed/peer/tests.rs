@@ -16,8 +16,8 @@ use crate::testbed::configuration::End;
 use crate::testbed::orders::Echo;
 use crate::testbed::stream::contract;
 use crate::testbed::{
-    Answer, Bed, Conditions, Hosting, LinkSpec, Network, NetworkSpec, Options, Order, Pair, Peer, Place,
-    Privilege, RoleId, Through, Wait, Wanted, driver,
+    Answer, Conditions, Hosting, LinkSpec, Network, NetworkSpec, Options, Order, Pair, PairSetup, Peer,
+    Place, Privilege, RoleId, Through, Wait, Wanted, driver,
 };
 use punctual_host::config::Driver;
 
@@ -127,7 +127,7 @@ fn a_pair_works_over_machines() {
             peer: Some(peer),
         };
         let conditions = Conditions { wanted, real_time: false, driver };
-        near.within(|| every_way(&Bed { link, pinned: true }, &conditions))
+        near.within(|| every_way(&PairSetup { link, pinned: true }, &conditions))
             .unwrap_or_else(|error| panic!("{driver:?}: {error:#}"));
         over.store(true, Ordering::Relaxed);
         server.expect("a thread").join().expect("no panic").expect("a clean end");
@@ -135,10 +135,10 @@ fn a_pair_works_over_machines() {
 }
 
 /// Uses a pair in all ways in which the experiments of two hosts do.
-fn every_way(bed: &Bed, conditions: &Conditions) -> anyhow::Result<()> {
+fn every_way(setup: &PairSetup, conditions: &Conditions) -> anyhow::Result<()> {
     // The worlds of an experiment are there at the same time.
-    let mut other = Pair::create(bed, conditions)?;
-    let mut pair = Pair::create(bed, conditions)?;
+    let mut other = Pair::create(setup, conditions)?;
+    let mut pair = Pair::create(setup, conditions)?;
     let options = Options { driver: conditions.driver, ..Options::default() };
     let engine = pair.start_engines(&options, Hosting::Embedded)?;
     let contract = contract(64, 1_000, 2, 100);

@@ -9,15 +9,15 @@ const CALLS_FORGIVING: u64 = 1_024;
 
 /// Counts overruns of a declared time; some are forgiven.
 #[derive(Debug)]
-pub(crate) struct Trust {
+pub(crate) struct OverrunAllowance {
     declared: Nanos,
     calls: u64,
     /// Overruns that are forgiven.
     grace: u64,
 }
 
-impl Trust {
-    /// Trust in a handler that declares to take no longer than `declared`.
+impl OverrunAllowance {
+    /// The allowance of a handler that declares to take no longer than `declared`.
     pub(crate) const fn new(declared: Nanos) -> Self {
         Self { declared, calls: 0, grace: OVERRUNS_TOLERATED }
     }
@@ -54,12 +54,12 @@ mod tests {
 
     #[test]
     fn one_that_overruns_is_suspect_until_it_has_kept_its_time_for_long() {
-        let mut trust = Trust::new(Nanos(10));
-        assert_eq!((trust.judge(Nanos(10)), trust.is_suspect()), ((false, true), false));
-        assert_eq!((trust.judge(Nanos(11)), trust.is_suspect()), ((true, true), true));
+        let mut allowance = OverrunAllowance::new(Nanos(10));
+        assert_eq!((allowance.judge(Nanos(10)), allowance.is_suspect()), ((false, true), false));
+        assert_eq!((allowance.judge(Nanos(11)), allowance.is_suspect()), ((true, true), true));
         for _ in 0..CALLS_FORGIVING {
-            assert_eq!(trust.judge(Nanos(10)), (false, true));
+            assert_eq!(allowance.judge(Nanos(10)), (false, true));
         }
-        assert!(!trust.is_suspect());
+        assert!(!allowance.is_suspect());
     }
 }
