@@ -38,15 +38,15 @@ fn read(world: &mut World, open: &Open, span: Nanos) -> u64 {
 }
 
 /// Numbers of delivered, certainly late and lost messages; `None` without the sink's report.
-type Told = Option<(u64, u64, u64)>;
+type TalliesAtEnd = Option<(u64, u64, u64)>;
 
 /// A receipt of messages that were neither surely late nor lost.
-fn all_in_time(delivered: u64) -> Told {
+fn all_in_time(delivered: u64) -> TalliesAtEnd {
     Some((delivered, 0, 0))
 }
 
 /// The reason of the end at the source, and the sink's report: delivered, late, lost.
-fn ended(world: &World, open: &Open) -> Option<(CloseReason, Told)> {
+fn ended(world: &World, open: &Open) -> Option<(CloseReason, TalliesAtEnd)> {
     let told = |receipt: Receipt| (receipt.delivered, receipt.late, receipt.lost);
     world.events[0].iter().find_map(|event| match event {
         Event::Closed { channel, reason, receipt } if *channel == open.source => {

@@ -166,7 +166,7 @@ impl Pair {
     /// If b cannot execute it.
     pub fn order(&mut self, order: Order) -> anyhow::Result<Answer> {
         let answer = match &mut self.far {
-            Far::Here(roles) => roles.obey(order)?,
+            Far::Here(roles) => roles.execute(order)?,
             Far::There(remote) => remote.order(&order)?,
         };
         match answer {
@@ -197,7 +197,7 @@ impl Pair {
         let options = Options { cpus: self.cpus.clone(), ends: self.ends.clone(), ..options.clone() };
         let config = |place| configuration::text(&self.spec, place, &options, &self.key, Path::new(""));
         let (near, far) = (config(0), config(1));
-        let obeyed = self.near.obey(Order::Engine { role, config: near, hosting });
+        let obeyed = self.near.execute(Order::Engine { role, config: near, hosting });
         obeyed.context("engine of a")?;
         self.order(Order::Engine { role, config: far, hosting }).context("engine of b")?;
         self.near.engine(role)?.see_neighbours()?;

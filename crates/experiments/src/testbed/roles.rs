@@ -126,7 +126,7 @@ impl Roles {
     ///
     /// # Errors
     /// If the order cannot be executed.
-    pub fn obey(&mut self, order: Order) -> anyhow::Result<Answer> {
+    pub fn execute(&mut self, order: Order) -> anyhow::Result<Answer> {
         match order {
             Order::Engine { role, config, hosting } => {
                 let engine = Engine::start(&self.place, &config, hosting)?;

@@ -48,12 +48,12 @@ pub fn sessions(listener: &TcpListener, is_over: impl Fn() -> bool) -> anyhow::R
                         eprintln!("{from}: refused, {} are served", open.len());
                         continue;
                     };
-                    let obey = move || {
+                    let execute = move || {
                         if let Err(error) = session(stream, Place::default()) {
                             eprintln!("{from}: {error:#}");
                         }
                     };
-                    open.push((ours, scope.spawn(obey)));
+                    open.push((ours, scope.spawn(execute)));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(DEAF),
                 Err(error) => break Err(error.into()),
@@ -84,7 +84,8 @@ pub fn session(stream: TcpStream, place: Place) -> anyhow::Result<()> {
     lines.stream().set_read_timeout(None)?;
     let mut roles = Roles::new(place);
     while let Some(order) = lines.hear::<Order>()? {
-        let answer = roles.obey(order).unwrap_or_else(|error| Answer::Failed { why: format!("{error:#}") });
+        let answer =
+            roles.execute(order).unwrap_or_else(|error| Answer::Failed { why: format!("{error:#}") });
         lines.say(&answer)?;
     }
     Ok(())
