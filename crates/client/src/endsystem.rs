@@ -229,7 +229,9 @@ impl Endsystem {
             status.more_users = more && !users.is_empty();
             status.users.extend(users);
         }
-        status.handlers = self.connection.shared.handlers()?;
+        if std::mem::take(&mut status.more_handlers) {
+            status.handlers = self.connection.shared.handlers()?;
+        }
         Ok(status)
     }
 

@@ -26,9 +26,12 @@ pub struct HostStatus {
     pub uptime: Nanos,
     /// The processor's thread, and the drivers of its links.
     pub engine: EngineStatus,
-    /// Programs' handlers, as far as they were asked for: a status brings none by itself.
+    /// Programs' handlers. The daemon's answer has none: the client requests them.
     #[serde(default)]
     pub handlers: Vec<HandlerStatus>,
+    /// True if there are handlers that the client must request ([`Request::Handlers`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more_handlers: bool,
     /// Counts compared with what there is; only for root and the daemon's own user, and where few channels are here.
     #[serde(default)]
     pub books: Option<Books>,

@@ -19,7 +19,8 @@ const ENVELOPE_BYTES: usize = 1_024;
 
 impl<H: Host> Service<H> {
     pub(super) fn status(&mut self, account: UserId) -> Outcome {
-        let node = self.on_node(|node, now| node.status(now))?;
+        let (node, more_handlers) =
+            self.on_node(|node, now| (node.status(now), node.handlers().next().is_some()))?;
         let books = if is_privileged(account) { self.books(node.channels)? } else { None };
         let mut status = HostStatus {
             node,
@@ -30,6 +31,7 @@ impl<H: Host> Service<H> {
             uptime: now().since(self.started),
             engine: self.host.statistics(),
             handlers: Vec::new(),
+            more_handlers,
             books,
         };
         let taken_bytes = serde_json::to_vec(&status).map_or(PACKET_BYTES_MAX, |json| json.len());
