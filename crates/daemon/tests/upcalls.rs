@@ -95,7 +95,7 @@ fn work_that_comes_in_between_is_not_forgotten() {
     });
     let handler = handler.expect("best effort");
     for _ in 0..2_000 {
-        if work.fetch_add(1, Ordering::SeqCst) % 3 == 0 {
+        if work.fetch_add(1, Ordering::SeqCst).is_multiple_of(3) {
             std::thread::yield_now();
         }
         handler.make_ready().expect("a daemon");

@@ -63,6 +63,7 @@ fn corruption() {
 }
 
 /// Seeds of the longest test: `make tcp-soak` sets more.
+#[allow(clippy::disallowed_methods, reason = "the test reads its own configuration")]
 fn seeds() -> std::ops::Range<u64> {
     let count =
         std::env::var("PUNCTUAL_TCP_SEEDS").map_or(150, |text| text.parse().expect("a number of seeds"));
@@ -83,7 +84,7 @@ fn everything_at_once_with_every_kind_of_connection() {
             ..Config::default()
         };
         let network = exchange(seed, faults, seed % 5 == 0, 30_000, &config);
-        simulated = simulated + network.now.since(Instant(0));
+        simulated += network.now.since(Instant(0));
     }
     println!(
         "{} connections in {} simulated hours, every byte in order",
