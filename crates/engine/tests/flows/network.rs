@@ -54,7 +54,10 @@ impl Network {
         up(&c, "vc", C, [24, 64]);
         network.b.await_up("vr");
         c.await_up("vc");
-        network.b.run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+        for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            // Not by sysctl, which a minimal Debian does not have.
+            network.b.run(&format!("sh -c 'echo 1 > /proc/sys/net/{key}'"));
+        }
         c.ip_batch("route add default via 10.97.1.1\nroute add default via fd00:97:1::1\n");
         let [v4, v6] = B;
         network.a.ip_batch(&format!("route add 10.97.1.0/24 via {v4}\nroute add fd00:97:1::/64 via {v6}\n"));

@@ -128,7 +128,7 @@ fn a_stale_neighbour_is_probed() {
     }
     let pair = Pair::new();
     // The kernel asks at once, and not five seconds later.
-    pair.left("sysctl -qw net.ipv4.neigh.va.delay_first_probe_time=0");
+    pair.left("sh -c 'echo 0 > /proc/sys/net/ipv4/neigh/va/delay_first_probe_time'");
     pair.within(|| {
         let (mut hops, mut keeper) = hops("va").expect("netlink");
         let hop = hops.to(ADDRESSES[1].parse().expect("an address"));
@@ -155,7 +155,7 @@ fn a_held_port_is_nobody_elses() {
         let refused = PortHold::take((own, 40_000).into()).expect_err("held").to_string();
         assert!(refused.contains("10.99.0.1:40000"), "{refused}");
         // The kernel chooses it for no connection of its own either, even where there is but one more.
-        pair.left("sysctl -qw 'net.ipv4.ip_local_port_range=40000 40001'");
+        pair.left("sh -c 'echo 40000 40001 > /proc/sys/net/ipv4/ip_local_port_range'");
         let listener = pair.within_right(|| TcpListener::bind((ADDRESSES[1], 0))).expect("a listener");
         let to = listener.local_addr().expect("its address");
         let first = TcpStream::connect(to).expect("the other port");
