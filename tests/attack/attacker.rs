@@ -87,7 +87,10 @@ pub fn follow_orders() {
     let mechanism = Mechanism::find(&name);
     // Whichever thread fails, the attack has.
     std::panic::set_hook(Box::new(|info| {
-        eprintln!("attacker: {info}");
+        // Also after a trial, when its daemons end: this is no failure of the test, and must not read like one.
+        let place =
+            info.location().map_or(String::new(), |place| format!("{}:{}: ", place.file(), place.line()));
+        eprintln!("attacker ended: {place}{}", info.payload_as_str().unwrap_or("no message"));
         std::process::exit(101);
     }));
     let page = mechanism.page.map(Page::lay);

@@ -62,6 +62,8 @@ fn accepts(a: &Host, host: &Host, address: &str, bytes: u64) {
     });
 }
 
+/// The kernels of these hosts have sent no reset. The kernel at the peer's end may: it answers a segment that was sent again, and
+/// that comes when its own socket is gone, with one (RFC 9293 3.10.7.1).
 fn no_resets(hosts: &[&Host]) {
     assert_eq!(hosts.iter().map(|host| resets(host)).collect::<Vec<_>>(), vec![0; hosts.len()]);
 }
@@ -74,7 +76,7 @@ fn to_a_kernel_next_to_us() {
     for address in B {
         let network = Network::new();
         connects(&network.a, &network.b, address, BYTES);
-        no_resets(&[&network.a, &network.b]);
+        no_resets(&[&network.a]);
     }
 }
 
@@ -86,7 +88,7 @@ fn from_a_kernel_next_to_us() {
     for address in A {
         let network = Network::new();
         accepts(&network.a, &network.b, address, BYTES);
-        no_resets(&[&network.a, &network.b]);
+        no_resets(&[&network.a]);
     }
 }
 
@@ -100,7 +102,7 @@ fn through_a_router() {
         let network = Network::with_router();
         connects(&network.a, network.c(), theirs, BYTES / 4);
         accepts(&network.a, network.c(), ours, BYTES / 4);
-        no_resets(&[&network.a, &network.b, network.c()]);
+        no_resets(&[&network.a, &network.b]);
     }
 }
 

@@ -47,10 +47,12 @@ impl Bucket {
 
 impl From<Rate> for Bucket {
     fn from(rate: Rate) -> Self {
-        Self::new(
-            rate.burst_packets.max(1),
-            1_000_000_000_u64.div_ceil(rate.packets_per_second.max(1).into()),
-        )
+        let burst = rate.burst_packets.max(1);
+        let interval_ns = match rate.packets_per_second {
+            0 => FOR_EVER_NS / u64::from(burst),
+            packets => 1_000_000_000_u64.div_ceil(packets.into()),
+        };
+        Self::new(burst, interval_ns)
     }
 }
 

@@ -38,7 +38,7 @@ impl fmt::Display for AttachMode {
 /// A bound on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Packets a second on average; at least 1.
+    /// Packets a second on average; with 0 only the burst passes.
     pub packets_per_second: u32,
     /// Packets at once; at least 1.
     pub burst_packets: u32,

@@ -252,20 +252,28 @@ fn sent_wire_bytes(pair: &Pair) -> u64 {
 
 /// Sends from the left end as fast as possible while `work` runs; the other end has no receiver.
 fn flooding<R: Send>(pair: &Pair, work: impl FnOnce() -> R + Send) -> R {
+    /// Ends the flood, also when `work` panics: the scope waits for its thread.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _over = Over(&over);
         scope.spawn(|| {
             pair.within(|| {
                 let socket = UdpSocket::bind((ADDRESSES[0], 0)).expect("a sender");
+                // The queue may be held for good once the rate is gone.
+                socket.set_write_timeout(Some(Duration::from_millis(100))).expect("a time");
                 while !over.load(Ordering::Relaxed) {
                     // A refusal of the other end, or a full queue, is no error of this.
                     let _ = socket.send_to(&[7; 1_400], (ADDRESSES[1], 9_000));
                 }
             });
         });
-        let result = work();
-        over.store(true, Ordering::Relaxed);
-        result
+        work()
     })
 }
 
@@ -288,7 +296,8 @@ fn changes_of_a_rate_in_a_loop_let_no_more_through_than_one_burst() {
     let during = pair.photograph();
     assert!(during.contains("tbf 7075: root") && during.contains("htb 7076: parent 7075:1"), "{during}");
     let (took, sent) = flooding(&pair, || {
-        let (from, begun) = (sent_wire_bytes(&pair), Instant::now());
+        // The clock first: what leaves before the count begins only makes the limit larger.
+        let (begun, from) = (Instant::now(), sent_wire_bytes(&pair));
         pair.within(|| {
             // Sixteen times: a bucket that a change refills would let a unit more through with each.
             for step in 0..1_600 {
@@ -316,7 +325,8 @@ fn a_rate_that_is_changed_is_had_and_the_larger_one_bounds_the_change() {
     let mut care = take(&pair, FOLLOWING).expect("care");
     let mut sent_at = |rate_bps: u64| {
         pair.within(|| care.follow(rate_bps)).expect("a change");
-        let (from, begun) = (sent_wire_bytes(&pair), Instant::now());
+        // The clock first: what leaves before the count begins only makes the limit larger.
+        let (begun, from) = (Instant::now(), sent_wire_bytes(&pair));
         std::thread::sleep(Duration::from_millis(300));
         let sent = sent_wire_bytes(&pair) - from;
         let most = 6_400
