@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("analysis", &[]),
     ("proto", &["trial", "analysis"]),
     // Which will come to use `proto` too, when handlers of a node run it.
-    ("tcp", &["analysis"]),
+    ("tcp", &["analysis", "proto"]),
     // Tests use it, and experiments with bare nodes; what runs on a host does not.
     ("rig", &["proto"]),
     ("os", &["analysis"]),

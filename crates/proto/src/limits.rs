@@ -220,6 +220,10 @@ pub const DECISIONS_AT_ONCE_MAX: usize = 4;
 pub const REQUESTS_MAX: usize = 1_024;
 /// Programs' handlers of a node.
 pub const RTU_HANDLERS_MAX: usize = 4_096;
+/// Bytes behind an IP packet of a program's handler by which the node's driver knows where it goes.
+pub const RAW_TAG_BYTES: usize = 8;
+/// Programs' handlers that one call makes ready because their time has come.
+pub const RTUS_DUE_MAX: usize = 64;
 /// Data units in the budget of a program's handler, and in one call of it.
 pub const RTU_UNITS_MAX: u32 = 1_024;
 /// Packets that the PDUs of a handler's budget may send.

@@ -162,6 +162,8 @@ crossed! {
     LISTENERS_MAX = 4_224 => "tests/limits.rs" listeners_are_bounded_and_each_that_closes_makes_room;
     LISTENERS_FOR_ROOT = 128 => "../host/src/service/quota.rs" listeners_are_kept_for_root_whoever_else_has_all_others;
     RTU_HANDLERS_MAX = 4_096 => "tests/node_rtu.rs" handlers_are_bounded_and_each_that_goes_makes_room;
+    RAW_TAG_BYTES = 8 => "tests/node_rtu_sending.rs" a_packet_that_leaves_as_it_is_has_no_header;
+    RTUS_DUE_MAX = 64 => "tests/node_rtu.rs" timers_that_expire_together_are_noticed_in_parts;
     RTU_UNITS_MAX = 1_024 => "tests/node_rtu.rs" numbers_go_to_their_limits_and_not_beyond;
     RTU_PACKETS_MAX = 4_096 => "tests/node_rtu_sending.rs" packets_of_a_budget_go_to_their_limit_and_not_beyond;
     UPCALL_REPORTS_MAX = 8 => "tests/node_rtu_remote.rs" few_reports_are_read_at_once;

@@ -3,7 +3,9 @@
 
 use punctual_proto::api::{Misconduct, RtuClass, RtuCost, RtuEvent, RtuId, RtuRefusal, RtuTerms};
 use punctual_proto::config::Admission;
-use punctual_proto::limits::{RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_SPELL, RTU_STRIKES_MAX, RTU_UNITS_MAX};
+use punctual_proto::limits::{
+    RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_SPELL, RTU_STRIKES_MAX, RTU_UNITS_MAX, RTUS_DUE_MAX,
+};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{Instant, Nanos};
 use punctual_rig::handlers::{Bench, broken, cpu};
@@ -352,4 +354,49 @@ fn an_answer_that_comes_late_finds_who_is_still_there() {
     let decision = bench.node.poll_decision().expect("the place of the first is given back");
     bench.node.handle_decided(decision.decide(|| Instant(0)), AT(50));
     assert!(bench.node.accounts().iter().all(|account| account.counted == account.held));
+}
+
+/// A handler with a timer: it runs once at the time of the last call, not at those that were replaced, and has no work before.
+#[test]
+fn a_handler_becomes_ready_at_its_time_and_at_no_other() {
+    let mut bench = Bench::new(cpu(Admission::EDF));
+    let id = bench.register(terms(low(MS(1), 1), US(5))).expect("granted");
+    bench.node.make_ready_at(id, Some(AT(3_000)));
+    bench.node.make_ready_at(id, Some(AT(9_000)));
+    bench.node.make_ready_at(id, Some(AT(5_000)));
+    assert_eq!(bench.node.poll_timeout(), Some(AT(5_000)));
+    bench.run_until(AT(20_000));
+    let begun: Vec<_> = bench.calls.iter().map(|call| call.begun).collect();
+    assert_eq!(begun, [AT(5_000)]);
+    bench.node.make_ready_at(id, Some(AT(1_000)));
+    bench.run_until(AT(21_000));
+    assert_eq!(bench.calls.len(), 2, "a time that is past means at once");
+    bench.node.make_ready_at(id, Some(AT(25_000)));
+    bench.node.make_ready_at(id, None);
+    bench.run_until(AT(30_000));
+    assert_eq!(bench.calls.len(), 2, "it was taken back");
+    bench.node.make_ready_at(id, Some(AT(35_000)));
+    bench.node.remove_handler(id, bench.now);
+    bench.run_until(AT(40_000));
+    assert_eq!(bench.calls.len(), 2, "a handler that is gone has no timer");
+    assert!(bench.node.poll_timeout() > Some(AT(40_000)));
+}
+
+/// Many timers that expire at once do not make one call of the node long, and none is lost.
+#[test]
+fn timers_that_expire_together_are_noticed_in_parts() {
+    let mut bench = Bench::new(cpu(Admission::EDF));
+    let ids: Vec<_> = (0..RTUS_DUE_MAX * 2 + 1)
+        .map(|_| bench.register(terms(RtuClass::BestEffort, US(1))).expect("best effort"))
+        .collect();
+    ids.iter().for_each(|id| bench.node.make_ready_at(*id, Some(AT(100))));
+    for expired in [RTUS_DUE_MAX, RTUS_DUE_MAX, 1, 0] {
+        bench.node.handle_timeout(AT(100));
+        let mut calls = 0;
+        while let Some(work) = bench.node.begin_work(AT(100)) {
+            bench.node.finish_work(work, AT(100));
+            calls += 1;
+        }
+        assert_eq!(calls, expired);
+    }
 }

@@ -2,11 +2,11 @@
 //! channel, never lost for want of a slot; best effort beyond the budget.
 
 use punctual_proto::api::{
-    RateRefusal, RtuClass, RtuCost, RtuId, RtuNumber, RtuRefusal, RtuSending, RtuSent, RtuTerms,
+    RateRefusal, RtuClass, RtuCost, RtuId, RtuNumber, RtuRefusal, RtuSending, RtuSent, RtuTarget, RtuTerms,
 };
 use punctual_proto::config::{Admission, Pacing};
 use punctual_proto::ids::{Address, LinkId};
-use punctual_proto::limits::RTU_PACKETS_MAX;
+use punctual_proto::limits::{RAW_TAG_BYTES, RTU_PACKETS_MAX};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_rig::handlers::{Bench, broken, cpu, left_late};
@@ -45,6 +45,14 @@ fn what_is_sent_within_a_budget_leaves_by_its_bound() {
     }
 }
 
+/// To a port, or over the link as it is.
+fn random_target(random: &mut SplitMix64) -> RtuTarget {
+    match random.next() % 2 {
+        0 => RtuTarget::Port(Address { host: name("h2"), port: name("port") }),
+        _ => RtuTarget::Link(LinkId(0)),
+    }
+}
+
 fn random_sender(random: &mut SplitMix64) -> (RtuTerms, u32, u32) {
     let mut below = |most: u64| random.next() % most;
     let (period, units) = (US(1_000 + below(20) * 500), 1 + below(4) as u32);
@@ -54,7 +62,7 @@ fn random_sender(random: &mut SplitMix64) -> (RtuTerms, u32, u32) {
     };
     let deadline = (below(3) == 0).then(|| Nanos(period.0 - below(period.0 / 4)));
     let quantum = 1 + below(4) as u32;
-    (RtuTerms { deadline, ..terms(class, quantum) }, 1 + below(3) as u32, 24 + below(1_000) as u32)
+    (RtuTerms { deadline, ..terms(class, quantum) }, 1 + below(3) as u32, 32 + below(1_000) as u32)
 }
 
 fn run_random(admission: Admission, seed: u64) -> usize {
@@ -65,7 +73,9 @@ fn run_random(admission: Admission, seed: u64) -> usize {
     bench.arrive(flood, AT(0), 200);
     let wished: Vec<_> = (0..12).map(|_| random_sender(&mut random)).collect();
     let ids: Vec<_> = (wished.iter())
-        .filter_map(|(terms, packets, bytes)| bench.register_sender(*terms, *packets, *bytes).ok())
+        .filter_map(|(terms, packets, bytes)| {
+            bench.register_sender_to(random_target(&mut random), *terms, *packets, *bytes).ok()
+        })
         .collect();
     for id in &ids {
         let (units, period) = bench.bodies[id].terms.budget().expect("a budget");
@@ -136,6 +146,27 @@ fn what_exceeds_the_budget_goes_as_best_effort() {
     assert_eq!((status.links[0].packets_guaranteed, status.links[0].packets_best_effort), (2, 8));
 }
 
+/// A packet that leaves as it is may fill the link's packets, and counts with what the link adds.
+#[test]
+fn a_packet_that_leaves_as_it_is_has_no_header() {
+    let mut config = line_config(0, 2, RATE);
+    config.cpu = cpu(Admission::EDF);
+    let overhead = config.links[0].overhead_bytes;
+    let most = config.links[0].packet_bytes_max - RAW_TAG_BYTES as u32;
+    let mut bench = Bench::of(config);
+    let to = || RtuTarget::Link(LinkId(0));
+    let too_long = bench.register_sender_to(to(), low(MS(10), 1), 1, most + 1);
+    let refusal = RtuRefusal::Range { what: RtuNumber::PayloadBytes, least: 1, most: most.into() };
+    assert_eq!(too_long, Err(refusal));
+    let id = bench.register_sender_to(to(), low(MS(10), 1), 1, most).expect("granted");
+    bench.arrive(id, AT(0), 1);
+    bench.run_until(AT(5_000));
+    assert_eq!(bench.bodies[&id].left.len(), 1);
+    assert_eq!(bench.last_wire_bytes, 32 + overhead, "the message of the bench has 32 bytes");
+    let unknown = bench.register_sender_to(RtuTarget::Link(LinkId(1)), low(MS(10), 1), 1, 100);
+    assert_eq!(unknown, Err(RtuRefusal::NoRoute), "there is one link");
+}
+
 #[test]
 fn messages_that_are_longer_than_declared_are_dropped_and_counted() {
     let mut bench = Bench::with_link(cpu(Admission::EDF), RATE);
@@ -182,7 +213,7 @@ fn what_a_link_cannot_carry_is_refused_in_one_line() {
     let refused = bench.register_sender(low(MS(10), 1), 1, 65_000).expect_err("a jumbo packet");
     assert!(said(refused).starts_with("payload_bytes: give 1 to "), "{refused}");
     let to = Address { host: name("h9"), port: name("port") };
-    let sending = RtuSending { to, packets: 1, payload_bytes: 100 };
+    let sending = RtuSending { to: RtuTarget::Port(to), packets: 1, payload_bytes: 100 };
     let refused = bench.node.register_sender(low(MS(10), 1), &sending, TestOutbox::new(1, 1), AT(0));
     assert_eq!(refused, Err(RtuRefusal::NoRoute));
     let mut config = line_config(0, 2, RATE);

@@ -2,7 +2,7 @@
 
 use punctual_proto::api::{
     Event, KernelShare, OpenRequest, RateRefusal, RefuseCause, RtuClass, RtuCost, RtuEvent, RtuSending,
-    RtuTerms, UserId,
+    RtuTarget, RtuTerms, UserId,
 };
 use punctual_proto::config::{Admission, Interference, LinkConfig, Pacing};
 use punctual_proto::ids::{ChannelId, LinkId};
@@ -112,7 +112,7 @@ fn a_handler_that_sends_is_granted_once_the_shaper_has_shrunk() {
     let cost = RtuCost { run: Nanos::ZERO, unit: Nanos::from_micros(5) };
     let terms = RtuTerms { class, deadline: Some(Nanos::from_millis(8)), quantum: 1, cost };
     let to = "port@h2".parse().expect("an address");
-    let sending = RtuSending { to, packets: 1, payload_bytes: 100 };
+    let sending = RtuSending { to: RtuTarget::Port(to), packets: 1, payload_bytes: 100 };
     let now = world.now;
     let outbox = TestOutbox::new(4, 100);
     let id = world.nodes[0].register_sender(terms, &sending, outbox, now).expect("it can be tried");

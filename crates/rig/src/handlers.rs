@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use punctual_proto::api::{
-    PacketOut, Port, RtuClass, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending, RtuTerms,
-    UpcallDone, Work, WorkKind,
+    PacketOut, Port, RtuClass, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending, RtuTarget,
+    RtuTerms, UpcallDone, Work, WorkKind,
 };
 use punctual_proto::config::{Admission, CpuConfig, Interference, NodeConfig};
 use punctual_proto::ids::{Address, LinkId};
@@ -69,6 +69,8 @@ pub struct Bench {
     /// Rate of the link, and when the wire is free; nothing is taken from the link while that is in the future.
     rate: BitRate,
     free_at: Instant,
+    /// Bytes on the wire of the last packet.
+    pub last_wire_bytes: u32,
 }
 
 /// A processor without interference, for handlers alone.
@@ -122,6 +124,7 @@ impl Bench {
             dispatch,
             rate,
             free_at: Instant(0),
+            last_wire_bytes: 0,
         }
     }
 
@@ -144,7 +147,24 @@ impl Bench {
         packets: u32,
         payload_bytes: u32,
     ) -> Result<RtuId, RtuRefusal> {
-        let to = Address { host: name("h2"), port: name("port") };
+        let to = RtuTarget::Port(Address { host: name("h2"), port: name("port") });
+        self.register_sender_to(to, terms, packets, payload_bytes)
+    }
+
+    /// Registers one that sends to `to`.
+    ///
+    /// # Errors
+    /// The refusal, if it was refused.
+    ///
+    /// # Panics
+    /// If the node does not answer at once.
+    pub fn register_sender_to(
+        &mut self,
+        to: RtuTarget,
+        terms: RtuTerms,
+        packets: u32,
+        payload_bytes: u32,
+    ) -> Result<RtuId, RtuRefusal> {
         let outbox = TestOutbox::new(8_192, payload_bytes as usize);
         let sending = RtuSending { to, packets, payload_bytes };
         let id = self.node.register_sender(terms, &sending, outbox.clone(), self.now)?;
@@ -236,10 +256,23 @@ impl Bench {
         while self.rate != BitRate(1) {
             let Some(transmit) = self.node.poll_transmit(LinkId(0), self.now, &mut out) else { return };
             self.free_at = self.free_at.max(self.now) + self.rate.time_of(u64::from(transmit.wire_bytes));
-            let PacketOut::Written(len) = transmit.packet else { panic!("nothing passes through") };
-            if transmit.port == Port::Data
-                && let Some((id, index)) = message_of(&out[HEADER_BYTES..len])
-            {
+            let packet = match transmit.packet {
+                PacketOut::Written(len) if transmit.port == Port::Data => &out[HEADER_BYTES..len],
+                PacketOut::Written(_) => continue,
+                PacketOut::Raw { handler, tag, len } => {
+                    let packet = &out[..len];
+                    assert_eq!(
+                        message_of(packet).map(|(of, _)| of),
+                        Some(handler),
+                        "the handler that made it"
+                    );
+                    assert_eq!(tag, u64::from_le_bytes([0x5a; 8]), "what the handler wrote behind it");
+                    packet
+                }
+                PacketOut::Frame(_) => panic!("nothing passes through"),
+            };
+            if let Some((id, index)) = message_of(packet) {
+                self.last_wire_bytes = transmit.wire_bytes;
                 let left = self.free_at;
                 self.body(id).left.push((index, left));
             }
@@ -287,9 +320,9 @@ impl Bench {
     }
 }
 
-/// A message of PDU `index` of a handler.
-fn message(id: RtuId, index: usize) -> [u8; 24] {
-    let mut bytes = [0x5a; 24];
+/// A message of PDU `index` of a handler; its last bytes are the tag of a packet that leaves as it is.
+fn message(id: RtuId, index: usize) -> [u8; 32] {
+    let mut bytes = [0x5a; 32];
     bytes[..8].copy_from_slice(&id.0.to_le_bytes());
     bytes[8..16].copy_from_slice(&(index as u64).to_le_bytes());
     bytes

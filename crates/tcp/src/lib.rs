@@ -21,6 +21,7 @@ mod config;
 pub mod connection;
 mod cookie;
 mod edge;
+pub mod endsystem;
 mod guard;
 mod handshake;
 pub mod icmp;

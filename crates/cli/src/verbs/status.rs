@@ -115,6 +115,7 @@ fn handlers(handlers: &[HandlerStatus]) -> String {
         "late",
         "overruns",
         "yields ignored",
+        "unmatched reports",
         "demoted",
     ];
     let rows: Vec<Vec<String>> = handlers.iter().map(handler_row).collect();
@@ -145,6 +146,7 @@ fn handler_row(of: &HandlerStatus) -> Vec<String> {
         counters.late,
         counters.overruns,
         counters.yields_ignored,
+        counters.reports_unmatched,
     ];
     let named = [
         of.handler.id.0.to_string(),

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use punctual_ipc::ring::outgoing::PushError;
 use punctual_ipc::ring::{OutboxWriter, RingShape, now, outbox};
 use punctual_ipc::wake::{Alarm, RingPath};
-use punctual_proto::api::RtuSending;
+use punctual_proto::api::{RtuSending, RtuTarget};
 use punctual_proto::ids::Address;
 
 use super::direct::Direct;
@@ -59,7 +59,7 @@ impl Endsystem {
         let mut sender = Sender { ring };
         let panicked = Arc::new(AtomicBool::new(false));
         let body = guarded(move |units| body(units, &mut sender), &panicked);
-        let sending = RtuSending { to, packets, payload_bytes };
+        let sending = RtuSending { to: RtuTarget::Port(to), packets, payload_bytes };
         let direct = Direct::register_sender(&self.connection, terms, sending, reader, body)?;
         Ok(Rtu { at: Place::Processor(direct), panicked })
     }

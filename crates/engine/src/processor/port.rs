@@ -6,10 +6,12 @@
 
 mod poll_mode;
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
-use punctual_link::{Frame, Link, LinkError, Port, Received, Spins, Stream};
-use punctual_proto::api::{self, FilterChange, PacketOut};
+use punctual_link::kernel::Mac;
+use punctual_link::{Frame, Link, LinkError, NextHop, Port, Received, Spins, Stream};
+use punctual_proto::api::{self, FilterChange, PacketOut, RtuId};
 use punctual_proto::config::{LinkConfig, Pacing};
 use punctual_proto::ids::{LinkId, PathId};
 use punctual_proto::memory::{Inbox, Outbox};
@@ -44,6 +46,8 @@ pub(super) struct DrivenLink {
     /// Wire bytes handed over and not completed.
     outstanding_bytes: u64,
     poll_mode: PollMode,
+    /// Next hops of the handlers whose packets leave as they are.
+    hops: BTreeMap<RtuId, NextHop>,
     /// Times at which the driver found no frame, until the last check.
     dry: u64,
     failed: bool,
@@ -71,6 +75,7 @@ impl DrivenLink {
             queued_since: None,
             outstanding_bytes: 0,
             poll_mode: PollMode::default(),
+            hops: BTreeMap::new(),
             dry: 0,
             failed: false,
         }
@@ -207,6 +212,7 @@ impl DrivenLink {
         let queued = match transmit.packet {
             PacketOut::Written(len) => self.driver.transmit(port, len, wire_bytes),
             PacketOut::Frame(frame) => self.queue_frame(port, frame, wire_bytes),
+            PacketOut::Raw { handler, tag, len } => self.queue_raw(handler, tag, len, wire_bytes),
         };
         match queued {
             Ok(()) => {
@@ -216,6 +222,19 @@ impl DrivenLink {
                 }
             }
             Err(error) => self.fail(&error, counters),
+        }
+    }
+
+    /// Queues a packet that a handler has made whole: to the hardware address in its tag, or to the next hop of the handler.
+    fn queue_raw(&mut self, handler: RtuId, tag: u64, len: usize, wire_bytes: u32) -> Result<(), LinkError> {
+        if tag != 0 {
+            let hop = NextHop::fixed(Mac::from_number(tag));
+            return self.driver.transmit_ip(&hop, len, wire_bytes);
+        }
+        match self.hops.get(&handler) {
+            Some(hop) => self.driver.transmit_ip(hop, len, wire_bytes),
+            // The handler was removed after its packet was queued.
+            None => Ok(()),
         }
     }
 

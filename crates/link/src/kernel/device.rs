@@ -43,12 +43,13 @@ impl Mac {
     }
 
     /// The address in the lower six bytes.
-    pub(crate) const fn to_number(self) -> u64 {
+    pub const fn to_number(self) -> u64 {
         let [a, b, c, d, e, f] = self.0;
         u64::from_be_bytes([0, 0, a, b, c, d, e, f])
     }
 
-    pub(crate) const fn from_number(number: u64) -> Self {
+    /// The address that [`Mac::to_number`] has made this of.
+    pub const fn from_number(number: u64) -> Self {
         let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
         Self([a, b, c, d, e, f])
     }

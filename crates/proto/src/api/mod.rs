@@ -32,7 +32,7 @@ pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use request::{Incoming, OpenRequest, RequestError};
 pub use rtu::{
     Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuNumber, RtuProgress,
-    RtuRefusal, RtuSending, RtuSent, RtuStatus, RtuTerms, UpcallDone,
+    RtuRefusal, RtuSending, RtuSent, RtuStatus, RtuTarget, RtuTerms, UpcallDone,
 };
 pub use status::{
     ChannelCounters, ChannelPage, ChannelStatus, DegradedPlace, DropCounters, ForeignVersion, KernelShare,

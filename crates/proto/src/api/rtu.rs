@@ -11,7 +11,9 @@ use thiserror::Error;
 
 use super::{Breach, RateRefusal};
 use crate::ids::{Address, LinkId};
-use crate::limits::{RTU_HANDLERS_MAX, RTU_PACKETS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX};
+use crate::limits::{
+    HEADER_BYTES, RAW_TAG_BYTES, RTU_HANDLERS_MAX, RTU_PACKETS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX,
+};
 
 /// Names a program's handler; never reused within a node's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -82,16 +84,38 @@ impl RtuTerms {
     }
 }
 
-/// What a program's handler sends: messages of one packet each to a port of best effort. On this host's link they have slots
-/// of their own, and are served like a channel's within the handler's budget; on later hosts they are best effort.
+/// Where the packets of a program's handler go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RtuTarget {
+    /// To a port of best effort; the node writes the header.
+    Port(Address),
+    /// Over a link as they are, IP packets of protocols that are not this project's. Behind each follow [`RAW_TAG_BYTES`],
+    /// a little-endian number that does not leave: by it the node's driver knows where the packet goes
+    /// ([`PacketOut::Raw`](super::PacketOut::Raw)).
+    Link(LinkId),
+}
+
+/// What a program's handler sends: messages of one packet each. On this host's link they have slots of their own, and are
+/// served like a channel's within the handler's budget; on later hosts they are best effort.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtuSending {
-    /// Port that receives them.
-    pub to: Address,
+    /// Where they go.
+    pub to: RtuTarget,
     /// Packets that each PDU makes at most; the PDUs of a budget make at most [`RTU_PACKETS_MAX`].
     pub packets: u32,
-    /// Largest payload of a packet, in bytes. Longer messages are dropped.
+    /// Largest payload of a packet, in bytes; with [`RtuTarget::Link`] the largest packet without its tag. Longer messages
+    /// are dropped.
     pub payload_bytes: u32,
+}
+
+impl RtuSending {
+    /// Bytes of each packet beside its payload: the project's own header, or the tag.
+    pub const fn header_bytes(&self) -> u32 {
+        match self.to {
+            RtuTarget::Port(_) => HEADER_BYTES as u32,
+            RtuTarget::Link(_) => RAW_TAG_BYTES as u32,
+        }
+    }
 }
 
 /// What of a handler's sending is known here.
@@ -290,6 +314,8 @@ pub struct RtuCounters {
     pub late_max: Nanos,
     /// Longest call of the body.
     pub took_max: Nanos,
+    /// Reports of a program in another process that fit no call: they are ignored.
+    pub reports_unmatched: u64,
 }
 
 /// Status of one program's handler.

@@ -2,6 +2,7 @@
 
 use punctual_analysis::Nanos;
 
+use super::RtuId;
 use crate::config::{CpuCosts, WorkKind};
 
 /// One unit of protocol work, which the processor does without being pre-empted.
@@ -49,6 +50,16 @@ pub enum PacketOut<F> {
     Written(usize),
     /// A received frame that passes through, with its new header. Send it as it is.
     Frame(F),
+    /// The node wrote a packet of a program's handler to the buffer, as the handler made it: it has no header of ours, and
+    /// the caller knows where it goes by the handler and the tag ([`RtuTarget::Link`](super::RtuTarget::Link)).
+    Raw {
+        /// The handler.
+        handler: RtuId,
+        /// What the handler wrote for the caller.
+        tag: u64,
+        /// Bytes of the packet.
+        len: usize,
+    },
 }
 
 impl<F: AsRef<[u8]>> PacketOut<F> {
@@ -56,7 +67,7 @@ impl<F: AsRef<[u8]>> PacketOut<F> {
     /// only from their own buffers.
     pub fn copy_to(&self, out: &mut [u8]) -> usize {
         match self {
-            Self::Written(len) => *len,
+            Self::Written(len) | Self::Raw { len, .. } => *len,
             Self::Frame(frame) => {
                 let bytes = frame.as_ref();
                 out[..bytes.len()].copy_from_slice(bytes);

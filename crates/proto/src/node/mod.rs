@@ -256,6 +256,7 @@ impl<M: Memory> Node<M> {
         if self.rates.due().is_some_and(|due| due <= now) {
             self.handle_rates(now);
         }
+        self.plane.ready_due_rtus(now);
         self.outdate_channels();
     }
 
@@ -277,6 +278,7 @@ impl<M: Memory> Node<M> {
             return Some(Instant::ZERO);
         }
         let own = earliest(earliest(self.looks_due(), self.rates.due()), self.plane.shapers_due());
+        let own = earliest(own, self.plane.rtus_due());
         earliest(own, earliest(self.signalling.poll_timeout(), self.plane.poll_timeout()))
     }
 

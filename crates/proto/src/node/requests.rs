@@ -128,7 +128,7 @@ impl<M: Memory> Node<M> {
     /// at most `messages_max` messages, and never more than [`RING_MESSAGES_MAX`]. Returns their number. The
     /// rest of the ring is taken when those messages are served, and in the background.
     pub fn handle_outbox_within(&mut self, channel: ChannelId, messages_max: u32, now: Instant) -> u32 {
-        if self.plane.hear_reports(channel, now) {
+        if self.plane.read_reports(channel, now) {
             return 1;
         }
         self.plane.drain_outbox(channel, Portion::InPassing(messages_max), now)
@@ -202,17 +202,22 @@ impl<M: Memory> Node<M> {
     /// A handle and a way for what is sent without a channel.
     pub(super) fn flow_way(&mut self, to: &Address) -> Result<(ChannelId, FlowWay), RequestError> {
         let (destination, link) = self.link_towards(to)?;
-        let (channel, path) = loop {
+        let (channel, path) = self.flow_path();
+        Ok((channel, FlowWay { to: to.clone(), destination, path, link }))
+    }
+
+    /// A handle and a path of this host that no flow has.
+    pub(super) fn flow_path(&mut self) -> (ChannelId, PathId) {
+        loop {
             let channel = self.signalling.next_channel_id();
             let number = ChannelNumber::of_flow(channel);
             let config = self.plane.config();
             let path = PathId { node: config.id, channel: number, epoch: config.epoch };
             // Another flow can have the number only if it has existed for 2^31 handles.
             if !ChannelNumber::comes_again(channel) || !self.plane.has_flow(path) {
-                break (channel, path);
+                return (channel, path);
             }
-        };
-        Ok((channel, FlowWay { to: to.clone(), destination, path, link }))
+        }
     }
 
     /// Binds a name to receive best effort.

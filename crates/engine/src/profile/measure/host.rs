@@ -205,7 +205,7 @@ fn hand_over(driver: &mut dyn Link, transmit: Transmit<Frame>) -> Result<(), Lin
         Port::Signalling => punctual_link::Port::Signalling,
     };
     let len = match transmit.packet {
-        PacketOut::Written(len) => len,
+        PacketOut::Written(len) | PacketOut::Raw { len, .. } => len,
         PacketOut::Frame(frame) => match driver.transmit_frame(port, frame, transmit.wire_bytes) {
             Ok(()) => return Ok(()),
             Err(frame) => {

@@ -4,6 +4,7 @@ use punctual_ipc::api::{Answer, HostStatus, PACKET_BYTES_MAX, UserStatus};
 use punctual_ipc::ring::now;
 use punctual_proto::api::{ChannelStatus, RequestError, UserId};
 use punctual_proto::ids::ChannelId;
+use serde::Serialize;
 
 use super::Outcome;
 use crate::service::quota::is_privileged;
@@ -48,16 +49,7 @@ impl<H: Host> Service<H> {
     pub(super) fn users_after(&self, after: Option<UserId>, taken_bytes: usize) -> (Vec<UserStatus>, bool) {
         let mut users = self.accounts.statuses();
         users.retain(|held| after.is_none_or(|after| held.user.0 > after.0));
-        let mut left_bytes = PACKET_BYTES_MAX.saturating_sub(ENVELOPE_BYTES + taken_bytes);
-        let mut fits = |held: &UserStatus| {
-            let bytes = serde_json::to_vec(held).map_or(usize::MAX, |json| json.len() + 1);
-            let left = left_bytes.checked_sub(bytes);
-            left_bytes = left.unwrap_or(0);
-            left.is_some()
-        };
-        let fitting = users.iter().take_while(|held| fits(held)).count();
-        let more = fitting < users.len();
-        users.truncate(fitting);
+        let more = keep_fitting(&mut users, taken_bytes);
         (users, more)
     }
 
@@ -88,4 +80,19 @@ impl<H: Host> Service<H> {
         let status = found.ok_or(RequestError::Unknown)?;
         Ok(Some((Answer::Channel(Box::new(status)), Vec::new())))
     }
+}
+
+/// Keeps as many of the first items as fit into a packet beside `taken_bytes`; whether some were dropped.
+pub(super) fn keep_fitting<T: Serialize>(items: &mut Vec<T>, taken_bytes: usize) -> bool {
+    let mut left_bytes = PACKET_BYTES_MAX.saturating_sub(ENVELOPE_BYTES + taken_bytes);
+    let mut fits = |item: &T| {
+        let bytes = serde_json::to_vec(item).map_or(usize::MAX, |json| json.len() + 1);
+        let left = left_bytes.checked_sub(bytes);
+        left_bytes = left.unwrap_or(0);
+        left.is_some()
+    };
+    let fitting = items.iter().take_while(|item| fits(item)).count();
+    let dropped = fitting < items.len();
+    items.truncate(fitting);
+    dropped
 }

@@ -4,17 +4,20 @@
 //! it, and goes with its client. The thread that is called gets the priority that the host maps the handler's class to, if it
 //! maps one; only then the time of the program's calls is compared with what it declares.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use punctual_analysis::{Activation, Contract, Rate};
-use punctual_ipc::api::{Answer, ApiError, HandlerStatus, PACKET_BYTES_MAX, Resource};
+use punctual_ipc::api::{Answer, ApiError, HandlerStatus, Resource};
 use punctual_ipc::ring::RingHandles;
 use punctual_proto::api::{
     RequestError, RtuClass, RtuGrant, RtuId, RtuRefusal, RtuTerms, UPCALL_BYTES, UPCALL_REPORT_BYTES, UserId,
 };
 use punctual_proto::ids::ChannelId;
 
+use super::pages::keep_fitting;
 use super::{NewRing, Outcome};
+use crate::service::ringers::Held;
 use crate::service::{ClientId, End, Health, Host, Service, Stage};
 
 /// Calls and reports that their rings hold: one call is under way, and a report of it beside some that say that there is work.
@@ -33,6 +36,17 @@ pub(in crate::service) struct Registering {
     calls: RingHandles,
     reports: RingHandles,
     priority: Option<u8>,
+}
+
+/// A handler that the node knows, with what its end will hold.
+struct NewHandler {
+    channel: ChannelId,
+    handler: RtuId,
+    calls: RingHandles,
+    reports: RingHandles,
+    held: Held,
+    health: Health,
+    doorbell: OwnedFd,
 }
 
 /// The contract of a channel that is as urgent as a handler; `None` for best effort.
@@ -61,14 +75,18 @@ impl<H: Host> Service<H> {
         taken.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         let priority =
             thread.and(contract_of(&terms)).and_then(|contract| self.host.priority(&contract).ok());
-        let made = self.make_handler(client, account, call, terms, priority.is_some());
-        let channel = made.inspect_err(|_| {
-            self.accounts.give_back(account, Resource::BufferBytes, room);
-            self.accounts.give_back(account, Resource::Channels, 1);
-        })?;
-        if let Some(end) = self.ends.get_mut(&channel) {
-            end.more_bytes = room;
-        }
+        let made = self.make_handler(account, terms, priority.is_some());
+        let NewHandler { channel, handler, calls, reports, held, health, doorbell } =
+            made.inspect_err(|_| {
+                self.accounts.give_back(account, Resource::BufferBytes, room);
+                self.accounts.give_back(account, Resource::Channels, 1);
+            })?;
+        let waiting = Registering { call, handler, calls, reports, priority: None };
+        let stage = Stage::Registering(Box::new(waiting));
+        let end = End::new(client, account, stage, String::new());
+        self.ends.insert(channel, End { held, health: Some(health), more_bytes: room, ..end });
+        // From here on the end gives back what was taken.
+        self.watch(channel, Arc::new(doorbell)).inspect_err(|_| self.close_end(channel))?;
         if let Some((thread, priority)) = thread.zip(priority) {
             let lent = self.lend(client, channel, thread, priority);
             let lent = lent.inspect_err(|_| self.close_end(channel))?;
@@ -82,12 +100,10 @@ impl<H: Host> Service<H> {
     /// Makes both rings and asks the node; the answer is an event.
     fn make_handler(
         &mut self,
-        client: ClientId,
         account: UserId,
-        call: u64,
         terms: RtuTerms,
         timed: bool,
-    ) -> Result<ChannelId, ApiError> {
+    ) -> Result<NewHandler, ApiError> {
         let NewRing { end: writer, handles: calls, held } =
             self.make_inbox(account, RING_SLOTS, UPCALL_BYTES as u32)?;
         let made = self.make_outbox(account, RING_SLOTS, UPCALL_REPORT_BYTES as u32);
@@ -101,12 +117,7 @@ impl<H: Host> Service<H> {
             self.forget_ring(account, held);
             ApiError::Handler(refusal)
         })?;
-        let waiting = Registering { call, handler, calls, reports, priority: None };
-        let stage = Stage::Registering(Box::new(waiting));
-        let end = End { held, health: Some(health), ..End::new(client, account, stage, String::new()) };
-        self.ends.insert(channel, end);
-        self.watch(channel, Arc::new(doorbell)).inspect_err(|_| self.close_end(channel))?;
-        Ok(channel)
+        Ok(NewHandler { channel, handler, calls, reports, held, health, doorbell })
     }
 
     /// Admission has decided about a handler. If no client waits for the answer, the client is gone, and so is the handler.
@@ -116,11 +127,14 @@ impl<H: Host> Service<H> {
         answer: Result<RtuGrant, RtuRefusal>,
     ) {
         let Some(end) = self.ends.get_mut(&channel) else { return };
-        let Stage::Registering(_) = &end.stage else { return };
-        let Stage::Registering(waiting) = std::mem::replace(&mut end.stage, Stage::BestEffort) else {
-            return;
+        let waiting = match std::mem::replace(&mut end.stage, Stage::BestEffort) {
+            Stage::Registering(waiting) => *waiting,
+            other => {
+                end.stage = other;
+                return;
+            }
         };
-        let Registering { call, handler, calls, reports, priority } = *waiting;
+        let Registering { call, handler, calls, reports, priority } = waiting;
         end.stage = Stage::Handler { handler, reports: Some(reports) };
         let client = end.client;
         match (answer, client) {
@@ -161,25 +175,11 @@ impl<H: Host> Service<H> {
             })
             .collect();
         let user_of = |id| owners.iter().find(|(handler, _)| *handler == id).map(|(_, user)| *user);
-        let more = statuses.len() > HANDLERS_PER_PAGE;
+        let beyond_page = statuses.len() > HANDLERS_PER_PAGE;
         let mut handlers: Vec<HandlerStatus> = (statuses.into_iter().take(HANDLERS_PER_PAGE))
             .map(|handler| HandlerStatus { user: user_of(handler.id), handler })
             .collect();
-        let fitting = fitting(&handlers);
-        let more = more || fitting < handlers.len();
-        handlers.truncate(fitting);
+        let more = keep_fitting(&mut handlers, 0) || beyond_page;
         Ok(Some((Answer::Handlers { handlers, more }, Vec::new())))
     }
-}
-
-/// How many of them fit into a packet.
-fn fitting(handlers: &[HandlerStatus]) -> usize {
-    let mut left_bytes = PACKET_BYTES_MAX * 3 / 4;
-    let mut fits = |handler: &HandlerStatus| {
-        let bytes = serde_json::to_vec(handler).map_or(usize::MAX, |json| json.len() + 1);
-        let left = left_bytes.checked_sub(bytes);
-        left_bytes = left.unwrap_or(0);
-        left.is_some()
-    };
-    handlers.iter().take_while(|handler| fits(handler)).count()
 }

@@ -127,7 +127,7 @@ impl<M: Memory> Plane<M> {
                 self.count_demoted(&header);
                 return pass_on(&header, frame, out);
             }
-            Packet::Upcall { id, number } => self.write_upcall(id, number, now, out),
+            Packet::Upcall { id, number } => return self.write_upcall(id, number, now, out),
             Packet::Filler { link } => self.write_filler(link, now, out),
             Packet::Signal => None,
         };

@@ -83,7 +83,17 @@ pub(in crate::node) struct RtuPlace {
 pub(in crate::node) struct RtuPackets {
     pub link: LinkId,
     pub packets: u32,
-    pub payload_bytes: u32,
+    /// Bytes of the largest packet, our header or its tag included.
+    pub packet_bytes: u32,
+    /// Bytes of that beside the payload.
+    pub header_bytes: u32,
+}
+
+impl RtuPackets {
+    /// The payload of a packet of ours that is as long; packets shorter than our header count as it.
+    const fn payload_bytes(&self) -> u32 {
+        self.packet_bytes.saturating_sub(HEADER_BYTES as u32)
+    }
 }
 
 /// Admission's answer for a program's handler.
@@ -196,8 +206,9 @@ impl Stages {
         }
         // What exceeds the budget goes as best effort.
         let bytes = stage.packet_bytes_max.min(stage.packet_best_effort_bytes_max);
-        let payload_bytes_max = bytes.saturating_sub(HEADER_BYTES as u32);
-        if !(1..=payload_bytes_max).contains(&sent.payload_bytes) {
+        let payload_bytes_max = bytes.saturating_sub(sent.header_bytes);
+        let payload_bytes = sent.packet_bytes.saturating_sub(sent.header_bytes);
+        if !(1..=payload_bytes_max).contains(&payload_bytes) {
             let most = payload_bytes_max.into();
             return Err(RtuRefusal::Range { what: RtuNumber::PayloadBytes, least: 1, most });
         }
@@ -215,7 +226,7 @@ impl Stages {
     /// What a handler's body declares, and what the node does for each PDU to send its packets.
     pub fn rtu_cost(&self, cost: RtuCost, sent: Option<&RtuPackets>) -> RtuCost {
         let Some(sent) = sent else { return cost };
-        let packet = self.cpu.costs.of_unit(WorkKind::Send, 1, sent.payload_bytes, true);
+        let packet = self.cpu.costs.of_unit(WorkKind::Send, 1, sent.payload_bytes(), true);
         RtuCost { unit: cost.unit + packet * u64::from(sent.packets), ..cost }
     }
 
@@ -239,7 +250,7 @@ impl Stages {
         let (units, period) = terms.budget()?;
         let model = &self.links[usize::from(sent.link.0)].model;
         let count = u64::from(units) * u64::from(sent.packets);
-        let wire_bytes = model.wire_bytes(sent.payload_bytes, sent.payload_bytes);
+        let wire_bytes = model.wire_bytes(sent.payload_bytes(), sent.payload_bytes());
         let unit_cost_max = model.cost_of(wire_bytes);
         // Where one packet is under way at a time, each has a reaction of its own.
         let alone = model.pipeline_depth <= 1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use punctual_analysis::Instant;
-use punctual_proto::api::{Port, RtuId, RtuSending, RtuSent};
+use punctual_proto::api::{Port, RtuId, RtuSending, RtuSent, RtuTarget};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::wire::{Header, Kind};
@@ -100,7 +100,7 @@ impl World {
         let neighbour = self.scenario.hosts[host].config.links.first()?.neighbour;
         let to = self.address(crate::scenario::host_of(neighbour)?, PORT).ok()?;
         let outbox = SimOutbox::new(key_of(host, id), RING_MESSAGES);
-        Some((RtuSending { to, packets, payload_bytes }, outbox))
+        Some((RtuSending { to: RtuTarget::Port(to), packets, payload_bytes }, outbox))
     }
 
     /// A call of a handler has ended, whose data units were released at `released` at the latest.

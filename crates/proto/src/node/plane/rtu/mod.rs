@@ -13,7 +13,7 @@ mod remote;
 mod sending;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use punctual_analysis::{Class as Rank, Instant, Nanos};
@@ -21,15 +21,15 @@ use punctual_analysis::{Class as Rank, Instant, Nanos};
 use self::conduct::{Conduct, Verdict};
 use self::pace::Pace;
 use self::remote::Remote;
-use self::sending::Sending;
+use self::sending::{Route, Sending};
 use super::new::best_effort_parameters;
-use super::{FlowWay, Links, Owner, Plane};
+use super::{Links, Owner, Plane};
 use crate::api::{
     Event, Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending,
     RtuTerms, UpcallDone,
 };
 use crate::ids::{ChannelId, LinkId, PathId};
-use crate::limits::RTU_HANDLERS_MAX;
+use crate::limits::{RTU_HANDLERS_MAX, RTUS_DUE_MAX};
 use crate::memory::Memory;
 use crate::node::stages::{RtuAnswer, RtuPackets, RtuPlace};
 use crate::sched::{Class, HandlerId, HandlerParameters, Trigger};
@@ -47,6 +47,8 @@ pub(super) struct Rtus<M: Memory> {
     unfit: Vec<(ChannelId, RtuPlace, RtuGrant)>,
     /// Idle time of the processor since its start.
     idle: Nanos,
+    /// Handlers that become ready at a time.
+    due: BTreeSet<(Instant, RtuId)>,
 }
 
 impl<M: Memory> Default for Rtus<M> {
@@ -59,6 +61,7 @@ impl<M: Memory> Default for Rtus<M> {
             events: VecDeque::new(),
             unfit: Vec::new(),
             idle: Nanos::ZERO,
+            due: BTreeSet::new(),
         }
     }
 }
@@ -82,6 +85,8 @@ struct Rtu<M: Memory> {
     again: Option<Instant>,
     /// Time at which its body was called last.
     called: Instant,
+    /// Time at which it becomes ready.
+    due: Option<Instant>,
     pace: Option<Pace>,
     conduct: Conduct,
     demoted: Option<Misconduct>,
@@ -91,8 +96,8 @@ struct Rtu<M: Memory> {
 /// What a handler is registered with beside its terms.
 enum Sends<'a, M: Memory> {
     Nothing,
-    /// It sends: its handle, its way, what it declares, its ring.
-    Packets(ChannelId, FlowWay, &'a RtuSending, M::Outbox),
+    /// It sends: its handle, its route, what it declares, its ring.
+    Packets(ChannelId, Route, &'a RtuSending, M::Outbox),
     /// Its program is another process.
     Remote(Remote<M>),
 }
@@ -100,8 +105,10 @@ enum Sends<'a, M: Memory> {
 impl<M: Memory> Sends<'_, M> {
     /// What admission of a link is to know.
     const fn packets(&self) -> Option<RtuPackets> {
-        let Self::Packets(_, way, sending, _) = self else { return None };
-        Some(RtuPackets { link: way.link, packets: sending.packets, payload_bytes: sending.payload_bytes })
+        let Self::Packets(_, route, sending, _) = self else { return None };
+        let header_bytes = sending.header_bytes();
+        let packet_bytes = sending.payload_bytes.saturating_add(header_bytes);
+        Some(RtuPackets { link: route.link, packets: sending.packets, packet_bytes, header_bytes })
     }
 }
 
@@ -124,6 +131,7 @@ impl<M: Memory> Rtu<M> {
             since: None,
             again: None,
             called: Instant::ZERO,
+            due: None,
             pace: Pace::of(terms.class),
             conduct: Conduct::default(),
             demoted: None,
@@ -215,9 +223,9 @@ impl<M: Memory> Plane<M> {
         let mut rtu = Box::new(Rtu::new(terms, cost));
         match sends {
             Sends::Nothing => {}
-            Sends::Packets(channel, way, wanted, outbox) => {
+            Sends::Packets(channel, route, wanted, outbox) => {
                 self.rtus.senders.insert(channel, id);
-                rtu.sending = Some(self.sending(channel, way, wanted, outbox));
+                rtu.sending = Some(self.sending(channel, route, wanted, outbox));
             }
             Sends::Remote(remote) => {
                 self.rtus.senders.insert(remote.channel(), id);
@@ -228,7 +236,7 @@ impl<M: Memory> Plane<M> {
             rtu.rest = Some(self.add_rest(id, Class::BestEffort, &terms));
             let grant = RtuGrant { bound: None, sent: None, cpu_utilisation: self.stages.cpu_utilisation() };
             match &rtu.remote {
-                Some(remote) => self.tell_remote(remote.channel(), Ok(grant)),
+                Some(remote) => self.report_decision(remote.channel(), Ok(grant)),
                 None => self.rtus.news.push_back(RtuEvent::Granted(id, grant)),
             }
         }
@@ -255,11 +263,12 @@ impl<M: Memory> Plane<M> {
             }
             Ok(_) => {}
             Err(refusal) => {
+                self.schedule_rtu(id, None);
                 let Some(rtu) = self.rtus.handlers.remove(&id) else { return };
                 let remote = rtu.remote.as_ref().map(Remote::channel);
                 self.part_with(*rtu, now);
                 match remote {
-                    Some(channel) => self.tell_remote(channel, Err(refusal)),
+                    Some(channel) => self.report_decision(channel, Err(refusal)),
                     None => self.rtus.news.push_back(RtuEvent::Refused(id, refusal)),
                 }
             }
@@ -293,7 +302,7 @@ impl<M: Memory> Plane<M> {
         }
         let remote = self.rtus.handlers.get(&id).and_then(|rtu| rtu.remote.as_ref());
         match remote.map(Remote::channel) {
-            Some(channel) => self.tell_remote(channel, Ok(grant)),
+            Some(channel) => self.report_decision(channel, Ok(grant)),
             None => self.rtus.news.push_back(RtuEvent::Granted(id, grant)),
         }
         self.arm_rtu(id, now);
@@ -318,6 +327,7 @@ impl<M: Memory> Plane<M> {
     }
 
     fn remove_rtu(&mut self, id: RtuId, now: Instant) {
+        self.schedule_rtu(id, None);
         let Some(rtu) = self.rtus.handlers.remove(&id) else { return };
         for handler in rtu.own.map(|own| own.handler).into_iter().chain(rtu.rest) {
             self.context.processor.remove_handler(handler);
@@ -326,6 +336,32 @@ impl<M: Memory> Plane<M> {
             self.stages.release_rtu(id, rtu.sending.as_ref().map(Sending::link));
         }
         self.part_with(*rtu, now);
+    }
+
+    /// Makes a handler ready at `at`, instead of at the time of the call before; `None`: at no time.
+    fn schedule_rtu(&mut self, id: RtuId, at: Option<Instant>) {
+        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
+        if let Some(before) = core::mem::replace(&mut rtu.due, at) {
+            self.rtus.due.remove(&(before, id));
+        }
+        if let Some(at) = at {
+            self.rtus.due.insert((at, id));
+        }
+    }
+
+    /// Time at which a handler becomes ready next.
+    pub(in crate::node) fn rtus_due(&self) -> Option<Instant> {
+        self.rtus.due.first().map(|(at, _)| *at)
+    }
+
+    /// Makes handlers ready whose time has come, at most [`RTUS_DUE_MAX`] in a call.
+    pub(in crate::node) fn ready_due_rtus(&mut self, now: Instant) {
+        for _ in 0..RTUS_DUE_MAX {
+            let Some(&(at, id)) = self.rtus.due.first().filter(|(at, _)| *at <= now) else { return };
+            self.schedule_rtu(id, None);
+            // It has had work since then, whenever this is noticed.
+            self.ready_rtu(id, at);
+        }
     }
 
     /// Gives back what a handler had beside its places.

@@ -3,9 +3,11 @@
 use punctual_analysis::Instant;
 
 use super::Sends;
+use super::sending::Route;
 use crate::api::{
-    RateRefusal, RtuEvent, RtuId, RtuRefusal, RtuSending, RtuStatus, RtuTerms, UpcallDone, Work,
+    RateRefusal, RtuEvent, RtuId, RtuRefusal, RtuSending, RtuStatus, RtuTarget, RtuTerms, UpcallDone, Work,
 };
+use crate::ids::{ChannelId, Cookie};
 use crate::memory::Memory;
 use crate::node::Node;
 use crate::node::plane::Owner;
@@ -35,18 +37,40 @@ impl<M: Memory> Node<M> {
         outbox: M::Outbox,
         now: Instant,
     ) -> Result<RtuId, RtuRefusal> {
-        let (channel, way) = self.flow_way(&sending.to).map_err(|_| RtuRefusal::NoRoute)?;
-        if self.is_measured(way.link) {
+        let (channel, route) = self.sender_route(&sending.to)?;
+        if self.is_measured(route.link) {
             return Err(RtuRefusal::Rate(RateRefusal::Busy));
         }
-        let id = self.plane.register_rtu(terms, Sends::Packets(channel, way, sending, outbox))?;
+        let id = self.plane.register_rtu(terms, Sends::Packets(channel, route, sending, outbox))?;
         self.settle_rtus(now);
         Ok(id)
+    }
+
+    /// A handle for a handler that sends, and its route.
+    fn sender_route(&mut self, to: &RtuTarget) -> Result<(ChannelId, Route), RtuRefusal> {
+        match to {
+            RtuTarget::Port(to) => {
+                let (channel, way) = self.flow_way(to).map_err(|_| RtuRefusal::NoRoute)?;
+                let receiver = Some((Cookie(way.to.port.port_hash()), way.destination));
+                Ok((channel, Route { link: way.link, path: way.path, receiver }))
+            }
+            RtuTarget::Link(link) if usize::from(link.0) < self.plane.config().links.len() => {
+                let (channel, path) = self.flow_path();
+                Ok((channel, Route { link: *link, path, receiver: None }))
+            }
+            RtuTarget::Link(_) => Err(RtuRefusal::NoRoute),
+        }
     }
 
     /// The handler has work from now on. Without effect while it has some, and where it is not granted.
     pub fn make_ready(&mut self, id: RtuId, now: Instant) {
         self.plane.ready_rtu(id, now);
+    }
+
+    /// Makes the handler ready at `at`, or at once if that is past; replaces the time of the call before, and `None` takes it
+    /// back. For protocols with timers: they are in the executor's queue like all work (RTU 5.2).
+    pub fn make_ready_at(&mut self, id: RtuId, at: Option<Instant>) {
+        self.plane.schedule_rtu(id, at);
     }
 
     /// Forgets a handler and gives back what it holds; does nothing where there is none.

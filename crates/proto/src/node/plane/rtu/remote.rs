@@ -30,8 +30,6 @@ pub(super) struct Remote<M: Memory> {
     number: u32,
     /// Whether its time is compared with what it declares.
     timed: bool,
-    /// Reports that fit no call.
-    strange: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,27 +85,27 @@ impl<M: Memory> Remote<M> {
     }
 }
 
-/// What one report has brought.
-enum Heard {
+/// What one report means.
+enum Reported {
+    /// There is new work.
     Ready,
+    /// The outstanding call, of `given` units, is over.
     Done { given: u32, work_since: Instant, done: UpcallDone },
-    Strange,
+    /// It fits no call.
+    Unmatched,
 }
 
 impl<M: Memory> Remote<M> {
-    fn hear(&mut self, report: Option<UpcallReport>, now: Instant) -> Heard {
+    fn match_report(&mut self, report: Option<UpcallReport>, now: Instant) -> Reported {
         match (report, self.outstanding) {
-            (Some(UpcallReport::Ready), _) => Heard::Ready,
+            (Some(UpcallReport::Ready), _) => Reported::Ready,
             (Some(UpcallReport::Done { number, units, more }), Some(call)) if number == call.number => {
                 self.outstanding = None;
                 let took = now.since(call.since);
                 let done = UpcallDone { units, more, took };
-                Heard::Done { given: call.units, work_since: call.work_since, done }
+                Reported::Done { given: call.units, work_since: call.work_since, done }
             }
-            _ => {
-                self.strange += 1;
-                Heard::Strange
-            }
+            _ => Reported::Unmatched,
         }
     }
 }
@@ -128,7 +126,7 @@ impl<M: Memory> Node<M> {
         now: Instant,
     ) -> Result<(ChannelId, RtuId), RtuRefusal> {
         let channel = self.signalling.next_channel_id();
-        let remote = Remote { channel, calls, reports, outstanding: None, number: 0, timed, strange: 0 };
+        let remote = Remote { channel, calls, reports, outstanding: None, number: 0, timed };
         let id = self.plane.register_rtu(terms, Sends::Remote(remote))?;
         self.settle_rtus(now);
         Ok((channel, id))
@@ -142,7 +140,7 @@ impl<M: Memory> Node<M> {
 
 impl<M: Memory> Plane<M> {
     /// Reads what the program of a handler has reported; whether `channel` is a handler's.
-    pub(in crate::node) fn hear_reports(&mut self, channel: ChannelId, now: Instant) -> bool {
+    pub(in crate::node) fn read_reports(&mut self, channel: ChannelId, now: Instant) -> bool {
         let Some(&id) = self.rtus.senders.get(&channel) else { return false };
         let (burst, rho) = (self.config.cpu.burst(), self.config.cpu.interference.rho);
         let disturbance = Disturbance { burst, rho, idle: self.rtus.idle };
@@ -151,14 +149,14 @@ impl<M: Memory> Plane<M> {
         for _ in 0..UPCALL_REPORTS_MAX {
             let Some(remote) = rtu.remote.as_mut() else { return false };
             let Some(report) = remote.report(now) else { break };
-            match remote.hear(report, now) {
-                Heard::Ready => drop(rtu.since.get_or_insert(now)),
-                Heard::Done { given, work_since, done } => {
+            match remote.match_report(report, now) {
+                Reported::Ready => drop(rtu.since.get_or_insert(now)),
+                Reported::Done { given, work_since, done } => {
                     // What is left has waited since before the call: it may run in the same period.
                     rtu.since = if done.more { Some(work_since) } else { rtu.since };
                     demote = rtu.judge_remote(given, done, disturbance, now).or(demote);
                 }
-                Heard::Strange => {}
+                Reported::Unmatched => rtu.counters.reports_unmatched += 1,
             }
         }
         if let Some(why) = demote {
@@ -183,7 +181,7 @@ impl<M: Memory> Plane<M> {
     }
 
     /// The decision of admission about a handler of another process becomes an event of its handle.
-    pub(super) fn tell_remote(&mut self, channel: ChannelId, answer: Result<RtuGrant, RtuRefusal>) {
+    pub(super) fn report_decision(&mut self, channel: ChannelId, answer: Result<RtuGrant, RtuRefusal>) {
         self.rtus.events.push_back(Event::Registered { channel, answer });
     }
 

@@ -8,27 +8,38 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::pace::Sporadic;
 use super::{Own, Rtu};
-use crate::api::{RtuGrant, RtuId, RtuSending, RtuSent};
-use crate::ids::{ChannelId, Cookie, LinkId, PathId};
-use crate::limits::BEST_EFFORT_OUTGOING_MAX;
+use crate::api::{PacketOut, RtuGrant, RtuId, RtuSending, RtuSent};
+use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
+use crate::limits::{BEST_EFFORT_OUTGOING_MAX, RAW_TAG_BYTES};
 use crate::linksched::{FlowIndex, Guaranteed};
 use crate::memory::{Memory, MessageRead, Outbox};
 use crate::node::packet::Packet;
 use crate::node::plane::best_effort::key_of;
 use crate::node::plane::outgoing::{Arrival, Outgoing};
 use crate::node::plane::transmit::{copy_message, header_of};
-use crate::node::plane::{FlowWay, LinkState, Plane};
+use crate::node::plane::{LinkState, Plane};
 use crate::node::stages::RtuPlace;
 use crate::wire::Kind;
+
+/// Where a handler sends to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    pub link: LinkId,
+    /// Its path, which names its queue of best effort.
+    pub path: PathId,
+    /// Port and host that its packets are addressed to; `None`: they leave as they are.
+    pub receiver: Option<(Cookie, NodeId)>,
+}
 
 /// How a handler sends.
 pub(super) struct Sending<M: Memory> {
     /// Its handle among flows and channels.
     channel: ChannelId,
-    way: FlowWay,
+    route: Route,
     /// Packets of a PDU at most.
     packets: u32,
-    payload_bytes: u32,
+    /// Bytes of the largest message.
+    message_bytes: u32,
     outbox: M::Outbox,
     outgoing: Outgoing,
     /// Its slots in queue 1; `None` while it has none.
@@ -60,12 +71,12 @@ struct Counted {
 impl<M: Memory> Sending<M> {
     /// The link that it holds a place of, or has asked one of.
     pub const fn link(&self) -> LinkId {
-        self.way.link
+        self.route.link
     }
 
     /// Whether it sends by this path.
     pub fn has(&self, path: PathId) -> bool {
-        self.way.path == path
+        self.route.path == path
     }
 
     pub const fn has_slots(&self) -> bool {
@@ -82,6 +93,15 @@ impl<M: Memory> Sending<M> {
         core::mem::replace(&mut self.was_held, false)
     }
 
+    /// Bytes that a message takes on the wire. A packet that leaves as it is counts as one of ours behind the headers of UDP
+    /// and IP: at most these and its tag too many.
+    fn wire_bytes(&self, line: &LinkState<M>, message_bytes: u32) -> u32 {
+        match self.route.receiver {
+            Some(_) => line.wire_bytes(message_bytes),
+            None => message_bytes.saturating_add(line.config.overhead_bytes),
+        }
+    }
+
     /// PDUs for which there are slots in queue 1; what has none is not kept back.
     pub fn units_free(&self, line: &LinkState<M>) -> u32 {
         let Some(slots) = &self.slots else { return u32::MAX };
@@ -91,8 +111,8 @@ impl<M: Memory> Sending<M> {
 
     /// Whether there is room in queue 2 for a packet.
     fn has_room_beyond(&self, line: &LinkState<M>, now: Instant) -> bool {
-        let wire_bytes = line.wire_bytes(self.payload_bytes);
-        let space = line.scheduler.best_effort_space(now, key_of(self.way.path), wire_bytes);
+        let wire_bytes = self.wire_bytes(line, self.message_bytes);
+        let space = line.scheduler.best_effort_space(now, key_of(self.route.path), wire_bytes);
         space && !self.outgoing.is_full()
     }
 
@@ -115,7 +135,7 @@ impl<M: Memory> Sending<M> {
         let slots = self.slots.as_ref();
         let occupancy = slots.map(|slots| line.scheduler.occupancy(slots.flow)).unwrap_or_default();
         RtuSent {
-            link: self.way.link,
+            link: self.route.link,
             bound: own.and(slots).map(|slots| slots.bounds[0] + slots.bounds[1]),
             packets: self.counted.packets,
             packets_beyond: self.counted.packets_beyond,
@@ -126,6 +146,13 @@ impl<M: Memory> Sending<M> {
     }
 }
 
+/// A message for a link: the packet, and its tag behind it. A message without room for a tag is no packet.
+fn raw_packet<F>(handler: RtuId, message: &[u8]) -> Option<PacketOut<F>> {
+    let (packet, tag) = message.split_last_chunk::<RAW_TAG_BYTES>()?;
+    let tag = u64::from_le_bytes(*tag);
+    (!packet.is_empty()).then_some(PacketOut::Raw { handler, tag, len: packet.len() })
+}
+
 /// Slots that a budget of `packets` a period needs: each is in use from a release to the departure at the latest.
 fn slots_of(packets: u32, period: Nanos, bounds: [Nanos; 2]) -> u32 {
     let windows = (bounds[0] + bounds[1]).0 / period.0.max(1) + 1;
@@ -133,22 +160,24 @@ fn slots_of(packets: u32, period: Nanos, bounds: [Nanos; 2]) -> u32 {
 }
 
 impl<M: Memory> Plane<M> {
-    /// How a handler sends over `way`, in messages that it puts into `outbox`. Nothing is held of the link yet.
+    /// How a handler sends over `route`, in messages that it puts into `outbox`. Nothing is held of the link yet.
     pub(super) fn sending(
         &mut self,
         channel: ChannelId,
-        way: FlowWay,
+        route: Route,
         wanted: &RtuSending,
         outbox: M::Outbox,
     ) -> Sending<M> {
         let messages = &mut self.context.messages;
+        let tag_bytes = if route.receiver.is_some() { 0 } else { RAW_TAG_BYTES as u32 };
+        let message_bytes = wanted.payload_bytes + tag_bytes;
         Sending {
             channel,
-            way,
+            route,
             packets: wanted.packets,
-            payload_bytes: wanted.payload_bytes,
+            message_bytes,
             outbox,
-            outgoing: Outgoing::new(messages, BEST_EFFORT_OUTGOING_MAX, wanted.payload_bytes),
+            outgoing: Outgoing::new(messages, BEST_EFFORT_OUTGOING_MAX, message_bytes),
             slots: None,
             listed: false,
             was_held: false,
@@ -199,7 +228,7 @@ impl<M: Memory> Plane<M> {
         let messages = &mut self.context.messages;
         let few = core::mem::replace(
             &mut sending.outgoing,
-            Outgoing::new(messages, slots.saturating_add(BEST_EFFORT_OUTGOING_MAX), sending.payload_bytes),
+            Outgoing::new(messages, slots.saturating_add(BEST_EFFORT_OUTGOING_MAX), sending.message_bytes),
         );
         few.dissolve(messages);
         sending.slots = Some(Slots { flow, bounds, pace: Sporadic::new(period, packets) });
@@ -207,7 +236,7 @@ impl<M: Memory> Plane<M> {
 
     /// A handler that sends is gone: what it has queued is, too.
     pub(super) fn drop_sending(&mut self, sending: Sending<M>, now: Instant) {
-        let link = sending.way.link;
+        let link = sending.route.link;
         self.rtus.senders.remove(&sending.channel);
         self.rtus.unfit.retain(|(of, ..)| *of != sending.channel);
         self.share_without(Some(link), sending.channel);
@@ -217,7 +246,7 @@ impl<M: Memory> Plane<M> {
             line.set_source(slots.flow, None);
             line.scheduler.remove_channel(slots.flow, drop);
         }
-        line.scheduler.remove_best_effort(key_of(sending.way.path), drop);
+        line.scheduler.remove_best_effort(key_of(sending.route.path), drop);
         self.look_for_leftovers();
         self.unblock_one(link, now);
     }
@@ -227,7 +256,7 @@ impl<M: Memory> Plane<M> {
     pub(super) fn send_rtu(&mut self, id: RtuId, released: Option<Instant>, units: u32, now: Instant) {
         let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
         let Some(sending) = rtu.sending.as_mut() else { return };
-        let line = &mut self.context.links.lines[usize::from(sending.way.link.0)];
+        let line = &mut self.context.links.lines[usize::from(sending.route.link.0)];
         let messages = &mut self.context.messages;
         for _ in 0..units.max(1).saturating_mul(sending.packets) {
             let released = released.filter(|_| sending.slots.is_some());
@@ -237,7 +266,7 @@ impl<M: Memory> Plane<M> {
             };
             let ready = has_room.then_some(&mut sending.outbox);
             let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
-            if message.len() > sending.payload_bytes {
+            if message.len() > sending.message_bytes {
                 sending.counted.too_long += 1;
                 continue;
             }
@@ -247,7 +276,8 @@ impl<M: Memory> Plane<M> {
             let Some(fragment) = sending.outgoing.peek(messages) else { return };
             sending.outgoing.made(messages);
             let packet = Packet::Upcall { id, number: fragment.number };
-            sending.queue(line, released, line.wire_bytes(fragment.bytes), packet, now);
+            let wire_bytes = sending.wire_bytes(line, fragment.bytes);
+            sending.queue(line, released, wire_bytes, packet, now);
         }
         // The rest goes with the next PDUs, even if its body has nothing more to do.
         if sending.outbox.is_ready() {
@@ -274,18 +304,23 @@ impl<M: Memory> Plane<M> {
         number: u64,
         now: Instant,
         out: &mut [u8],
-    ) -> Option<usize> {
+    ) -> Option<PacketOut<M::Frame>> {
         let rtu = self.rtus.handlers.get_mut(&id)?;
         let sending = rtu.sending.as_mut()?;
         let messages = &mut self.context.messages;
         let fragment = sending.outgoing.fragment(messages, number, 0)?;
-        let FlowWay { to, destination, path, .. } = &sending.way;
-        let port = Cookie(to.port.port_hash());
-        let header = header_of(Kind::BestEffort, *path, port, *destination, &fragment);
-        let len = copy_message(&header, &sending.outgoing, messages, number, out);
+        let packet = match sending.route.receiver {
+            Some((port, host)) => {
+                let header = header_of(Kind::BestEffort, sending.route.path, port, host, &fragment);
+                copy_message(&header, &sending.outgoing, messages, number, out).map(PacketOut::Written)
+            }
+            None => {
+                sending.outgoing.copy_to(messages, number, 0, out).and_then(|len| raw_packet(id, &out[..len]))
+            }
+        };
         sending.outgoing.sent(messages, number);
         self.arm_rtu(id, now);
-        len
+        packet
     }
 }
 
@@ -316,7 +351,7 @@ impl<M: Memory> Sending<M> {
             }
             None => {
                 self.counted.packets_beyond += 1;
-                line.queue_best_effort(key_of(self.way.path), wire_bytes, packet, now)
+                line.queue_best_effort(key_of(self.route.path), wire_bytes, packet, now)
             }
         };
         debug_assert!(queued, "there is room");

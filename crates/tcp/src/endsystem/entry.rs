@@ -1,0 +1,268 @@
+//! A connection, the packets that came for it, and the rings of its program.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
+
+use super::{Segments, Status};
+use crate::connection::{Connection, Received, State};
+use crate::icmp::Quote;
+use crate::wire::Flow;
+
+/// Replies that wait for the output handler. More are dropped: their segments come again (RFC 5961 7 bounds them, too).
+const REPLIES_MAX: usize = 4;
+/// Messages that one unit of input hands to the program.
+const DELIVERIES_MAX: usize = 4;
+/// Bytes that one unit of output takes from the program: more than a segment has.
+const TAKEN_BYTES_MAX: usize = 4_096;
+/// Time in FIN-WAIT-2 after which a connection without a program is forgotten, as other systems do.
+const ORPHAN_LIFE: Nanos = Nanos::from_secs(60);
+
+/// The program's rings: bytes to send in messages of any length, and bytes that came in messages of at most `chunk_bytes`. An
+/// empty message is the end of the stream.
+pub struct Rings<M: Memory> {
+    /// What the program writes.
+    pub outbox: M::Outbox,
+    /// What it reads.
+    pub inbox: M::Inbox,
+    /// Largest message of `inbox`, in bytes; at least 1.
+    pub chunk_bytes: u32,
+}
+
+/// What a call of a handler has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Worked {
+    /// Packets that it processed or made.
+    pub units: u32,
+    /// Whether it has more to do at once.
+    pub more: bool,
+}
+
+pub(super) struct Entry<M: Memory> {
+    connection: Connection,
+    arrived: VecDeque<M::Frame>,
+    replies: VecDeque<Vec<u8>>,
+    rings: Rings<M>,
+    /// A message of the program, and how many of its bytes were taken.
+    taken: Option<(<M::Outbox as Outbox>::Message, u32)>,
+    /// Messages to the program so far.
+    number: u64,
+    program: Program,
+    segments_in: u64,
+    segments_out: u64,
+    dropped: u64,
+    /// Where bytes are copied through.
+    scratch: Vec<u8>,
+}
+
+/// What the program has asked for, and what it was shown.
+#[derive(Debug, Default)]
+struct Program {
+    /// It closes its direction when all that it wrote was taken.
+    closes: bool,
+    /// It has no end any more since then.
+    gone_since: Option<Instant>,
+    /// It was shown the end of the stream.
+    saw_end: bool,
+}
+
+impl<M: Memory> Entry<M> {
+    pub fn new(connection: Connection, rings: Rings<M>) -> Self {
+        let scratch = alloc::vec![0; TAKEN_BYTES_MAX.max(rings.chunk_bytes as usize)];
+        Self {
+            connection,
+            arrived: VecDeque::new(),
+            replies: VecDeque::new(),
+            rings,
+            taken: None,
+            number: 0,
+            program: Program::default(),
+            segments_in: 0,
+            segments_out: 0,
+            dropped: 0,
+            scratch,
+        }
+    }
+
+    pub const fn flow(&self) -> Flow {
+        self.connection.flow()
+    }
+
+    pub fn icmp(&mut self, now: Instant, quote: &Quote) -> bool {
+        self.connection.icmp(now, quote)
+    }
+
+    pub fn arrived(&mut self, packet: M::Frame) {
+        self.arrived.push_back(packet);
+    }
+
+    pub fn input(&mut self, units: u32, now: Instant) -> Worked {
+        let mut done = 0;
+        self.deliver();
+        while done < units {
+            let Some(mut packet) = self.arrived.pop_front() else { break };
+            done += 1;
+            self.segments_in += 1;
+            let mut reply = Vec::new();
+            let received = self.connection.input(now, packet.as_mut(), &mut reply);
+            if !matches!(received, Ok(Received::Processed)) {
+                self.dropped += 1;
+            }
+            if !reply.is_empty() && self.replies.len() < REPLIES_MAX {
+                self.replies.push_back(reply);
+            }
+            self.deliver();
+        }
+        Worked { units: done, more: !self.arrived.is_empty() }
+    }
+
+    /// Hands received bytes to the program, as far as its ring has room.
+    fn deliver(&mut self) {
+        if self.program.gone_since.is_some() {
+            // Nobody reads these bytes: the peer must know (RFC 2525 2.17).
+            if self.connection.readable_bytes() > 0 {
+                self.connection.abort();
+            }
+            return;
+        }
+        for _ in 0..DELIVERIES_MAX {
+            let bytes = self.connection.readable_bytes().min(self.rings.chunk_bytes as usize);
+            let is_end = bytes == 0 && self.connection.is_finished() && !self.program.saw_end;
+            if bytes == 0 && !is_end {
+                return;
+            }
+            let Some(mut slot) = self.rings.inbox.reserve() else { return };
+            let read = self.connection.recv(&mut self.scratch[..bytes]);
+            slot.copy_from(0, &self.scratch[..read]);
+            self.program.saw_end |= is_end;
+            let info = MessageInfo { number: self.number, len: read as u32, ..MessageInfo::default() };
+            self.number += 1;
+            self.rings.inbox.publish(slot, info);
+        }
+    }
+
+    pub fn output(
+        &mut self,
+        units: u32,
+        now: Instant,
+        packet: &mut Vec<u8>,
+        out: &mut impl Segments,
+    ) -> Worked {
+        let mut made = 0;
+        while made < units && out.has_room() {
+            if let Some(reply) = self.replies.pop_front() {
+                out.put(&reply, 0);
+            } else {
+                self.take(now);
+                if !self.connection.output(now, packet) {
+                    break;
+                }
+                out.put(packet, 0);
+            }
+            made += 1;
+            self.segments_out += 1;
+        }
+        self.end_orphan(now);
+        // A connection that ended shows the program that it has.
+        self.deliver();
+        Worked { units: made, more: self.due(now).is_some_and(|due| due <= now) }
+    }
+
+    /// Takes bytes of the program, as far as the connection has room, and closes behind the last one.
+    fn take(&mut self, now: Instant) {
+        let mut left = TAKEN_BYTES_MAX;
+        while left > 0 && self.connection.writable_bytes() > 0 {
+            if self.taken.is_none() {
+                self.taken = self.rings.outbox.take(now).map(|(message, _)| (message, 0));
+            }
+            let Some((message, offset)) = &mut self.taken else { break };
+            let rest = (message.len() - *offset) as usize;
+            let bytes = rest.min(left).min(self.connection.writable_bytes());
+            let chunk = &mut self.scratch[..bytes];
+            message.copy_to(*offset, chunk);
+            // An end that was closed takes none: then the rest is dropped with the message.
+            let sent = self.connection.send(chunk).unwrap_or(rest);
+            *offset += sent as u32;
+            left -= bytes.max(1);
+            if *offset >= message.len() {
+                self.taken = None;
+            }
+        }
+        if self.program.closes && !self.has_bytes() {
+            self.program.closes = false;
+            self.connection.close();
+        }
+    }
+
+    /// Whether the program has written bytes that were not taken.
+    fn has_bytes(&self) -> bool {
+        self.taken.is_some() || self.rings.outbox.is_ready()
+    }
+
+    pub fn due(&mut self, now: Instant) -> Option<Instant> {
+        let takes = self.has_bytes() && self.connection.writable_bytes() > 0;
+        let closes = self.program.closes && !self.has_bytes() && self.is_open();
+        if !self.replies.is_empty() || takes || closes {
+            return Some(now);
+        }
+        let orphan = self.orphan_until();
+        [self.connection.next_deadline(now), orphan.map(|at| at.max(now))].into_iter().flatten().min()
+    }
+
+    /// Whether the handshake is over and the connection is not.
+    fn is_open(&self) -> bool {
+        !matches!(self.connection.state(), State::SynSent | State::SynReceived | State::Closed)
+    }
+
+    fn orphan_until(&self) -> Option<Instant> {
+        let is_waiting = self.connection.state() == State::FinWait2;
+        self.program.gone_since.filter(|_| is_waiting).map(|since| since + ORPHAN_LIFE)
+    }
+
+    /// A peer that never closes does not keep a connection that nobody has.
+    fn end_orphan(&mut self, now: Instant) {
+        if self.orphan_until().is_some_and(|until| until <= now) {
+            self.connection.abort();
+        }
+    }
+
+    pub const fn close(&mut self) {
+        self.program.closes = true;
+    }
+
+    pub fn abort(&mut self) {
+        self.connection.abort();
+    }
+
+    pub fn release(&mut self, now: Instant) {
+        self.program.gone_since.get_or_insert(now);
+        self.program.closes = true;
+        if self.connection.state() == State::SynSent {
+            self.connection.abort();
+        }
+        self.deliver();
+    }
+
+    pub fn is_over(&mut self, now: Instant) -> bool {
+        self.connection.is_over(now) && self.replies.is_empty()
+    }
+
+    pub fn into_rings(self) -> Rings<M> {
+        self.rings
+    }
+
+    pub fn status(&self) -> Status {
+        Status {
+            flow: self.connection.flow(),
+            state: self.connection.state(),
+            ended: self.connection.ended(),
+            segments_in: self.segments_in,
+            segments_out: self.segments_out,
+            dropped: self.dropped,
+            readable_bytes: self.connection.readable_bytes(),
+            unacknowledged_bytes: self.connection.unacknowledged_bytes(),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The TCP of one endsystem, divided into the handlers of RTU (sections 4.3, 5.2 and 6; ADR 0054): each connection has an
+//! input handler, which processes one segment a unit, and an output handler, which makes one. A listener has one handler for
+//! both. The caller owns the schedule: it calls a handler when the node picks it, and asks [`Endsystem::due`] afterwards when
+//! the output handler has work.
+//!
+//! Ownership: an entry owns its connection, the packets that came for it, and its program's rings. Invariants: a packet waits
+//! in its own entry's queue alone; replies leave by the output handler, so a handler sends only what was admitted.
+
+mod entry;
+mod listening;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use punctual_analysis::Instant;
+use punctual_proto::memory::Memory;
+
+use self::entry::Entry;
+pub use self::entry::{Rings, Worked};
+pub use self::listening::Accepted;
+use self::listening::Listening;
+use crate::config::Config;
+use crate::connection::{Connection, Ended, State};
+use crate::icmp;
+use crate::secrets::Secrets;
+use crate::wire::Flow;
+
+/// Takes the segments that an output handler makes.
+pub trait Segments {
+    /// Whether there is room for one more.
+    fn has_room(&self) -> bool;
+    /// Takes an IP packet and the hardware address that it goes to (see `Mac`), 0 for the next hop of the flow.
+    fn put(&mut self, packet: &[u8], address: u64);
+}
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The two ends.
+    pub flow: Flow,
+    /// State of the connection.
+    pub state: State,
+    /// Why it ended, if it has.
+    pub ended: Option<Ended>,
+    /// Segments that came.
+    pub segments_in: u64,
+    /// Segments that were made.
+    pub segments_out: u64,
+    /// Segments that came and belonged to no connection, or were broken.
+    pub dropped: u64,
+    /// Bytes that were received and not given to the program.
+    pub readable_bytes: usize,
+    /// Bytes that the peer has not acknowledged.
+    pub unacknowledged_bytes: usize,
+}
+
+/// All connections and listeners of one host. Their numbers are indices below the limits given at the start: those of the
+/// driver's flows and listeners.
+pub struct Endsystem<M: Memory> {
+    secrets: Secrets,
+    connections: Vec<Option<Box<Entry<M>>>>,
+    listeners: Vec<Option<Box<Listening<M>>>>,
+    /// Where segments are made.
+    packet: Vec<u8>,
+}
+
+impl<M: Memory> Endsystem<M> {
+    /// Without connections, with room for so many and for so many listeners.
+    pub fn new(secrets: Secrets, connections_max: usize, listeners_max: usize) -> Self {
+        let mut connections = Vec::new();
+        connections.resize_with(connections_max, || None);
+        let mut listeners = Vec::new();
+        listeners.resize_with(listeners_max, || None);
+        Self { secrets, connections, listeners, packet: Vec::with_capacity(usize::from(u16::MAX)) }
+    }
+
+    /// Begins a connection, whose SYN leaves with the first call of its output handler. `None`: no index is free, or the flow is
+    /// invalid for a connection.
+    pub fn connect(&mut self, flow: Flow, config: &Config, rings: Rings<M>, now: Instant) -> Option<u32> {
+        let index = self.free_index()?;
+        let connection = Connection::connect(flow, config, &self.secrets, now)?;
+        Some(self.insert(index, Entry::new(connection, rings)))
+    }
+
+    /// Adopts a connection that a listener has opened. `None`: no index is free.
+    pub fn adopt(&mut self, accepted: Accepted<M>, rings: Rings<M>) -> Option<u32> {
+        let index = self.free_index()?;
+        let Accepted { connection, arrived } = accepted;
+        let mut entry = Entry::new(*connection, rings);
+        arrived.into_iter().for_each(|packet| entry.arrived(packet));
+        Some(self.insert(index, entry))
+    }
+
+    fn free_index(&self) -> Option<u32> {
+        let index = self.connections.iter().position(Option::is_none)?;
+        u32::try_from(index).ok()
+    }
+
+    fn insert(&mut self, index: u32, entry: Entry<M>) -> u32 {
+        self.connections[index as usize] = Some(Box::new(entry));
+        index
+    }
+
+    /// Listens with at most `backlog` half-open connections. `None`: no index is free.
+    pub fn listen(&mut self, config: &Config, backlog: usize) -> Option<u32> {
+        let index = self.listeners.iter().position(Option::is_none)?;
+        self.listeners[index] = Some(Box::new(Listening::new(config, backlog)));
+        u32::try_from(index).ok()
+    }
+
+    /// Forgets a listener; the connections that it has opened stay.
+    pub fn stop_listening(&mut self, index: u32) {
+        if let Some(listening) = self.listeners.get_mut(index as usize) {
+            *listening = None;
+        }
+    }
+
+    fn entry(&mut self, index: u32) -> Option<&mut Entry<M>> {
+        self.connections.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    fn listening(&mut self, index: u32) -> Option<&mut Listening<M>> {
+        self.listeners.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    /// A packet came for a connection; whether its input handler has new work.
+    pub fn arrived(&mut self, index: u32, packet: M::Frame) -> bool {
+        self.entry(index).map(|entry| entry.arrived(packet)).is_some()
+    }
+
+    /// A packet came for a listener from this hardware address; whether its handler has new work.
+    pub fn arrived_at_listener(&mut self, index: u32, packet: M::Frame, address: u64) -> bool {
+        self.listening(index).map(|listening| listening.arrived(packet, address)).is_some()
+    }
+
+    /// An ICMP error came that quotes a segment of this host. Returns the connection that it changed.
+    pub fn error(&mut self, packet: &[u8], now: Instant) -> Option<u32> {
+        let quote = icmp::parse(packet)?;
+        let index = (self.connections.iter())
+            .position(|entry| entry.as_ref().is_some_and(|entry| entry.flow() == quote.flow))?;
+        let entry = self.connections[index].as_deref_mut()?;
+        entry.icmp(now, &quote).then_some(index as u32)
+    }
+
+    /// The input handler of a connection: processes at most so many packets, and hands what they brought to the program.
+    pub fn input(&mut self, index: u32, units: u32, now: Instant) -> Worked {
+        self.entry(index).map_or(Worked::default(), |entry| entry.input(units, now))
+    }
+
+    /// The output handler of a connection: makes at most so many segments.
+    pub fn output(&mut self, index: u32, units: u32, now: Instant, out: &mut impl Segments) -> Worked {
+        let Self { connections, packet, .. } = self;
+        let entry = connections.get_mut(index as usize).and_then(Option::as_deref_mut);
+        entry.map_or(Worked::default(), |entry| entry.output(units, now, packet, out))
+    }
+
+    /// The handler of a listener: processes at most so many packets, and makes the replies.
+    pub fn listen_unit(&mut self, index: u32, units: u32, now: Instant, out: &mut impl Segments) -> Worked {
+        let Self { listeners, packet, secrets, .. } = self;
+        let listening = listeners.get_mut(index as usize).and_then(Option::as_deref_mut);
+        listening.map_or(Worked::default(), |listening| listening.call(units, now, secrets, packet, out))
+    }
+
+    /// A connection that a listener has opened and that nobody has adopted.
+    pub fn accept(&mut self, index: u32) -> Option<Accepted<M>> {
+        self.listening(index)?.accept()
+    }
+
+    /// When the output handler of a connection has work: `now` if at once, `None` if only a packet or the program can bring
+    /// some.
+    pub fn due(&mut self, index: u32, now: Instant) -> Option<Instant> {
+        self.entry(index)?.due(now)
+    }
+
+    /// When the handler of a listener has work without a packet.
+    pub fn listener_due(&mut self, index: u32) -> Option<Instant> {
+        self.listening(index)?.due()
+    }
+
+    /// The program closes its direction: what it has written leaves first.
+    pub fn close(&mut self, index: u32) {
+        if let Some(entry) = self.entry(index) {
+            entry.close();
+        }
+    }
+
+    /// The program is gone: nobody reads any more. Bytes that nobody has read, or that come later, reset the connection
+    /// (RFC 2525 2.17); otherwise it closes.
+    pub fn release(&mut self, index: u32, now: Instant) {
+        if let Some(entry) = self.entry(index) {
+            entry.release(now);
+        }
+    }
+
+    /// Ends the connection at once; its output handler makes one reset.
+    pub fn abort(&mut self, index: u32) {
+        if let Some(entry) = self.entry(index) {
+            entry.abort();
+        }
+    }
+
+    /// Whether no work is left and nothing can come: its flow and its handlers are of no use any more.
+    pub fn is_over(&mut self, index: u32, now: Instant) -> bool {
+        self.entry(index).is_none_or(|entry| entry.is_over(now))
+    }
+
+    /// Forgets a connection at once, and gives its rings back.
+    pub fn remove(&mut self, index: u32) -> Option<Rings<M>> {
+        let entry = self.connections.get_mut(index as usize)?.take()?;
+        Some(entry.into_rings())
+    }
+
+    /// What is known of a connection.
+    pub fn status(&self, index: u32) -> Option<Status> {
+        self.connections.get(index as usize)?.as_deref().map(Entry::status)
+    }
+}

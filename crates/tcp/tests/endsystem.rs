@@ -1,0 +1,370 @@
+//! Connections as handlers (ADR 0054): two endsystems over a wire that delays, loses, duplicates and reorders. Each handler is
+//! called for a few units when it has work; every byte arrives in order, and what a program does at its rings has its effect at
+//! the other end.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use punctual_analysis::{Instant, Nanos};
+use punctual_proto::memory::MessageInfo;
+use punctual_proto::signalling::SplitMix64;
+use punctual_rig::{Pool, TestInbox, TestMemory, TestOutbox};
+use punctual_tcp::endsystem::{Endsystem, Rings, Segments, Status};
+use punctual_tcp::{Config, Ended, Flow, Secrets, State};
+
+const CHUNK_BYTES: u32 = 512;
+const DELAY: Nanos = Nanos::from_millis(2);
+
+/// What one call of a handler made.
+#[derive(Default)]
+struct Out {
+    packets: Vec<(Vec<u8>, u64)>,
+    room: usize,
+}
+
+impl Segments for Out {
+    fn has_room(&self) -> bool {
+        self.packets.len() < self.room
+    }
+
+    fn put(&mut self, packet: &[u8], address: u64) {
+        self.packets.push((packet.to_vec(), address));
+    }
+}
+
+/// A program's end of a connection.
+#[derive(Clone)]
+struct Program {
+    index: u32,
+    outbox: TestOutbox,
+    inbox: TestInbox,
+    read: Vec<u8>,
+    saw_end: bool,
+}
+
+struct Host {
+    tcp: Endsystem<TestMemory>,
+    /// Flows that the driver of the host knows.
+    flows: BTreeMap<Flow, u32>,
+    programs: Vec<Program>,
+    /// Slots of each program's rings.
+    slots: usize,
+}
+
+struct World {
+    now: Instant,
+    hosts: [Host; 2],
+    on_the_way: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
+    count: u64,
+    random: SplitMix64,
+    /// Packets of a thousand that are lost, and as many that are duplicated or late.
+    faults: u64,
+    pool: Pool,
+    config: Config,
+    /// Bytes that programs have read.
+    seen: usize,
+}
+
+fn ends() -> [SocketAddr; 2] {
+    [([10, 0, 0, 1], 50_000).into(), ([10, 0, 0, 2], 80).into()]
+}
+
+fn byte(side: usize, at: usize) -> u8 {
+    (at * 7 + at / 251 + side * 91) as u8
+}
+
+impl World {
+    fn new(seed: u64, faults: u64, slots: usize) -> Self {
+        let host = |number: u8| Host {
+            tcp: Endsystem::new(Secrets::new([number; 16]), 4, 2),
+            flows: BTreeMap::new(),
+            programs: Vec::new(),
+            slots,
+        };
+        Self {
+            now: Instant(1_000_000_000),
+            hosts: [host(1), host(2)],
+            on_the_way: BTreeMap::new(),
+            count: 0,
+            random: SplitMix64::new(seed),
+            faults,
+            pool: Pool::new(512, 2_048),
+            config: Config { receive_bytes: 8_192, send_bytes: 8_192, ..Config::default() },
+            seen: 0,
+        }
+    }
+
+    fn rings(&self, host: usize) -> (Rings<TestMemory>, TestOutbox, TestInbox) {
+        let slots = self.hosts[host].slots;
+        let (outbox, inbox) = (TestOutbox::new(slots, 4_096), TestInbox::new(slots, CHUNK_BYTES as usize));
+        let rings = Rings { outbox: outbox.clone(), inbox: inbox.clone(), chunk_bytes: CHUNK_BYTES };
+        (rings, outbox, inbox)
+    }
+
+    fn add(&mut self, host: usize, index: u32, outbox: TestOutbox, inbox: TestInbox) {
+        let flow = self.hosts[host].tcp.status(index).expect("it is there").flow;
+        self.hosts[host].flows.insert(flow, index);
+        let program = Program { index, outbox, inbox, read: Vec::new(), saw_end: false };
+        self.hosts[host].programs.push(program);
+    }
+
+    fn listen(&mut self) {
+        assert_eq!(self.hosts[1].tcp.listen(&self.config, 2), Some(0));
+    }
+
+    fn connect(&mut self) {
+        let [local, remote] = ends();
+        let (rings, outbox, inbox) = self.rings(0);
+        let (config, now) = (self.config, self.now);
+        let index = self.hosts[0].tcp.connect(Flow { local, remote }, &config, rings, now);
+        self.add(0, index.expect("room"), outbox, inbox);
+    }
+
+    fn carry(&mut self, to: usize, packet: Vec<u8>) {
+        let mut is_hit = || self.random.next() % 1_000 < self.faults;
+        let (is_lost, is_twice, is_late) = (is_hit(), is_hit(), is_hit());
+        if is_lost {
+            return;
+        }
+        let at = self.now + if is_late { DELAY * 4 } else { DELAY };
+        for _ in 0..1 + u8::from(is_twice) {
+            self.count += 1;
+            self.on_the_way.insert((at, self.count), (to, packet.clone()));
+        }
+    }
+
+    /// Early demultiplexing: a packet goes to its flow's queue, or to the listener's.
+    fn deliver(&mut self) {
+        while let Some(entry) = self.on_the_way.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let (to, packet) = entry.remove();
+            let flow = punctual_tcp::wire::parse(&packet).expect("a segment").flow;
+            let frame = self.pool.frame(&packet);
+            let host = &mut self.hosts[to];
+            match host.flows.get(&flow) {
+                Some(index) => assert!(host.tcp.arrived(*index, frame)),
+                None if to == 1 => assert!(host.tcp.arrived_at_listener(0, frame, 0x0a0b)),
+                None => {}
+            }
+        }
+    }
+
+    /// Calls the handlers that have work, each once, for at most two units.
+    fn call(&mut self) -> bool {
+        let mut worked = false;
+        for number in 0..2 {
+            let now = self.now;
+            let mut out = Out { packets: Vec::new(), room: 64 };
+            let host = &mut self.hosts[number];
+            let units = host.tcp.listen_unit(0, 2, now, &mut out).units;
+            assert!(out.packets.iter().all(|(_, address)| *address == 0x0a0b), "answered where it came from");
+            worked |= units > 0;
+            for index in host.programs.iter().map(|program| program.index) {
+                worked |= host.tcp.input(index, 2, now).units > 0;
+                if host.tcp.due(index, now).is_some_and(|due| due <= now) {
+                    let made = host.tcp.output(index, 2, now, &mut out);
+                    assert!(made.units <= 2, "no more than it was given");
+                    worked |= made.units > 0;
+                }
+            }
+            if let Some(accepted) = host.tcp.accept(0) {
+                let (rings, outbox, inbox) = self.rings(number);
+                let index = self.hosts[number].tcp.adopt(accepted, rings).expect("room");
+                self.add(number, index, outbox, inbox);
+                worked = true;
+            }
+            out.packets.into_iter().for_each(|(packet, _)| self.carry(1 - number, packet));
+        }
+        worked
+    }
+
+    fn next(&mut self) -> Option<Instant> {
+        let now = self.now;
+        let mut next = self.on_the_way.first_key_value().map(|(key, _)| key.0);
+        for host in &mut self.hosts {
+            let indices: Vec<u32> = host.programs.iter().map(|program| program.index).collect();
+            let dues = indices.into_iter().filter_map(|index| host.tcp.due(index, now)).collect::<Vec<_>>();
+            next = dues.into_iter().chain(host.tcp.listener_due(0)).chain(next).min();
+        }
+        next
+    }
+
+    /// Runs until `done`, at most for `within`; whether it was done. `turn` is what the programs do between the calls.
+    fn run(&mut self, within: Nanos, mut turn: impl FnMut(&mut Self), done: impl Fn(&Self) -> bool) -> bool {
+        let end = self.now + within;
+        while self.now < end {
+            turn(self);
+            self.deliver();
+            while self.call() || self.has_read() {
+                turn(self);
+            }
+            if done(self) {
+                return true;
+            }
+            self.now = self.next().unwrap_or(end).max(self.now + Nanos(1_000)).min(end);
+        }
+        false
+    }
+
+    /// Whether a program has something to read that it will take: as its doorbell, it has handlers called again.
+    fn has_read(&mut self) -> bool {
+        let seen = self.hosts.iter().flat_map(|host| &host.programs).map(|program| program.read.len()).sum();
+        std::mem::replace(&mut self.seen, seen) != seen
+    }
+
+    fn status(&self, host: usize) -> Option<Status> {
+        self.hosts[host].tcp.status(self.hosts[host].programs.first()?.index)
+    }
+
+    /// The program of `host` reads what is there.
+    fn read(&mut self, host: usize) {
+        let Some(program) = self.hosts[host].programs.first_mut() else { return };
+        let mut take = |bytes: &[u8], info: MessageInfo| {
+            program.saw_end |= info.len == 0;
+            program.read.extend_from_slice(bytes);
+        };
+        while program.inbox.recv(&mut take) {}
+    }
+
+    fn program(&self, host: usize) -> Option<&Program> {
+        self.hosts[host].programs.first()
+    }
+}
+
+/// Both sides send, and close behind the last byte.
+fn exchange(seed: u64, faults: u64, bytes: usize, slots: usize) {
+    let mut world = World::new(seed, faults, slots);
+    world.listen();
+    world.connect();
+    let mut written = [0, 0];
+    let turn = |world: &mut World| {
+        for host in 0..2 {
+            world.read(host);
+            let now = world.now;
+            let Some(program) = world.program(host).cloned() else { continue };
+            while written[host] < bytes {
+                let size = (1 + (world.random.next() % 4_096) as usize).min(bytes - written[host]);
+                let message: Vec<u8> =
+                    (written[host]..written[host] + size).map(|at| byte(host, at)).collect();
+                if !program.outbox.send(&message, now) {
+                    break;
+                }
+                written[host] += size;
+                if written[host] == bytes {
+                    world.hosts[host].tcp.close(program.index);
+                }
+            }
+        }
+    };
+    let ended = |world: &World| (0..2).all(|host| world.program(host).is_some_and(|program| program.saw_end));
+    let is_done = world.run(Nanos::from_secs(1_000), turn, ended);
+    let states: Vec<_> = (0..2).map(|host| world.status(host)).collect();
+    assert!(is_done, "seed {seed}: {states:?}");
+    for host in 0..2 {
+        let expected: Vec<u8> = (0..bytes).map(|at| byte(1 - host, at)).collect();
+        let read = &world.hosts[host].programs[0].read;
+        let wrong = read.iter().zip(&expected).position(|(read, expected)| read != expected);
+        assert_eq!((read.len(), wrong), (bytes, None), "seed {seed}: {states:?}");
+        assert_eq!(world.hosts[host].programs.len(), 1, "seed {seed}");
+    }
+}
+
+#[test]
+fn every_byte_arrives_in_order_however_small_the_rings_are() {
+    for slots in [1, 2, 64] {
+        exchange(1, 0, 200_000, slots);
+    }
+}
+
+#[test]
+fn every_byte_arrives_over_a_bad_wire() {
+    for seed in 0..30 {
+        exchange(seed, 20 + seed * 4, 40_000, 8);
+    }
+}
+
+/// What was received and not read is given back to no one: the window closes, and the sender stops.
+#[test]
+fn a_program_that_does_not_read_stops_its_peer() {
+    let mut world = World::new(3, 0, 4);
+    world.listen();
+    world.connect();
+    let mut written = 0;
+    let write = |world: &mut World| {
+        let (now, program) = (world.now, world.program(0).cloned().expect("it connects"));
+        while program.outbox.send(&[7; 1_000], now) {
+            written += 1_000;
+        }
+    };
+    assert!(!world.run(Nanos::from_secs(20), write, |_| false));
+    // Its own buffers, the peer's, and both rings.
+    let most = 8_192 + 8_192 + 4 * 1_000 + 4 * CHUNK_BYTES as usize + 1_000;
+    assert!(written <= most, "{written}");
+    world.read(1);
+    let read = world.hosts[1].programs[0].read.len();
+    assert!((1_000..=4 * CHUNK_BYTES as usize).contains(&read), "what the ring held: {read}");
+}
+
+/// A program that goes away with bytes that it has not read resets its peer (RFC 2525 2.17); without, it closes.
+#[test]
+fn a_program_that_is_gone_closes_or_resets() {
+    for reads in [false, true] {
+        let mut world = World::new(4, 0, 4);
+        world.listen();
+        world.connect();
+        let is_open = |world: &World| {
+            world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
+        };
+        assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+        let (now, client) = (world.now, world.program(0).cloned().expect("open"));
+        let messages = if reads { 1 } else { 12 };
+        (0..4).for_each(|_| assert!(client.outbox.send(&vec![1; CHUNK_BYTES as usize * messages / 4], now)));
+        assert!(!world.run(Nanos::from_millis(50), |_| {}, |_| false));
+        let server = world.program(1).map(|program| program.index).expect("open");
+        let now = world.now;
+        world.hosts[1].tcp.release(server, now);
+        let saw_end = |world: &World| world.program(0).is_some_and(|program| program.saw_end);
+        assert!(world.run(Nanos::from_secs(5), |world| world.read(0), saw_end), "reads {reads}");
+        let ended = world.status(0).expect("there").ended;
+        assert_eq!(ended, (!reads).then_some(Ended::Reset), "reads {reads}");
+    }
+}
+
+/// A peer that never closes: a connection without a program is forgotten after a minute in FIN-WAIT-2, and not before.
+#[test]
+fn a_connection_without_a_program_does_not_wait_for_ever() {
+    let mut world = World::new(5, 0, 4);
+    world.listen();
+    world.connect();
+    let is_open = |world: &World| {
+        world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
+    };
+    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    let (now, client) = (world.now, world.program(0).map(|program| program.index).expect("open"));
+    world.hosts[0].tcp.release(client, now);
+    let is_over = |world: &World| world.status(0).is_some_and(|it| it.state == State::Closed);
+    assert!(!world.run(Nanos::from_secs(50), |_| {}, is_over));
+    assert_eq!(world.status(0).expect("there").state, State::FinWait2);
+    assert!(world.run(Nanos::from_secs(15), |_| {}, is_over));
+    assert!(!world.run(Nanos::from_millis(1), |_| {}, |_| false), "the reset leaves");
+    let now = world.now;
+    assert!(world.hosts[0].tcp.is_over(client, now) && world.hosts[0].tcp.remove(client).is_some());
+    assert_eq!(world.hosts[0].tcp.status(client), None);
+}
+
+/// There are as many connections as the driver has flows.
+#[test]
+fn indices_end_and_come_again() {
+    let mut world = World::new(6, 0, 1);
+    let [local, remote] = ends();
+    let connect = |world: &mut World, port| {
+        let flow = Flow { local: SocketAddr::new(local.ip(), port), remote };
+        let (rings, ..) = world.rings(0);
+        let config = world.config;
+        world.hosts[0].tcp.connect(flow, &config, rings, Instant(1))
+    };
+    let indices: Vec<_> = (1..=5).map(|port| connect(&mut world, port)).collect();
+    assert_eq!(indices, [Some(0), Some(1), Some(2), Some(3), None]);
+    assert!(world.hosts[0].tcp.remove(2).is_some() && world.hosts[0].tcp.remove(2).is_none());
+    assert_eq!(connect(&mut world, 6), Some(2));
+    assert_eq!(connect(&mut world, 0), None, "port 0 is none");
+}
