@@ -47,6 +47,8 @@ pub struct Network {
     pub faults: Faults,
     /// Packets longer than this vanish: a black hole.
     pub carries_bytes: usize,
+    /// A host that receives nothing.
+    pub deaf: Option<usize>,
     pub delay: Nanos,
     pub random: Random,
     pub sent: [u64; 2],
@@ -67,6 +69,7 @@ impl Network {
             stacks: [1, 2].map(|host| Stack::new(Secrets::new([host; 16]))),
             faults,
             carries_bytes: usize::MAX,
+            deaf: None,
             delay: Nanos::from_millis(5),
             random: Random::new(seed),
             sent: [0; 2],
@@ -79,7 +82,8 @@ impl Network {
     /// Puts a packet on the wire to `to`.
     pub fn carry(&mut self, to: usize, packet: &[u8]) {
         self.sent[1 - to] += 1;
-        if self.random.is_one_in_1000(self.faults.lost) || packet.len() > self.carries_bytes {
+        let is_lost = self.random.is_one_in_1000(self.faults.lost);
+        if is_lost || packet.len() > self.carries_bytes || self.deaf == Some(to) {
             return;
         }
         let copies = 1 + u64::from(self.random.is_one_in_1000(self.faults.duplicated));
