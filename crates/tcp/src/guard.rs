@@ -59,8 +59,9 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// A guard after `syn`, the peer's SYN, on a connection that uses timestamps or not and scales windows or not.
-    pub(crate) fn new(syn: &Segment, has_timestamps: bool, is_scaled: bool, now: Instant) -> Self {
+    /// A guard after `syn`, the peer's SYN, on a connection that offers timestamps or not. Windows are scaled if
+    /// the SYN has a scale: this end always offers one (RFC 7323 2.3).
+    pub(crate) fn new(syn: &Segment, has_timestamps: bool, now: Instant) -> Self {
         let recent = syn.timestamp.map_or(0, |(value, _)| value);
         let next = syn.seq.wrapping_add(1);
         Self {
@@ -70,7 +71,7 @@ impl Guard {
             update: (syn.seq, syn.ack.unwrap_or(0), syn.window),
             max_window: u32::from(syn.window),
             granted: syn.ack.map(|ack| ack.wrapping_add(u32::from(syn.window))),
-            scale: if is_scaled { syn.scale.unwrap_or(0) } else { 0 },
+            scale: syn.scale.unwrap_or(0),
         }
     }
 
@@ -209,7 +210,7 @@ mod tests {
 
     fn guard(timestamp: Option<(u32, u32)>) -> Guard {
         let syn = Segment { seq: 499, ack: None, timestamp, ..segment() };
-        Guard::new(&syn, true, false, NOW)
+        Guard::new(&syn, true, NOW)
     }
 
     /// RFC 5961 3.2.
@@ -269,8 +270,10 @@ mod tests {
     #[test]
     fn the_echo_is_of_the_segment_that_moves_the_window() {
         let mut guard = guard(Some((100, 0)));
-        guard.judge(&Segment { seq: 600, timestamp: Some((105, 0)), ..segment() }, PLACE, NOW);
-        assert_eq!(guard.echo(), 100);
+        for seq in [501, 600] {
+            guard.judge(&Segment { seq, timestamp: Some((105, 0)), ..segment() }, PLACE, NOW);
+            assert_eq!(guard.echo(), 100, "the SYN alone is acknowledged");
+        }
         guard.judge(&Segment { seq: 500, timestamp: Some((103, 0)), ..segment() }, PLACE, NOW);
         assert_eq!(guard.echo(), 103);
     }
@@ -318,13 +321,13 @@ mod tests {
     #[test]
     fn a_kept_window_is_in_units_of_the_scale() {
         let syn = Segment { seq: 499, ack: None, scale: Some(4), ..segment() };
-        let mut guard = Guard::new(&syn, true, true, NOW);
+        let mut guard = Guard::new(&syn, true, NOW);
         let mut changes_at =
             |seq, window| guard.judge(&Segment { seq, ack: Some(1000), window, ..segment() }, PLACE, NOW);
         assert_eq!(changes_at(501, 200), Verdict::Pass(Changes::default()));
         let kept = Verdict::Pass(Changes { window: Some(125), ..Changes::default() });
         assert_eq!(changes_at(502, 10), kept);
-        let mut odd = Guard::new(&syn, true, true, NOW);
+        let mut odd = Guard::new(&syn, true, NOW);
         let place = Place { sent: 3001, ..PLACE };
         let mut judge =
             |seq, window| odd.judge(&Segment { seq, ack: Some(1000), window, ..segment() }, place, NOW);
@@ -361,9 +364,9 @@ mod tests {
     /// RFC 7323 2.3: the window is scaled if both ends offered a scale; how far back RFC 5961 5.2 reads depends on it.
     #[test]
     fn the_largest_window_is_scaled() {
-        for (is_scaled, oldest) in [(false, 1000 - 100), (true, 1000_u32.wrapping_sub(100 << 4))] {
-            let syn = Segment { seq: 499, ack: None, scale: Some(4), ..segment() };
-            let mut guard = Guard::new(&syn, true, is_scaled, NOW);
+        for (scale, oldest) in [(None, 1000 - 100), (Some(4), 1000_u32.wrapping_sub(100 << 4))] {
+            let syn = Segment { seq: 499, ack: None, scale, ..segment() };
+            let mut guard = Guard::new(&syn, true, NOW);
             let mut is_taken = |ack| {
                 let verdict = guard.judge(&Segment { ack: Some(ack), seq: 501, ..segment() }, PLACE, NOW);
                 matches!(verdict, Verdict::Pass(_))
