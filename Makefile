@@ -59,7 +59,7 @@ campaign: build ## simulate 10,000 networks with 10^8 messages; after Ctrl-C the
 fuzz: setup ## run each fuzz target for FUZZ_SECONDS, guided by coverage
 	scripts/fuzz $(FUZZ_SECONDS)
 
-tcp-soak: setup ## send TCP streams over wires that lose up to 30 %, reorder, duplicate and corrupt, by TCP_SEEDS seeds; checks every byte
+tcp-soak: setup ## send TCP streams over wires that lose up to 30 %, reorder, duplicate and corrupt, by TCP_SEEDS seeds (or a range FROM..TO); checks every byte
 	PUNCTUAL_TCP_SEEDS=$(TCP_SEEDS) $(CARGO) test --locked --release -p punctual-tcp --test stream everything -- --nocapture
 
 packetdrill: setup ## run packetdrill's scripts of the folder DIR over the TCP stack in virtual time; prints which pass

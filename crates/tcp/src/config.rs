@@ -87,6 +87,16 @@ mod tests {
         assert_eq!(bounded(|it| it.hop_limit = 0, false).hop_limit, 64);
     }
 
+    /// RFC 9293 3.8.3 (R2) and 3.4.2, RFC 1122 3.2.1.7: what the documents state.
+    #[test]
+    fn defaults_are_those_of_the_documents() {
+        let config = Config::default();
+        assert_eq!((config.receive_bytes, config.send_bytes, config.mtu_bytes), (262_144, 262_144, 1_500));
+        assert_eq!((config.user_timeout, config.msl), (Nanos::from_secs(900), Nanos::from_secs(30)));
+        assert_eq!((config.ack_delay, config.keep_alive), (Nanos::from_millis(10), None));
+        assert_eq!((config.hop_limit, config.is_nodelay, config.has_timestamps), (64, false, true));
+    }
+
     #[test]
     fn values_in_range_stay() {
         let config = Config { hop_limit: 1, mtu_bytes: 9000, ..Config::default() };

@@ -79,6 +79,17 @@ mod tests {
         assert_eq!(read_options(options(&plain, 0)), (None, false));
     }
 
+    /// The layout of a cookie: five bits of time, three of the size, 24 of the hash. So cookies of neighbouring slots
+    /// differ, whatever their hashes are.
+    #[test]
+    fn a_cookie_has_its_slot_and_its_size_in_its_first_byte() {
+        let secrets = Secrets::new([1; 16]);
+        for slots in [0, 1, 31, 32, 33, 1_000] {
+            let cookie = bake(&secrets, &syn(), Instant(slots * SLOT_NS));
+            assert_eq!((cookie >> 27, cookie >> 24 & 7), (slots as u32 % 32, 7), "slot {slots}");
+        }
+    }
+
     /// The table's first size is the one that every host accepts (RFC 9293 3.7.1); others are rounded down to
     /// the table's.
     #[test]

@@ -59,3 +59,40 @@ pub(crate) fn set_timestamp(tcp: &mut TcpPacket<&mut [u8]>, value: u32, echo: u3
         at += length;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// RFC 9293 3.1: options of one byte, options of other kinds, and the end of the list, around a timestamp.
+    #[test]
+    fn a_timestamp_is_set_wherever_it_is_among_the_options() {
+        let stamp = [8, 10, 0, 0, 0, 0, 0, 0, 0, 0];
+        let set = [8, 10, 1, 2, 3, 4, 5, 6, 7, 8];
+        for before in [&[][..], &[1, 1], &[1], &[3, 3, 7, 1], &[2, 4, 5, 180]] {
+            for after in [&[][..], &[1, 1], &[0, 8, 10, 0]] {
+                let list = |stamp: &[u8]| [before, stamp, after].concat();
+                assert_eq!(options_after(&list(&stamp)), list(&set), "{before:?} {after:?}");
+            }
+        }
+        let ended = [&[0][..], &stamp, &[1]].concat();
+        assert_eq!(options_after(&ended), ended, "behind the end of the list is no option");
+        let cut = [1, 1, 1, 1, 1, 1, 8, 10];
+        assert_eq!(options_after(&cut), cut, "an option that is cut short");
+        assert_eq!(options_after(&[1, 1, 1, 8]), [1, 1, 1, 8], "a kind without a length");
+    }
+
+    /// The options of a header after `set_timestamp` with the bytes 1 to 8.
+    fn options_after(options: &[u8]) -> Vec<u8> {
+        let padded = options.len().next_multiple_of(4);
+        let mut header = vec![0; 20 + padded];
+        header[12] = (((20 + padded) / 4) << 4) as u8;
+        header[20..20 + options.len()].copy_from_slice(options);
+        set_timestamp(&mut TcpPacket::new_unchecked(&mut header[..]), 0x0102_0304, 0x0506_0708);
+        assert_eq!(header[20 + options.len()..], vec![0; padded - options.len()]);
+        header[20..20 + options.len()].to_vec()
+    }
+}

@@ -3,7 +3,7 @@
 
 use punctual_analysis::{Instant, Nanos};
 
-use crate::sequence::{at_or_after, before, later, within};
+use crate::sequence::{at_or_after, before, earlier, later, within};
 use crate::wire::Segment;
 
 /// A timestamp older than this may be from before a wrap, so it is not compared (RFC 7323 5.5: 24 days).
@@ -54,12 +54,14 @@ pub(crate) struct Guard {
     last_ack_sent: u32,
     update: (u32, u32, u16),
     max_window: u32,
+    granted: Option<u32>,
     scale: u8,
 }
 
 impl Guard {
-    /// A guard after `syn`, the peer's SYN, on a connection that uses timestamps or not and scales windows or not.
-    pub(crate) fn new(syn: &Segment, has_timestamps: bool, is_scaled: bool, now: Instant) -> Self {
+    /// A guard after `syn`, the peer's SYN, on a connection that offers timestamps or not. Windows are scaled if
+    /// the SYN has a scale: this end always offers one (RFC 7323 2.3).
+    pub(crate) fn new(syn: &Segment, has_timestamps: bool, now: Instant) -> Self {
         let recent = syn.timestamp.map_or(0, |(value, _)| value);
         let next = syn.seq.wrapping_add(1);
         Self {
@@ -68,7 +70,8 @@ impl Guard {
             last_ack_sent: next,
             update: (syn.seq, syn.ack.unwrap_or(0), syn.window),
             max_window: u32::from(syn.window),
-            scale: if is_scaled { syn.scale.unwrap_or(0) } else { 0 },
+            granted: syn.ack.map(|ack| ack.wrapping_add(u32::from(syn.window))),
+            scale: syn.scale.unwrap_or(0),
         }
     }
 
@@ -166,7 +169,21 @@ impl Guard {
         } else if window != segment.window {
             changes.window = Some(window);
         }
+        self.keep_edge(&mut changes, segment, current, place);
         changes
+    }
+
+    /// RFC 9293 3.8.6 (MUST-34, MAY-7): data in flight stays in the window when the peer takes the window back,
+    /// and its retransmissions probe the new one. The machine would neither retransmit nor probe.
+    fn keep_edge(&mut self, changes: &mut Changes, segment: &Segment, ack: u32, place: Place) {
+        let field = changes.window.unwrap_or(segment.window);
+        let edge_of = |field: u16| ack.wrapping_add(u32::from(field) << self.scale);
+        let kept = self.granted.map(|granted| earlier(granted, place.sent));
+        if let Some(kept) = kept.filter(|kept| before(edge_of(field), *kept)) {
+            let units = kept.wrapping_sub(ack).div_ceil(1 << self.scale);
+            changes.window = Some(u16::try_from(units).unwrap_or(u16::MAX));
+        }
+        self.granted = Some(edge_of(changes.window.unwrap_or(segment.window)));
     }
 }
 
@@ -192,8 +209,8 @@ mod tests {
     }
 
     fn guard(timestamp: Option<(u32, u32)>) -> Guard {
-        let syn = Segment { seq: 499, timestamp, ..segment() };
-        Guard::new(&syn, true, false, NOW)
+        let syn = Segment { seq: 499, ack: None, timestamp, ..segment() };
+        Guard::new(&syn, true, NOW)
     }
 
     /// RFC 5961 3.2.
@@ -253,8 +270,10 @@ mod tests {
     #[test]
     fn the_echo_is_of_the_segment_that_moves_the_window() {
         let mut guard = guard(Some((100, 0)));
-        guard.judge(&Segment { seq: 600, timestamp: Some((105, 0)), ..segment() }, PLACE, NOW);
-        assert_eq!(guard.echo(), 100);
+        for seq in [501, 600] {
+            guard.judge(&Segment { seq, timestamp: Some((105, 0)), ..segment() }, PLACE, NOW);
+            assert_eq!(guard.echo(), 100, "the SYN alone is acknowledged");
+        }
         guard.judge(&Segment { seq: 500, timestamp: Some((103, 0)), ..segment() }, PLACE, NOW);
         assert_eq!(guard.echo(), 103);
     }
@@ -270,10 +289,50 @@ mod tests {
         assert_eq!(verdict(600, 2000, 7), Verdict::Pass(Changes::default()));
         let old = Verdict::Pass(Changes { window: Some(7), ..Changes::default() });
         assert_eq!(verdict(500, 2000, 90), old);
-        assert_eq!(verdict(600, 1999, 90), old);
+        let same_edge = Verdict::Pass(Changes { window: Some(8), ..Changes::default() });
+        assert_eq!(verdict(600, 1999, 90), same_edge);
         assert_eq!(verdict(600, 2001, 90), Verdict::Pass(Changes::default()));
         let shrunk = Verdict::Pass(Changes { window: Some(90), ..Changes::default() });
         assert_eq!(verdict(600, 2001, 0), shrunk, "it was overtaken");
+    }
+
+    /// RFC 9293 3.8.6, MUST-34: the window shrinks for new data alone. A probe beyond a closed window is not data
+    /// that fitted once.
+    #[test]
+    fn data_in_flight_stays_in_a_window_that_shrinks() {
+        let mut guard = guard(None);
+        let mut window_at = |seq, ack, window, sent| {
+            let it = Segment { seq, ack: Some(ack), window, ..segment() };
+            match guard.judge(&it, Place { una: ack, sent, ..PLACE }, NOW) {
+                Verdict::Pass(changes) => changes.window.unwrap_or(window),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(window_at(501, 1000, 2500, 3000), 2500);
+        assert_eq!(window_at(502, 1000, 700, 3000), 2000, "in flight up to 3000");
+        assert_eq!(window_at(503, 1500, 0, 3000), 1500);
+        assert_eq!(window_at(504, 3000, 0, 3000), 0, "nothing is in flight");
+        assert_eq!(window_at(505, 3000, 0, 3001), 0, "a probe");
+        assert_eq!(window_at(506, 3000, 100, 3001), 100);
+        assert_eq!(window_at(507, 3000, 0, 3001), 1, "its byte fitted");
+    }
+
+    /// The field counts units of the scale (RFC 7323 2.2): the kept window is rounded up to the next.
+    #[test]
+    fn a_kept_window_is_in_units_of_the_scale() {
+        let syn = Segment { seq: 499, ack: None, scale: Some(4), ..segment() };
+        let mut guard = Guard::new(&syn, true, NOW);
+        let mut changes_at =
+            |seq, window| guard.judge(&Segment { seq, ack: Some(1000), window, ..segment() }, PLACE, NOW);
+        assert_eq!(changes_at(501, 200), Verdict::Pass(Changes::default()));
+        let kept = Verdict::Pass(Changes { window: Some(125), ..Changes::default() });
+        assert_eq!(changes_at(502, 10), kept);
+        let mut odd = Guard::new(&syn, true, NOW);
+        let place = Place { sent: 3001, ..PLACE };
+        let mut judge =
+            |seq, window| odd.judge(&Segment { seq, ack: Some(1000), window, ..segment() }, place, NOW);
+        judge(501, 200);
+        assert_eq!(judge(502, 0), Verdict::Pass(Changes { window: Some(126), ..Changes::default() }));
     }
 
     /// RFC 9293 3.10.7.4, first: what does not fit into the window is answered and not taken.
@@ -305,9 +364,9 @@ mod tests {
     /// RFC 7323 2.3: the window is scaled if both ends offered a scale; how far back RFC 5961 5.2 reads depends on it.
     #[test]
     fn the_largest_window_is_scaled() {
-        for (is_scaled, oldest) in [(false, 1000 - 100), (true, 1000_u32.wrapping_sub(100 << 4))] {
-            let syn = Segment { seq: 499, scale: Some(4), ..segment() };
-            let mut guard = Guard::new(&syn, true, is_scaled, NOW);
+        for (scale, oldest) in [(None, 1000 - 100), (Some(4), 1000_u32.wrapping_sub(100 << 4))] {
+            let syn = Segment { seq: 499, ack: None, scale, ..segment() };
+            let mut guard = Guard::new(&syn, true, NOW);
             let mut is_taken = |ack| {
                 let verdict = guard.judge(&Segment { ack: Some(ack), seq: 501, ..segment() }, PLACE, NOW);
                 matches!(verdict, Verdict::Pass(_))

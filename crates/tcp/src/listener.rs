@@ -143,8 +143,8 @@ impl Listener {
             return self.write_answer(now, &shake, secrets, None, reply);
         }
         self.forget(syn.flow);
-        // Payload on a SYN is dropped: the peer sends it again.
-        let syn = Segment { payload_bytes: 0, ..*syn };
+        // Payload on a SYN is not kept: the peer sends it again.
+        let syn = *syn;
         if self.half_open.len() < self.backlog {
             let shake = Handshake { syn, iss: secrets.initial_sequence(syn.flow, now) };
             self.remember(syn.flow, HalfOpen { shake, due: now + FIRST_WAIT, sent: 1 });

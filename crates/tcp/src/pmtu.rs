@@ -121,6 +121,23 @@ mod tests {
         assert!(!path.timed_out(4, 60, NOW) && !path.timed_out(4, 60, NOW), "a small one proves nothing");
     }
 
+    /// The smallest packet that every path carries proves nothing by its loss; one byte more does.
+    #[test]
+    fn a_packet_of_the_smallest_size_is_no_black_hole() {
+        for (bytes, is_hole) in [(576, false), (577, true)] {
+            let mut path = PathMtu::new(1500, false);
+            assert!(!path.timed_out(1, bytes, NOW));
+            assert_eq!(path.timed_out(1, bytes, NOW), is_hole, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_path_that_was_never_lowered_is_not_raised() {
+        let mut path = PathMtu::new(1500, false);
+        assert!(!path.raise(Instant(u64::MAX)));
+        assert_eq!(path.deadline(), None);
+    }
+
     #[test]
     fn the_old_size_is_tried_again_after_ten_minutes() {
         let mut path = PathMtu::new(1500, false);

@@ -20,6 +20,11 @@ pub(crate) const fn later(a: u32, b: u32) -> u32 {
     if before(a, b) { b } else { a }
 }
 
+/// The earlier of two numbers.
+pub(crate) const fn earlier(a: u32, b: u32) -> u32 {
+    if before(a, b) { a } else { b }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,7 +34,8 @@ mod tests {
         assert!(before(u32::MAX, 0));
         assert!(!before(0, u32::MAX));
         assert!(at_or_after(5, 5));
-        assert_eq!(later(u32::MAX - 1, 3), 3);
+        assert_eq!((later(u32::MAX - 1, 3), earlier(u32::MAX - 1, 3)), (3, u32::MAX - 1));
+        assert_eq!((later(3, u32::MAX - 1), earlier(3, u32::MAX - 1)), (3, u32::MAX - 1));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Urgent data as in RFC 6093: it stays in the stream, and the pointer only marks its end. Old programs
 //! depend on it; new ones should not use it (RFC 6093 5).
 
-use crate::sequence::{at_or_after, before};
+use crate::sequence::before;
 
 /// The urgent mark of each direction, as sequence numbers: the number that follows the last urgent byte (RFC 6093 2.2).
 #[derive(Debug, Default)]
@@ -25,9 +25,7 @@ impl Urgent {
 
     /// Clears a mark that the peer has acknowledged.
     pub(crate) fn acknowledged(&mut self, una: u32) {
-        if self.sending.is_some_and(|end| at_or_after(una, end)) {
-            self.sending = None;
-        }
+        self.sending = self.sending.filter(|end| before(una, *end));
     }
 
     /// Handles the `pointer` of a segment that begins at `seq`. A mark only moves forward (RFC 9293 3.10.7.4,

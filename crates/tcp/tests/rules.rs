@@ -176,6 +176,10 @@ fn no_connection_begins_between_ends_that_no_host_has() {
         ("fd00::1", "10.0.0.2:80"),
         ("10.0.0.1", "10.0.0.2:0"),
         ("0.0.0.0", "10.0.0.2:80"),
+        ("0.1.2.3", "10.0.0.2:80"),
+        ("224.0.0.1", "10.0.0.2:80"),
+        ("255.255.255.255", "10.0.0.2:80"),
+        ("ff02::1", "[fd00::2]:80"),
         ("10.0.0.1", "224.0.0.1:80"),
     ] {
         let (from, to) = (local.parse().expect("an address"), remote.parse().expect("an address"));
@@ -281,7 +285,10 @@ fn segments_of_removed_connections_are_reset() {
     network.stacks[1].remove(ids[1]);
     let [_, remote] = addresses(false);
     network.stacks[1].listen(remote, &Config::default(), 0);
-    let answer = give(&mut network, 1, &packet).expect("a reset");
+    let (now, mut reply) = (network.now, Vec::new());
+    network.stacks[1].input(now, &mut packet.clone(), &mut reply).expect("well-formed");
+    assert_eq!(reply[8], 64, "RFC 1122 3.2.1.7: the default time to live");
+    let answer = wire::parse(&reply).expect("a reset");
     let sent = wire::parse(&packet).expect("ours");
     assert!(answer.flags.rst);
     assert_eq!(Some(answer.seq), sent.ack);

@@ -20,7 +20,9 @@ fn exchange(seed: u64, faults: Faults, is_v6: bool, length: u64, config: &Config
         }
         streams.iter().all(|stream| stream.read == length)
     });
-    assert!(is_done, "seed {seed}, {faults:?}: {} and {} of {length}", streams[0].read, streams[1].read);
+    let read = [streams[0].read, streams[1].read];
+    let ended = [0, 1].map(|side| network.at(side, ids[side]).ended());
+    assert!(is_done, "seed {seed}, {faults:?}: {read:?} of {length}, {ended:?}");
     let is_over = network.run(Nanos::from_secs(3600), |network| {
         let now = network.now;
         (0..2).all(|side| network.at(side, ids[side]).is_over(now))
@@ -62,12 +64,12 @@ fn corruption() {
     }
 }
 
-/// Seeds of the longest test: `make tcp-soak` sets more.
+/// Seeds of the longest test: `make tcp-soak` sets more, by their end or as a range FROM..TO.
 #[allow(clippy::disallowed_methods, reason = "the test reads its own configuration")]
 fn seeds() -> std::ops::Range<u64> {
-    let count =
-        std::env::var("PUNCTUAL_TCP_SEEDS").map_or(150, |text| text.parse().expect("a number of seeds"));
-    1..count
+    let text = std::env::var("PUNCTUAL_TCP_SEEDS").unwrap_or_else(|_| "150".into());
+    let number = |text: &str| text.parse().expect("a number of seeds, or a range FROM..TO");
+    text.split_once("..").map_or_else(|| 1..number(&text), |(from, to)| number(from)..number(to))
 }
 
 #[test]
@@ -81,6 +83,9 @@ fn everything_at_once_with_every_kind_of_connection() {
             receive_bytes: [1_000, 20_000, 65_535, 400_000][seed as usize % 4],
             send_bytes: [400_000, 3_000, 70_000][seed as usize % 3],
             mtu_bytes: [576, 1500, 9000][seed as usize % 3],
+            // At 29 % loss one of two retransmissions is acknowledged, and after a backoff there is one a
+            // minute: a user timeout of 15 minutes ends one of some 10^5 connections, as it must.
+            user_timeout: Nanos::from_secs(24 * 3600),
             ..Config::default()
         };
         let network = exchange(seed, faults, seed % 5 == 0, 30_000, &config);
@@ -164,6 +169,57 @@ fn a_peer_that_vanishes_ends_the_connection_by_the_user_timeout() {
     assert_eq!(network.at(0, ids[0]).ended(), Some(Ended::TimedOut));
     let waited = network.now.since(start);
     assert!(waited >= Nanos::from_secs(900) && waited <= Nanos::from_secs(901), "{waited}");
+}
+
+/// RFC 6298 5.5, RFC 9293 3.8.3: where data arrives but no acknowledgement does, the sender repeats its oldest
+/// segment, at least once in the largest timeout, until the user timeout ends the connection.
+#[test]
+fn lost_acknowledgements_end_a_connection_by_the_user_timeout_alone() {
+    for hours in [0, 1, 12] {
+        let mut network = Network::new(1, Faults::default());
+        let user_timeout = Nanos::from_secs(900 + hours * 3600);
+        let ids = network.open(false, &Config { user_timeout, ..Config::default() });
+        let mut stream = Stream::new(0, 10_000);
+        stream.write(network.at(0, ids[0]));
+        network.deaf = Some(0);
+        let start = network.now;
+        let mut last = (network.sent[0], start);
+        let has_ended = network.run(user_timeout * 2, |network| {
+            if network.sent[0] != last.0 {
+                let pause = network.now.since(last.1);
+                assert!(pause <= Nanos::from_millis(60_001), "it was silent for {pause}");
+                last = (network.sent[0], network.now);
+            }
+            network.at(0, ids[0]).ended().is_some()
+        });
+        assert!(has_ended);
+        assert_eq!(network.at(0, ids[0]).ended(), Some(Ended::TimedOut));
+        let waited = network.now.since(start);
+        assert!(waited >= user_timeout && waited <= user_timeout + Nanos::from_secs(1), "{waited}");
+    }
+}
+
+/// An outage that is shorter than the user timeout delays a stream by at most the largest retransmission timeout.
+#[test]
+fn a_stream_continues_within_a_minute_after_an_outage() {
+    for (outage_s, deaf) in [(10, None), (1_000, None), (5_000, Some(0)), (5_000, Some(1))] {
+        let mut network = Network::new(1, Faults::default());
+        let user_timeout = Nanos::from_secs(6_000);
+        let ids = network.open(false, &Config { user_timeout, mtu_bytes: 576, ..Config::default() });
+        let mut stream = Stream::new(0, 200_000);
+        stream.write(network.at(0, ids[0]));
+        network.run(Nanos::from_millis(30), |_| false);
+        network.deaf = deaf;
+        network.faults.lost = if deaf.is_none() { 1000 } else { 0 };
+        network.run(Nanos::from_secs(outage_s), |_| false);
+        (network.deaf, network.faults.lost) = (None, 0);
+        let is_done = network.run(Nanos::from_secs(62), |network| {
+            stream.write(network.at(0, ids[0]));
+            stream.read(network.at(1, ids[1]));
+            stream.read == 200_000
+        });
+        assert!(is_done, "after {outage_s} s, deaf {deaf:?}: {} bytes", stream.read);
+    }
 }
 
 /// The end of the stream is reported when the peer has closed and everything was read, and not before.

@@ -101,7 +101,7 @@ impl Connection {
     fn synchronize(&mut self, syn: &Segment, now: Instant) {
         let shift = syn.scale.map_or(0, |_| shift_of(self.config.receive_bytes));
         self.numbers.synchronize(syn.seq, shift);
-        self.guard = Some(Guard::new(syn, self.config.has_timestamps, syn.scale.is_some(), now));
+        self.guard = Some(Guard::new(syn, self.config.has_timestamps, now));
     }
 
     fn input_synchronized(

@@ -81,7 +81,7 @@ impl Numbers {
 
     /// The window field that announces the same edge again, for the next expected number `next`.
     pub(super) fn window(&self, next: u32) -> u16 {
-        let room = self.edge.wrapping_sub(next) >> self.shift;
-        u16::try_from(room).unwrap_or(if (self.edge.wrapping_sub(next) as i32) < 0 { 0 } else { u16::MAX })
+        let room = later(self.edge, next).wrapping_sub(next);
+        u16::try_from(room >> self.shift).unwrap_or(u16::MAX)
     }
 }

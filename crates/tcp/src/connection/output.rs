@@ -21,7 +21,7 @@ impl Connection {
             }
             return false;
         }
-        if self.ended.is_some_and(|ended| ended != Ended::Aborted) {
+        if self.has_nothing_left() {
             return false;
         }
         if self.path.raise(now) {
@@ -43,7 +43,7 @@ impl Connection {
         if self.time_wait.is_some() {
             return self.time_wait.map(|at| at.max(now));
         }
-        if self.ended.is_some_and(|ended| ended != Ended::Aborted) {
+        if self.has_nothing_left() {
             return None;
         }
         let machine = self.machine.deadline(now);
@@ -54,6 +54,13 @@ impl Connection {
     /// Whether no work is left: the connection ended, and its reset, if any, has left.
     pub fn is_over(&mut self, now: Instant) -> bool {
         self.ended.is_some() && self.next_deadline(now).is_none()
+    }
+
+    /// Whether the connection ended and nothing of it may leave any more. What was aborted may have one reset left;
+    /// the machine is closed then, and keeps its state where the peer gets none (SYN-SENT, TIME-WAIT).
+    fn has_nothing_left(&self) -> bool {
+        let has_reset = self.ended == Some(Ended::Aborted) && self.machine.state() == MachineState::Closed;
+        self.ended.is_some() && !has_reset
     }
 
     /// This connection's timestamp clock: milliseconds from an offset of its own (RFC 7323 5.4).

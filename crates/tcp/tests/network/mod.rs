@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use punctual_analysis::{Instant, Nanos};
-use punctual_tcp::{Config, Connection, ConnectionId, Secrets, Stack};
+use punctual_tcp::{Config, Connection, ConnectionId, Flags, Flow, Secrets, Segment, Stack, wire};
 
 /// xorshift64*: enough for tests, and the same everywhere.
 pub struct Random(u64);
@@ -47,6 +47,8 @@ pub struct Network {
     pub faults: Faults,
     /// Packets longer than this vanish: a black hole.
     pub carries_bytes: usize,
+    /// A host that receives nothing.
+    pub deaf: Option<usize>,
     pub delay: Nanos,
     pub random: Random,
     pub sent: [u64; 2],
@@ -67,6 +69,7 @@ impl Network {
             stacks: [1, 2].map(|host| Stack::new(Secrets::new([host; 16]))),
             faults,
             carries_bytes: usize::MAX,
+            deaf: None,
             delay: Nanos::from_millis(5),
             random: Random::new(seed),
             sent: [0; 2],
@@ -79,7 +82,8 @@ impl Network {
     /// Puts a packet on the wire to `to`.
     pub fn carry(&mut self, to: usize, packet: &[u8]) {
         self.sent[1 - to] += 1;
-        if self.random.is_one_in_1000(self.faults.lost) || packet.len() > self.carries_bytes {
+        let is_lost = self.random.is_one_in_1000(self.faults.lost);
+        if is_lost || packet.len() > self.carries_bytes || self.deaf == Some(to) {
             return;
         }
         let copies = 1 + u64::from(self.random.is_one_in_1000(self.faults.duplicated));
@@ -113,6 +117,24 @@ impl Network {
                 self.carry(1 - host, &packet);
             }
         }
+    }
+
+    /// All segments that a host has to send now; they are not put on the wire.
+    pub fn segments(&mut self, host: usize) -> Vec<Segment> {
+        let (now, mut packet, mut all) = (self.now, Vec::new(), Vec::new());
+        while self.stacks[host].output(now, &mut packet) {
+            all.push(wire::parse(&packet).expect("our own segment"));
+        }
+        all
+    }
+
+    /// Gives a host a segment from its peer; what it answers.
+    pub fn give(&mut self, host: usize, segment: &Segment, payload: &[u8]) -> Option<Segment> {
+        let (mut packet, mut reply) = (Vec::new(), Vec::new());
+        wire::write_with(segment, payload, 64, false, &mut packet);
+        let now = self.now;
+        self.stacks[host].input(now, &mut packet, &mut reply).expect("well-formed");
+        (!reply.is_empty()).then(|| wire::parse(&reply).expect("our own segment"))
     }
 
     /// Moves the clock to the next event, at most to `end`; whether there is one before it.
@@ -164,6 +186,23 @@ impl Network {
 
     pub fn at(&mut self, host: usize, id: ConnectionId) -> &mut Connection {
         self.stacks[host].get(id).expect("the connection is there")
+    }
+}
+
+/// A segment without payload, flags and options, to the local end of `flow`.
+pub fn bare(flow: Flow) -> Segment {
+    Segment {
+        flow,
+        seq: 0,
+        ack: None,
+        flags: Flags::default(),
+        window: 0,
+        urgent: None,
+        payload_bytes: 0,
+        mss: None,
+        scale: None,
+        timestamp: None,
+        sack: false,
     }
 }
 

@@ -1,0 +1,111 @@
+//! Single fields and timers of an open connection.
+
+mod network;
+
+use network::{Faults, Network, addresses, bare};
+use punctual_analysis::Nanos;
+use punctual_tcp::{Config, Connection, ConnectionId, Ended, Flags, Flow, Received, Secrets, Segment, wire};
+
+/// An open connection at rest.
+fn open(config: &Config) -> (Network, [ConnectionId; 2]) {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, config);
+    network.run(Nanos::from_secs(1), |_| false);
+    (network, ids)
+}
+
+/// RFC 9293 3.8.6.3: a single segment is acknowledged after the configured delay, not earlier.
+#[test]
+fn an_acknowledgement_waits_for_the_configured_delay() {
+    for delay_ms in [100, 250] {
+        let ack_delay = Nanos::from_millis(delay_ms);
+        let (mut network, ids) = open(&Config { ack_delay, ..Config::default() });
+        assert_eq!(network.at(1, ids[1]).send(b"x"), Ok(1));
+        let sent = network.segments(1).pop().expect("a segment");
+        assert_eq!(network.give(0, &sent, b"x"), None);
+        let (start, due) = (network.now, network.now + ack_delay);
+        assert_eq!(network.at(0, ids[0]).next_deadline(start), Some(due));
+        network.now = punctual_analysis::Instant(due.0 - 1_000);
+        assert_eq!(network.segments(0), []);
+        network.now = due;
+        let acks: Vec<_> = network.segments(0).iter().map(|segment| segment.ack).collect();
+        assert_eq!(acks, [Some(sent.seq.wrapping_add(1))]);
+    }
+}
+
+/// RFC 7323 3.2: the echo of a segment without an acknowledgement is zero.
+#[test]
+fn a_syn_echoes_zero() {
+    let mut network = Network::new(1, Faults::default());
+    let [local, remote] = addresses(false);
+    let now = network.now;
+    network.stacks[0].connect(now, local.ip(), remote, &Config::default()).expect("a port");
+    let syn = network.segments(0).pop().expect("a SYN");
+    assert_eq!(syn.timestamp.map(|(_, echo)| echo), Some(0));
+}
+
+/// RFC 9293 3.10.7.4, sixth: a segment outside the window, on either side, marks nothing as urgent.
+#[test]
+fn urgent_pointers_outside_the_window_mark_nothing() {
+    let (mut network, ids) = open(&Config { has_timestamps: false, ..Config::default() });
+    assert_eq!(network.at(1, ids[1]).send(b"x"), Ok(1));
+    let base = network.segments(1).pop().expect("a segment");
+    let marked = Segment { urgent: Some(5), window: base.window, payload_bytes: 0, ..base };
+    for offset in [262_144 + 10_000, 0x4000_0000, u32::MAX - 200_000] {
+        network.give(0, &Segment { seq: base.seq.wrapping_add(offset), ..marked }, &[]);
+        assert_eq!(network.at(0, ids[0]).urgent_ahead(), None, "{offset}");
+    }
+}
+
+/// RFC 9293 3.10.7.4, first: a peer that has filled the window acknowledges from its end, while its first segment is missing.
+#[test]
+fn an_acknowledgement_from_the_end_of_a_full_window_counts() {
+    let (mut network, ids) = open(&Config { receive_bytes: 3_000, ..Config::default() });
+    assert_eq!(network.at(0, ids[0]).send(b"data"), Ok(4));
+    let sent = network.segments(0).pop().expect("a segment");
+    let flow = Flow { local: sent.flow.remote, remote: sent.flow.local };
+    let next = sent.ack.expect("one");
+    let ack = Segment {
+        seq: next.wrapping_add(u32::from(sent.window)),
+        ack: Some(sent.seq.wrapping_add(4)),
+        window: 3_000,
+        timestamp: sent.timestamp.map(|(value, echo)| (echo, value)),
+        ..bare(flow)
+    };
+    assert_eq!(network.at(0, ids[0]).unacknowledged_bytes(), 4);
+    assert_eq!(network.give(0, &ack, &[]), None);
+    assert_eq!(network.at(0, ids[0]).unacknowledged_bytes(), 0);
+}
+
+/// RFC 9293 3.8.3: `output` alone ends a connection by the user timeout; no call for its deadline is needed.
+#[test]
+fn output_alone_ends_a_connection_in_time() {
+    let (mut network, ids) = open(&Config::default());
+    assert_eq!(network.at(0, ids[0]).send(b"x"), Ok(1));
+    let start = network.now;
+    for seconds in [0, 1, 100, 890] {
+        network.now = start + Nanos::from_secs(seconds);
+        network.segments(0);
+        assert_eq!(network.at(0, ids[0]).ended(), None, "{seconds} s");
+    }
+    network.now = start + Nanos::from_secs(901);
+    network.segments(0);
+    assert_eq!(network.at(0, ids[0]).ended(), Some(Ended::TimedOut));
+}
+
+/// What the caller left in its buffer for the reply is never sent.
+#[test]
+fn a_reply_holds_nothing_of_an_earlier_one() {
+    let flow = Flow { local: ([10, 0, 0, 1], 80).into(), remote: ([10, 0, 0, 2], 5000).into() };
+    let now = punctual_analysis::Instant(1_000_000_000);
+    let mut connection =
+        Connection::connect(flow, &Config::default(), &Secrets::new([1; 16]), now).expect("usable addresses");
+    let stray = Flow { remote: ([10, 0, 0, 3], 5000).into(), ..flow };
+    for (flow, received) in [(stray, Received::ForNobody), (flow, Received::Dropped)] {
+        let segment = Segment { flags: Flags { rst: true, ..Flags::default() }, ..bare(flow) };
+        let (mut packet, mut reply) = (Vec::new(), vec![1, 2, 3]);
+        wire::write(&segment, 64, false, &mut packet);
+        assert_eq!(connection.input(now, &mut packet, &mut reply), Ok(received));
+        assert_eq!(reply, []);
+    }
+}

@@ -1,0 +1,125 @@
+//! Listeners: half-open connections, cookies, and what is accepted in which order.
+
+mod network;
+
+use network::{Faults, Network, addresses, bare};
+use punctual_analysis::{Instant, Nanos};
+use punctual_tcp::{Answer, Config, Flags, Flow, Listener, Secrets, Segment, wire};
+
+const START: Instant = Instant(1_000_000_000);
+
+fn flow(port: u16) -> Flow {
+    Flow { local: ([10, 0, 0, 1], 80).into(), remote: ([10, 0, 0, 2], port).into() }
+}
+
+fn syn(port: u16, seq: u32) -> Segment {
+    Segment { seq, flags: Flags { syn: true, ..Flags::default() }, ..bare(flow(port)) }
+}
+
+struct Host {
+    listener: Listener,
+    secrets: Secrets,
+}
+
+impl Host {
+    fn new(backlog: usize) -> Self {
+        Self { listener: Listener::new(&Config::default(), backlog), secrets: Secrets::new([1; 16]) }
+    }
+
+    /// Gives a segment to the listener: whether it opened a connection, and what it answers.
+    fn give(&mut self, now: Instant, segment: &Segment) -> (bool, Option<Segment>) {
+        let mut reply = Vec::new();
+        let answer = self.listener.input(now, segment, &self.secrets, true, &mut reply);
+        (matches!(answer, Answer::Opened(_)), wire::parse(&reply).ok())
+    }
+}
+
+/// RFC 9293 3.10.7.4: a SYN that comes again gets the same answer; one with another number begins anew.
+#[test]
+fn a_repeated_syn_gets_the_same_answer() {
+    let mut host = Host::new(4);
+    let first = host.give(START, &syn(5000, 9)).1.expect("a SYN-ACK");
+    let again = host.give(START + Nanos::from_millis(500), &syn(5000, 9)).1.expect("a SYN-ACK");
+    assert_eq!((again.seq, again.ack), (first.seq, first.ack));
+    assert_eq!(host.listener.half_open(), 1);
+    let other = host.give(START + Nanos::from_millis(900), &syn(5000, 77)).1.expect("a SYN-ACK");
+    assert_eq!(other.ack, Some(78));
+    assert_ne!(other.seq, first.seq, "RFC 6528: the clock has moved");
+    assert_eq!(host.listener.half_open(), 1);
+}
+
+/// As many half-open connections as the backlog, and not one more.
+#[test]
+fn the_backlog_bounds_half_open_connections() {
+    for backlog in [0, 1, 3] {
+        let mut host = Host::new(backlog);
+        for port in 5000..5005 {
+            assert!(host.give(START, &syn(port, 9)).1.is_some(), "a full backlog answers by cookies");
+        }
+        assert_eq!(host.listener.half_open(), backlog);
+    }
+}
+
+/// RFC 9293 3.10.7.4, first: the third segment is at or after the number that follows the SYN; an older one opens nothing.
+#[test]
+fn an_old_third_segment_opens_nothing() {
+    for (seq, is_opened) in [(8, false), (9, false), (10, true), (11, true)] {
+        let mut host = Host::new(4);
+        let answer = host.give(START, &syn(5000, 9)).1.expect("a SYN-ACK");
+        let ack = Some(answer.seq.wrapping_add(1));
+        let third = Segment { seq, ack, window: 1000, ..bare(flow(5000)) };
+        assert_eq!(host.give(START, &third).0, is_opened, "{seq}");
+    }
+}
+
+/// RFC 7323 5.4: the clock of a listener's timestamps counts milliseconds.
+#[test]
+fn the_clock_of_a_listener_counts_milliseconds() {
+    let mut host = Host::new(4);
+    let stamped = Segment { timestamp: Some((1, 0)), ..syn(5000, 9) };
+    let mut value_at = |seconds| {
+        let answer = host.give(START + Nanos::from_secs(seconds), &stamped).1.expect("a SYN-ACK");
+        answer.timestamp.expect("both ends use timestamps").0
+    };
+    let first = value_at(0);
+    assert_eq!([1, 4_000].map(|seconds| value_at(seconds).wrapping_sub(first)), [1_000, 4_000_000]);
+}
+
+/// The connection that was opened first is accepted first.
+#[test]
+fn connections_are_accepted_in_their_order() {
+    let mut network = Network::new(1, Faults::default());
+    let [local, remote] = addresses(false);
+    network.stacks[1].listen(remote, &Config::default(), 4);
+    let mut ports = Vec::new();
+    for _ in 0..3 {
+        let now = network.now;
+        let id = network.stacks[0].connect(now, local.ip(), remote, &Config::default()).expect("a port");
+        ports.push(network.at(0, id).flow().local.port());
+        network.run(Nanos::from_secs(1), |_| false);
+    }
+    let accepted = [0; 3].map(|_| {
+        let id = network.stacks[1].accept(remote).expect("three wait");
+        network.at(1, id).flow().remote.port()
+    });
+    assert_eq!(accepted[..], ports[..]);
+    assert_eq!(network.stacks[1].accept(remote), None);
+}
+
+/// A removed connection frees its flow: its port is chosen again when no other is left.
+#[test]
+fn ports_of_removed_connections_are_free() {
+    let mut network = Network::new(1, Faults::default());
+    let [local, remote] = addresses(false);
+    let config = Config { receive_bytes: 1, send_bytes: 1, ..Config::default() };
+    let (now, stack) = (network.now, &mut network.stacks[0]);
+    let mut ids = Vec::new();
+    while let Ok(id) = stack.connect(now, local.ip(), remote, &config) {
+        ids.push(id);
+    }
+    assert!(ids.len() > 10_000, "{} ports", ids.len());
+    let removed = stack.remove(ids[77]).expect("it is there").flow();
+    let id = stack.connect(now, local.ip(), remote, &config).expect("one port is free");
+    assert_eq!(stack.get(id).expect("it is there").flow(), removed);
+    assert!(stack.connect(now, local.ip(), remote, &config).is_err());
+}

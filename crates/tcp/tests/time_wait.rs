@@ -1,0 +1,174 @@
+//! TIME-WAIT (RFC 9293 3.6.1, 3.10.7.4; RFC 1337; RFC 6191) and other ends of a connection.
+
+mod network;
+
+use network::{Faults, Network, bare};
+use punctual_analysis::Nanos;
+use punctual_tcp::{Config, ConnectionId, Ended, Flags, Flow, Segment, State};
+
+/// A connection whose first host waits in TIME-WAIT, and the last segment that came from its peer: its `seq` is the next
+/// number, its timestamp the latest.
+fn waiting(config: &Config) -> (Network, ConnectionId, Segment) {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, config);
+    network.at(0, ids[0]).close();
+    assert!(network.run(Nanos::from_secs(1), |network| network.at(1, ids[1]).is_finished()));
+    network.at(1, ids[1]).close();
+    let fin = network.segments(1).into_iter().find(|segment| segment.flags.fin).expect("a FIN");
+    let acked = network.give(0, &fin, &[]).expect("an acknowledgement");
+    assert_eq!(network.at(0, ids[0]).state(), State::TimeWait);
+    let last = Segment { seq: acked.ack.expect("one"), ack: Some(acked.seq), ..bare(fin.flow) };
+    (network, ids[0], Segment { timestamp: fin.timestamp, ..last })
+}
+
+fn syn(last: &Segment) -> Segment {
+    Segment { flags: Flags { syn: true, ..Flags::default() }, ack: None, ..*last }
+}
+
+fn later(last: &Segment, milliseconds: u32) -> Option<(u32, u32)> {
+    last.timestamp.map(|(value, echo)| (value.wrapping_add(milliseconds), echo))
+}
+
+/// RFC 6191 2: a SYN takes the flow over if its timestamp is newer, or its number is beyond what was received.
+#[test]
+fn a_newer_syn_takes_over() {
+    let (_, _, last) = waiting(&Config::default());
+    let old = last.seq.wrapping_sub(5);
+    for (what, syn, is_over) in [
+        ("newer timestamp", Segment { seq: old, timestamp: later(&last, 1), ..syn(&last) }, true),
+        ("same timestamp", Segment { seq: old, ..syn(&last) }, false),
+        (
+            "older timestamp",
+            Segment { seq: last.seq.wrapping_add(9), timestamp: later(&last, u32::MAX), ..syn(&last) },
+            false,
+        ),
+        ("newer number", Segment { seq: last.seq.wrapping_add(1), ..syn(&last) }, true),
+        ("the same number", syn(&last), false),
+        ("no timestamp", Segment { seq: old, timestamp: None, ..syn(&last) }, false),
+        (
+            "no timestamp, newer",
+            Segment { seq: last.seq.wrapping_add(1), timestamp: None, ..syn(&last) },
+            true,
+        ),
+        (
+            "a SYN-ACK",
+            Segment {
+                seq: last.seq.wrapping_add(1),
+                ack: last.ack,
+                timestamp: later(&last, 1),
+                ..syn(&last)
+            },
+            false,
+        ),
+        (
+            "no SYN",
+            Segment { seq: last.seq.wrapping_add(1), ack: None, timestamp: later(&last, 1), ..last },
+            false,
+        ),
+    ] {
+        let (mut network, id, _) = waiting(&Config::default());
+        let answer = network.give(0, &syn, &[]);
+        assert_eq!(network.at(0, id).ended(), is_over.then_some(Ended::Closed), "{what}");
+        assert_eq!(
+            answer.expect("a challenge, or a reset: there is no listener").flags.rst,
+            is_over,
+            "{what}"
+        );
+    }
+}
+
+/// RFC 6191 2: without timestamps in the connection the number alone decides.
+#[test]
+fn without_timestamps_the_number_decides() {
+    for (more, is_over) in [(u32::MAX - 4, false), (1, true)] {
+        let (mut network, id, last) = waiting(&Config { has_timestamps: false, ..Config::default() });
+        let syn =
+            Segment { seq: last.seq.wrapping_add(more), timestamp: Some((u32::MAX / 3, 0)), ..syn(&last) };
+        network.give(0, &syn, &[]);
+        assert_eq!(network.at(0, id).ended(), is_over.then_some(Ended::Closed), "{more}");
+    }
+}
+
+/// RFC 1337: no reset ends TIME-WAIT, not the one with the exact number either.
+#[test]
+fn no_reset_ends_time_wait() {
+    let (mut network, id, last) = waiting(&Config::default());
+    let rst = Segment { flags: Flags { rst: true, ..Flags::default() }, ..last };
+    assert_eq!(network.give(0, &rst, &[]), None);
+    assert_eq!(network.at(0, id).state(), State::TimeWait);
+}
+
+/// RFC 9293 3.10.7.4: a FIN that comes again is acknowledged, and the wait begins anew. A bare acknowledgement at the
+/// next number asks for nothing.
+#[test]
+fn a_repeated_fin_begins_the_wait_anew() {
+    let (mut network, id, last) = waiting(&Config::default());
+    let start = network.now;
+    assert_eq!(network.stacks[0].next_deadline(start), Some(start + Nanos::from_secs(60)));
+    network.now = start + Nanos::from_secs(40);
+    assert_eq!(network.give(0, &last, &[]), None);
+    assert_eq!(network.stacks[0].next_deadline(network.now), Some(start + Nanos::from_secs(60)));
+    let fin =
+        Segment { seq: last.seq.wrapping_sub(1), flags: Flags { fin: true, ..Flags::default() }, ..last };
+    let answer = network.give(0, &fin, &[]).expect("an acknowledgement");
+    assert_eq!(answer.ack, Some(last.seq));
+    assert_eq!(network.stacks[0].next_deadline(network.now), Some(start + Nanos::from_secs(100)));
+    assert_eq!(network.at(0, id).state(), State::TimeWait);
+}
+
+/// RFC 9293 3.10.5: what is aborted in TIME-WAIT is over at once, without a reset: the peer has closed.
+#[test]
+fn an_abort_ends_time_wait_at_once() {
+    let (mut network, id, _) = waiting(&Config::default());
+    let now = network.now;
+    network.at(0, id).abort();
+    assert!(network.at(0, id).is_over(now));
+    assert_eq!(network.segments(0), []);
+}
+
+/// RFC 9293 3.10.5: what is aborted in SYN-SENT is over at once: its SYN does not leave again.
+#[test]
+fn an_abort_ends_an_attempt_at_once() {
+    let mut network = Network::new(1, Faults { lost: 1000, ..Faults::default() });
+    let [local, remote] = network::addresses(false);
+    let now = network.now;
+    let id = network.stacks[0].connect(now, local.ip(), remote, &Config::default()).expect("a port");
+    assert_eq!(network.segments(0).len(), 1);
+    network.at(0, id).abort();
+    assert!(network.at(0, id).is_over(now));
+    network.run(Nanos::from_secs(200), |_| false);
+    assert_eq!(network.sent, [0, 0]);
+}
+
+/// The stack's timer is that of the connection that needs it first.
+#[test]
+fn the_first_deadline_of_all_connections_counts() {
+    let (mut network, _, last) = waiting(&Config::default());
+    let now = network.now;
+    let Flow { local, remote } = last.flow;
+    network.stacks[0].connect(now, local.ip(), remote, &Config::default()).expect("a port");
+    network.segments(0);
+    assert_eq!(network.stacks[0].next_deadline(now), Some(now + Nanos::from_secs(1)), "the SYN's");
+}
+
+/// The program reads what a connection received after its flow has gone to another one, and removing the old one leaves
+/// the new one its flow.
+#[test]
+fn an_old_connection_does_not_take_the_flow_of_a_new_one_away() {
+    let (mut network, old, last) = waiting(&Config::default());
+    network.stacks[0].listen(last.flow.local, &Config::default(), 4);
+    let syn = Segment {
+        seq: last.seq.wrapping_add(1_000),
+        timestamp: later(&last, 1),
+        window: 1_000,
+        ..syn(&last)
+    };
+    let answer = network.give(0, &syn, &[]).expect("a SYN-ACK of the listener");
+    let ack = Some(answer.seq.wrapping_add(1));
+    let third = Segment { seq: syn.seq.wrapping_add(1), ack, flags: Flags::default(), ..syn };
+    network.give(0, &third, &[]);
+    let new = network.stacks[0].accept(last.flow.local).expect("it is open");
+    assert!(network.stacks[0].remove(old).is_some());
+    network.give(0, &Segment { payload_bytes: 5, ..third }, b"hello");
+    assert_eq!(network.at(0, new).readable_bytes(), 5);
+}
