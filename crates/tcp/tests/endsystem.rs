@@ -158,6 +158,9 @@ impl World {
             let units = host.tcp.listen_unit(0, 2, now, &mut out).units;
             assert!(out.packets.iter().all(|(_, address)| *address == 0x0a0b), "answered where it came from");
             worked |= units > 0;
+            while let Some(index) = host.tcp.poll_woken() {
+                assert!(host.programs.iter().any(|program| program.index == index));
+            }
             for index in host.programs.iter().map(|program| program.index) {
                 worked |= host.tcp.input(index, 2, now).units > 0;
                 if host.tcp.due(index, now).is_some_and(|due| due <= now) {

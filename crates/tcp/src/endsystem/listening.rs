@@ -66,16 +66,21 @@ impl<M: Memory> Listening<M> {
 
     pub fn call(
         &mut self,
-        units: u32,
-        now: Instant,
+        (units, now): (u32, Instant),
         secrets: &Secrets,
         packet: &mut Vec<u8>,
         out: &mut impl Segments,
+        mut forward: impl FnMut(&Flow, M::Frame) -> Option<M::Frame>,
     ) -> Worked {
         let mut done = 0;
         while done < units && out.has_room() {
             if let Some((came, address)) = self.arrived.pop_front() {
-                self.input(came, address, now, secrets, packet);
+                packet.clear();
+                let flow = wire::parse(came.as_ref()).ok().map(|segment| segment.flow);
+                let came = flow.and_then(|flow| forward(&flow, came));
+                if let Some(came) = came {
+                    self.input(came, address, now, secrets, packet);
+                }
                 if !packet.is_empty() {
                     out.put(packet, address);
                 }
@@ -93,7 +98,6 @@ impl<M: Memory> Listening<M> {
 
     /// Processes one packet; its reply is in `reply`, which is empty otherwise.
     fn input(&mut self, came: M::Frame, address: u64, now: Instant, secrets: &Secrets, reply: &mut Vec<u8>) {
-        reply.clear();
         let Ok(segment) = wire::parse(came.as_ref()) else { return };
         let opened = self.opened.iter_mut().find(|opened| opened.flow() == segment.flow);
         if let Some(Accepted { arrived, .. }) = opened {

@@ -10,6 +10,7 @@ mod entry;
 mod listening;
 
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use punctual_analysis::Instant;
@@ -60,6 +61,9 @@ pub struct Endsystem<M: Memory> {
     secrets: Secrets,
     connections: Vec<Option<Box<Entry<M>>>>,
     listeners: Vec<Option<Box<Listening<M>>>>,
+    flows: BTreeMap<Flow, u32>,
+    /// Connections that got packets from a listener's queue.
+    woken: VecDeque<u32>,
     /// Where segments are made.
     packet: Vec<u8>,
 }
@@ -71,13 +75,21 @@ impl<M: Memory> Endsystem<M> {
         connections.resize_with(connections_max, || None);
         let mut listeners = Vec::new();
         listeners.resize_with(listeners_max, || None);
-        Self { secrets, connections, listeners, packet: Vec::with_capacity(usize::from(u16::MAX)) }
+        let (flows, woken) = (BTreeMap::new(), VecDeque::new());
+        Self {
+            secrets,
+            connections,
+            listeners,
+            flows,
+            woken,
+            packet: Vec::with_capacity(usize::from(u16::MAX)),
+        }
     }
 
-    /// Begins a connection, whose SYN leaves with the first call of its output handler. `None`: no index is free, or the flow is
-    /// invalid for a connection.
+    /// Begins a connection, whose SYN leaves with the first call of its output handler. `None`: no index is free, the flow is
+    /// another connection's, or it is invalid for one.
     pub fn connect(&mut self, flow: Flow, config: &Config, rings: Rings<M>, now: Instant) -> Option<u32> {
-        let index = self.free_index()?;
+        let index = self.free_index().filter(|_| !self.flows.contains_key(&flow))?;
         let connection = Connection::connect(flow, config, &self.secrets, now)?;
         Some(self.insert(index, Entry::new(connection, rings)))
     }
@@ -97,6 +109,7 @@ impl<M: Memory> Endsystem<M> {
     }
 
     fn insert(&mut self, index: u32, entry: Entry<M>) -> u32 {
+        self.flows.insert(entry.flow(), index);
         self.connections[index as usize] = Some(Box::new(entry));
         index
     }
@@ -136,10 +149,8 @@ impl<M: Memory> Endsystem<M> {
     /// An ICMP error came that quotes a segment of this host. Returns the connection that it changed.
     pub fn error(&mut self, packet: &[u8], now: Instant) -> Option<u32> {
         let quote = icmp::parse(packet)?;
-        let index = (self.connections.iter())
-            .position(|entry| entry.as_ref().is_some_and(|entry| entry.flow() == quote.flow))?;
-        let entry = self.connections[index].as_deref_mut()?;
-        entry.icmp(now, &quote).then_some(index as u32)
+        let index = *self.flows.get(&quote.flow)?;
+        self.entry(index)?.icmp(now, &quote).then_some(index)
     }
 
     /// The input handler of a connection: processes at most so many packets, and hands what they brought to the program.
@@ -156,9 +167,25 @@ impl<M: Memory> Endsystem<M> {
 
     /// The handler of a listener: processes at most so many packets, and makes the replies.
     pub fn listen_unit(&mut self, index: u32, units: u32, now: Instant, out: &mut impl Segments) -> Worked {
-        let Self { listeners, packet, secrets, .. } = self;
-        let listening = listeners.get_mut(index as usize).and_then(Option::as_deref_mut);
-        listening.map_or(Worked::default(), |listening| listening.call(units, now, secrets, packet, out))
+        let Self { listeners, connections, flows, woken, packet, secrets, .. } = self;
+        let Some(listening) = listeners.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+            return Worked::default();
+        };
+        // A packet may have been taken for the listener's just before the driver knew its flow.
+        let forward = |flow: &Flow, came: M::Frame| {
+            let index = flows.get(flow).copied();
+            let entry = index.and_then(|index| connections.get_mut(index as usize)?.as_deref_mut());
+            let Some((entry, index)) = entry.zip(index) else { return Some(came) };
+            entry.arrived(came);
+            woken.push_back(index);
+            None
+        };
+        listening.call((units, now), secrets, packet, out, forward)
+    }
+
+    /// A connection whose input handler has work that came by way of a listener.
+    pub fn poll_woken(&mut self) -> Option<u32> {
+        self.woken.pop_front()
     }
 
     /// A connection that a listener has opened and that nobody has adopted.
@@ -207,6 +234,7 @@ impl<M: Memory> Endsystem<M> {
     /// Forgets a connection at once, and gives its rings back.
     pub fn remove(&mut self, index: u32) -> Option<Rings<M>> {
         let entry = self.connections.get_mut(index as usize)?.take()?;
+        self.flows.remove(&entry.flow());
         Some(entry.into_rings())
     }
 
