@@ -7,6 +7,8 @@ use punctual_os::realtime::RealTime;
 use punctual_proto::Nanos;
 use punctual_proto::config::NodeConfig;
 
+use crate::tcp::TcpLimits;
+
 /// The parts that an engine is made of.
 pub struct EngineConfig {
     /// The host.
@@ -24,6 +26,8 @@ pub struct EngineConfig {
     pub forbidden_calls: Forbidden,
     /// Memory that the processor's own heap holds ready; `None`: it allocates as all other threads do.
     pub heap: Option<heap::Sizes>,
+    /// TCP of this host's own; `None`: it runs none.
+    pub tcp: Option<TcpLimits>,
 }
 
 impl EngineConfig {
@@ -38,6 +42,7 @@ impl EngineConfig {
             seed,
             forbidden_calls: Forbidden::Allow,
             heap: None,
+            tcp: None,
         }
     }
 }

@@ -16,6 +16,7 @@ mod memory;
 mod processor;
 pub mod profile;
 mod statistics;
+pub mod tcp;
 mod upcall;
 
 pub use body::{Body, Progress};

@@ -22,6 +22,7 @@ mod port;
 mod share;
 mod spin;
 mod standstill_timer;
+pub(crate) mod tcp;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -49,6 +50,7 @@ use self::port::DrivenLink;
 use self::share::Share;
 use self::spin::{Spin, Waited};
 use self::standstill_timer::StandstillTimer;
+use self::tcp::Tcp;
 use self::waiting::{BACKGROUND, COMMANDS};
 use crate::command::Answer;
 use crate::config::EngineConfig;
@@ -75,7 +77,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     decider: Decider,
     ports: Vec<DrivenLink>,
     waiter: Waiter,
-    programs: Programs,
+    programs: Programs<O, I>,
     received: Vec<Received>,
     meter: Meter,
     /// Events that wait for the lock of their queue.
@@ -92,10 +94,11 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
 }
 
 /// What programs have given the processor to watch and to call.
-#[derive(Default)]
-struct Programs {
+struct Programs<O: Outbox, I: Inbox> {
     doorbells: Doorbells,
     bodies: Bodies,
+    /// TCP of this host's own, if it runs any.
+    tcp: Option<Tcp<O, I>>,
 }
 
 /// Times at which the processor checks its inputs, and at which it sleeps.
@@ -206,13 +209,15 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let grace = config.node.signalling.grace + STOP_MARGIN;
         let mut node = Node::new(config.node, config.seed, now())?;
         node.decide_elsewhere();
+        let tcp = config.tcp.map(Tcp::new);
+        let programs = Programs { doorbells: Doorbells::default(), bodies: Bodies::default(), tcp };
         let share = Share::of(config.real_time.class, node.cpu_utilisation(), shared.counters())?;
         Ok(Self {
             node,
             decider,
             ports,
             waiter,
-            programs: Programs::default(),
+            programs,
             received,
             meter: Meter::default(),
             events: VecDeque::new(),

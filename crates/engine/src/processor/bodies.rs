@@ -70,6 +70,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 // The handler's status reports this.
                 RtuEvent::Demoted(..) => continue,
             };
+            if self.tcp_decided(id, &answer.map(|(_, grant)| grant), now()) {
+                continue;
+            }
             let asker = self.programs.bodies.bodies.get_mut(&id).and_then(|entry| entry.asker.take());
             if answer.is_err() {
                 self.programs.bodies.bodies.remove(&id);
@@ -82,6 +85,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     /// Does a unit of work: the node's own, or the call of a body.
     pub(super) fn finish_unit(&mut self, work: Work, at: Instant) {
+        let Some(work) = self.call_tcp(work) else { return };
         let entry = self.node.upcall(&work).and_then(|id| self.programs.bodies.bodies.get_mut(&id));
         let Some(entry) = entry else { return self.node.finish_work(work, at) };
         let begun = now();

@@ -28,6 +28,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             for packet in self.received.drain(..) {
                 let from = port::node_port(packet.port);
                 self.pace.spin.stay(packet.stream, at);
+                if let Some(ip) = packet.ip {
+                    if let Some(tcp) = &mut self.programs.tcp {
+                        tcp.arrived(&mut self.node, ip, packet.frame, at);
+                    }
+                    continue;
+                }
                 self.node.handle_frame(port.id(), from, Instant(packet.received_ns), packet.frame, at);
             }
             // The demultiplexing of a single packet counts in the unit that it makes; the cost of several

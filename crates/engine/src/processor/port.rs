@@ -7,10 +7,13 @@
 mod poll_mode;
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 use punctual_link::kernel::Mac;
-use punctual_link::{Frame, Link, LinkError, NextHop, Port, Received, Spins, Stream};
+use punctual_link::{
+    FlowFilter, FlowKey, Frame, Link, LinkError, ListenerFilter, NextHop, Port, Received, Spins, Stream,
+};
 use punctual_proto::api::{self, FilterChange, PacketOut, RtuId};
 use punctual_proto::config::{LinkConfig, Pacing};
 use punctual_proto::ids::{LinkId, PathId};
@@ -148,6 +151,37 @@ impl DrivenLink {
         match change {
             FilterChange::Set(filter) => Some(filter.path),
             FilterChange::Clear(_) | FilterChange::Neighbour(_) => None,
+        }
+    }
+
+    /// The way to `remote`.
+    pub fn next_hop(&mut self, remote: IpAddr) -> Result<NextHop, LinkError> {
+        self.driver.next_hop(remote)
+    }
+
+    /// Tells the driver of a flow, whose segments `sender` makes.
+    pub fn set_flow(&mut self, flow: &FlowFilter, (sender, hop): (RtuId, NextHop)) -> Result<(), LinkError> {
+        self.driver.set_flow(flow)?;
+        self.hops.insert(sender, hop);
+        Ok(())
+    }
+
+    /// Forgets a flow. An error means that the driver, and the flow with it, are gone.
+    pub fn clear_flow(&mut self, flow: FlowKey, sender: RtuId) {
+        self.hops.remove(&sender);
+        if let Err(error) = self.driver.clear_flow(flow) {
+            tracing::debug!(link = self.id.0, ?flow, %error, "a flow was not cleared");
+        }
+    }
+
+    pub fn set_listener(&mut self, listener: &ListenerFilter) -> Result<(), LinkError> {
+        self.driver.set_listener(listener)
+    }
+
+    /// Forgets a listener, as [`Self::clear_flow`] a flow.
+    pub fn clear_listener(&mut self, local: SocketAddr) {
+        if let Err(error) = self.driver.clear_listener(local) {
+            tracing::debug!(link = self.id.0, %local, %error, "a listener was not cleared");
         }
     }
 

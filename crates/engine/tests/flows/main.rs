@@ -4,6 +4,7 @@
 #[path = "../../../link/tests/common/host.rs"]
 mod host;
 
+mod handlers;
 mod kernel;
 mod native;
 mod network;

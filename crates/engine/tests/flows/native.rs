@@ -43,7 +43,7 @@ impl Opener for Xdp {
     }
 }
 
-fn open(mode: AttachMode) -> FollowedLink {
+pub fn open(mode: AttachMode) -> FollowedLink {
     let (local, peer) = (ip(A[0]), ip(B[0]));
     let addresses = Addresses::new(Mac::default(), None);
     let mut options = XdpOptions::new("va", local, peer, 7_411, 7_412);

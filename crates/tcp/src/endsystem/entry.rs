@@ -148,7 +148,7 @@ impl<M: Memory> Entry<M> {
         units: u32,
         now: Instant,
         packet: &mut Vec<u8>,
-        out: &mut impl Segments,
+        out: &mut (impl Segments + ?Sized),
     ) -> Worked {
         let mut made = 0;
         while made < units && out.has_room() {

@@ -60,6 +60,10 @@ impl<M: Memory> Listening<M> {
         self.opened.pop_front()
     }
 
+    pub fn has_opened(&self) -> bool {
+        !self.opened.is_empty()
+    }
+
     pub fn due(&self) -> Option<Instant> {
         self.listener.next_deadline()
     }
@@ -69,7 +73,7 @@ impl<M: Memory> Listening<M> {
         (units, now): (u32, Instant),
         secrets: &Secrets,
         packet: &mut Vec<u8>,
-        out: &mut impl Segments,
+        out: &mut (impl Segments + ?Sized),
         mut forward: impl FnMut(&Flow, M::Frame) -> Option<M::Frame>,
     ) -> Worked {
         let mut done = 0;

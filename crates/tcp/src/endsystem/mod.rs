@@ -159,14 +159,26 @@ impl<M: Memory> Endsystem<M> {
     }
 
     /// The output handler of a connection: makes at most so many segments.
-    pub fn output(&mut self, index: u32, units: u32, now: Instant, out: &mut impl Segments) -> Worked {
+    pub fn output(
+        &mut self,
+        index: u32,
+        units: u32,
+        now: Instant,
+        out: &mut (impl Segments + ?Sized),
+    ) -> Worked {
         let Self { connections, packet, .. } = self;
         let entry = connections.get_mut(index as usize).and_then(Option::as_deref_mut);
         entry.map_or(Worked::default(), |entry| entry.output(units, now, packet, out))
     }
 
     /// The handler of a listener: processes at most so many packets, and makes the replies.
-    pub fn listen_unit(&mut self, index: u32, units: u32, now: Instant, out: &mut impl Segments) -> Worked {
+    pub fn listen_unit(
+        &mut self,
+        index: u32,
+        units: u32,
+        now: Instant,
+        out: &mut (impl Segments + ?Sized),
+    ) -> Worked {
         let Self { listeners, connections, flows, woken, packet, secrets, .. } = self;
         let Some(listening) = listeners.get_mut(index as usize).and_then(Option::as_deref_mut) else {
             return Worked::default();
@@ -186,6 +198,11 @@ impl<M: Memory> Endsystem<M> {
     /// A connection whose input handler has work that came by way of a listener.
     pub fn poll_woken(&mut self) -> Option<u32> {
         self.woken.pop_front()
+    }
+
+    /// Whether a connection that a listener has opened waits to be adopted.
+    pub fn has_opened(&mut self, index: u32) -> bool {
+        self.listening(index).is_some_and(|listening| listening.has_opened())
     }
 
     /// A connection that a listener has opened and that nobody has adopted.

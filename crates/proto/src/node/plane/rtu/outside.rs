@@ -3,7 +3,7 @@
 use punctual_analysis::Instant;
 
 use super::Sends;
-use super::sending::Route;
+use super::sending::{Route, Sending};
 use crate::api::{
     RateRefusal, RtuEvent, RtuId, RtuRefusal, RtuSending, RtuStatus, RtuTarget, RtuTerms, UpcallDone, Work,
 };
@@ -76,6 +76,12 @@ impl<M: Memory> Node<M> {
     /// Forgets a handler and gives back what it holds; does nothing where there is none.
     pub fn remove_handler(&mut self, id: RtuId, now: Instant) {
         self.plane.remove_rtu(id, now);
+    }
+
+    /// Whether packets of a handler that sends have not left.
+    pub fn is_sending(&self, id: RtuId) -> bool {
+        let sending = self.plane.rtus.handlers.get(&id).and_then(|rtu| rtu.sending.as_ref());
+        sending.is_some_and(Sending::is_busy)
     }
 
     /// The handler whose body is to be called for a unit that [`Node::begin_work`] has picked; `None` for all other units,

@@ -88,6 +88,11 @@ impl<M: Memory> Sending<M> {
         self.outgoing.len() as usize
     }
 
+    /// Whether messages are in its ring or in the link's queues.
+    pub fn is_busy(&self) -> bool {
+        !self.outgoing.is_empty() || self.outbox.is_ready()
+    }
+
     /// Whether the link kept its body from being called since this was asked last.
     pub const fn take_held(&mut self) -> bool {
         core::mem::replace(&mut self.was_held, false)

@@ -1,0 +1,93 @@
+//! Early demultiplexing, and the calls of TCP's handlers (RTU 4.3, 5.2).
+
+use punctual_link::{Frame, IpPacket, IpTarget};
+use punctual_os::now;
+use punctual_proto::api::{UpcallDone, Work};
+use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::node::Node;
+use punctual_proto::{Instant, Nanos};
+use punctual_tcp::State;
+
+use super::{Processor, Role, Tcp};
+use crate::memory::HostMemory;
+
+/// How long a SYN waits for the next hop's hardware address, and how often that is looked at. Without it the SYN would be
+/// lost, and would leave again a second later.
+const HOP_WAIT: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_millis(1));
+
+impl<O: Outbox + 'static, I: Inbox + 'static> Tcp<O, I> {
+    /// Puts a packet into the queue of the connection or listener that it is for, and has its handler called.
+    pub fn arrived(&mut self, node: &mut Node<HostMemory<O, I>>, ip: IpPacket, frame: Frame, at: Instant) {
+        let handler = match ip.to {
+            IpTarget::Flow(index) => {
+                let is_known = self.endsystem.arrived(index, frame);
+                is_known.then(|| self.places.get(&index)).flatten().map(|place| place.input)
+            }
+            IpTarget::Listener(index) => {
+                let is_known = self.endsystem.arrived_at_listener(index, frame, ip.sender.to_number());
+                is_known.then(|| self.listeners.get(&index)).flatten().map(|listening| listening.handler)
+            }
+            IpTarget::Error => {
+                let index = self.endsystem.error(frame.as_ref(), at);
+                index.and_then(|index| self.places.get(&index)).map(|place| place.input)
+            }
+        };
+        if let Some(handler) = handler {
+            node.make_ready(handler, at);
+        }
+    }
+}
+
+impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
+    /// Calls the handler of a unit if it is one of TCP; returns the unit otherwise.
+    pub(in crate::processor) fn call_tcp(&mut self, work: Work) -> Option<Work> {
+        let Some(tcp) = &mut self.programs.tcp else { return Some(work) };
+        let role = self.node.upcall(&work).and_then(|id| tcp.roles.get(&id).copied());
+        let Some(role) = role else { return Some(work) };
+        let begun = now();
+        let worked = match role {
+            Role::Input(index) => tcp.endsystem.input(index, work.packets, begun),
+            Role::Output(index) => match tcp.places.get_mut(&index) {
+                Some(place) if place.waits_for_hop(tcp.endsystem.status(index).map(|it| it.state), begun) => {
+                    Default::default()
+                }
+                Some(place) => tcp.endsystem.output(index, work.packets, begun, &mut *place.owned.segments),
+                None => Default::default(),
+            },
+            Role::Listener(index) => match tcp.listeners.get_mut(&index) {
+                Some(listening) => {
+                    tcp.endsystem.listen_unit(index, work.packets, begun, &mut *listening.segments)
+                }
+                None => Default::default(),
+            },
+        };
+        let ended = now();
+        let done = UpcallDone { units: worked.units, more: worked.more, took: ended.since(begun) };
+        self.node.finish_upcall(&work, done, ended);
+        match role {
+            Role::Input(index) | Role::Output(index) => self.settle_tcp(index, ended),
+            Role::Listener(index) => self.settle_listener(index, ended),
+        }
+        if let (Role::Output(index), 0) = (role, worked.units) {
+            self.retry_hop(index, ended);
+        }
+        None
+    }
+
+    /// The SYN of a connection waits for the next hop's address: looks again soon.
+    fn retry_hop(&mut self, index: u32, at: Instant) {
+        let Some(tcp) = &mut self.programs.tcp else { return };
+        let state = tcp.endsystem.status(index).map(|it| it.state);
+        let Some(place) = tcp.places.get(&index) else { return };
+        if place.waits_for_hop(state, at) {
+            self.node.make_ready_at(place.output, Some(at + HOP_WAIT.1));
+        }
+    }
+}
+
+impl<O: Outbox, I: Inbox> super::Place<O, I> {
+    pub(super) fn waits_for_hop(&self, state: Option<State>, at: Instant) -> bool {
+        let is_new = state == Some(State::SynSent) && at.since(self.since) < HOP_WAIT.0;
+        is_new && self.hop.destination().is_none()
+    }
+}

@@ -1,0 +1,152 @@
+//! Listeners: one handler each, within whose budget all SYNs are answered (RTU 6; ADR 0054).
+
+use punctual_link::ListenerFilter;
+use punctual_proto::Instant;
+use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal};
+use punctual_proto::ids::LinkId;
+use punctual_proto::memory::{Inbox, Outbox};
+use punctual_tcp::Flow;
+use punctual_tcp::endsystem::Segments;
+
+use super::{Owned, Processor, Role};
+use crate::command::Answer;
+use crate::tcp::{Bury, TcpListen, TcpParts, TcpRefusal};
+
+/// What belongs to a listener outside of it.
+pub(super) struct Listening {
+    pub link: LinkId,
+    pub handler: RtuId,
+    pub segments: Box<dyn Segments + Send>,
+    pub notify: Box<dyn FnMut() + Send>,
+    filter: ListenerFilter,
+    /// Set while a program waits for the answer of admission.
+    asker: Option<Answer<Result<u32, TcpRefusal>>>,
+}
+
+impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
+    pub fn listen_tcp(&mut self, wanted: TcpListen<O>, answer: Answer<Result<u32, TcpRefusal>>, at: Instant) {
+        match self.begin_listening(wanted, at) {
+            Ok((index, listening)) => {
+                let listening = Listening { asker: Some(answer), ..listening };
+                if let Some(tcp) = &mut self.programs.tcp {
+                    tcp.listeners.insert(index, listening);
+                }
+            }
+            Err(refusal) => answer.send(Err(refusal)),
+        }
+        self.hear_of_handlers();
+    }
+
+    fn begin_listening(&mut self, wanted: TcpListen<O>, at: Instant) -> Result<(u32, Listening), TcpRefusal> {
+        let TcpListen { local, link, config, backlog, terms, sending, inlet, .. } = wanted;
+        let tcp = self.programs.tcp.as_mut().ok_or(TcpRefusal::NoTcp)?;
+        let listeners_max = tcp.limits.listeners_max;
+        let index = tcp.endsystem.listen(&config, backlog as usize);
+        let index = index.ok_or(TcpRefusal::Exhausted(listeners_max))?;
+        let asked = self.node.register_sender(terms, &sending, wanted.segments_out, at);
+        let tcp = self.programs.tcp.as_mut().ok_or(TcpRefusal::NoTcp)?;
+        let handler = asked.map_err(|refusal| {
+            tcp.endsystem.stop_listening(index);
+            TcpRefusal::Handler { handler: "listener's", refusal }
+        })?;
+        tcp.roles.insert(handler, Role::Listener(index));
+        let filter = ListenerFilter { local, index, inlet };
+        let (segments, notify) = (wanted.segments_in, wanted.notify);
+        Ok((index, Listening { link, handler, segments, notify, filter, asker: None }))
+    }
+
+    /// Admission has decided about a listener's handler.
+    pub(super) fn listener_decided(
+        &mut self,
+        index: u32,
+        answer: &Result<RtuGrant, RtuRefusal>,
+        at: Instant,
+    ) {
+        let listening = self.programs.tcp.as_mut().and_then(|tcp| tcp.listeners.get_mut(&index));
+        let Some(listening) = listening else { return };
+        let asker = listening.asker.take();
+        let set = match answer {
+            Ok(_) => match self.ports.get_mut(usize::from(listening.link.0)) {
+                Some(port) => port
+                    .set_listener(&listening.filter)
+                    .map_err(|error| TcpRefusal::Driver(error.to_string())),
+                None => Err(TcpRefusal::NoTcp),
+            },
+            Err(refusal) => Err(TcpRefusal::Handler { handler: "listener's", refusal: *refusal }),
+        };
+        if set.is_err() {
+            self.stop_listening_tcp(index, at);
+        }
+        if let Some(asker) = asker {
+            asker.send(set.map(|()| index));
+        }
+    }
+
+    /// Ends a listener. Returns what its owner drops: dropping it takes time and system calls.
+    pub fn stop_listening_tcp(&mut self, index: u32, at: Instant) -> Option<Box<dyn Send>> {
+        let tcp = self.programs.tcp.as_mut()?;
+        let listening = tcp.listeners.remove(&index)?;
+        tcp.endsystem.stop_listening(index);
+        tcp.roles.remove(&listening.handler);
+        self.node.remove_handler(listening.handler, at);
+        if let Some(port) = self.ports.get_mut(usize::from(listening.link.0)) {
+            port.clear_listener(listening.filter.local);
+        }
+        Some(Box::new((listening.segments, listening.notify)))
+    }
+
+    /// A listener's handler was called: has it called again when it has work, and its owner notified of new connections.
+    pub(super) fn settle_listener(&mut self, index: u32, at: Instant) {
+        let Some(tcp) = &mut self.programs.tcp else { return };
+        while let Some(woken) = tcp.endsystem.poll_woken() {
+            if let Some(place) = tcp.places.get(&woken) {
+                self.node.make_ready(place.input, at);
+            }
+        }
+        let Some(listening) = tcp.listeners.get_mut(&index) else { return };
+        self.node.make_ready_at(listening.handler, tcp.endsystem.listener_due(index));
+        if tcp.endsystem.has_opened(index) {
+            (listening.notify)();
+        }
+    }
+
+    /// Adopts a connection that a listener has opened; gives the parts back if none waits.
+    pub fn accept_tcp(
+        &mut self,
+        listener: u32,
+        parts: Box<TcpParts<O, I>>,
+        bury: Bury<O, I>,
+        at: Instant,
+    ) -> Result<Accepted<O, I>, TcpRefusal> {
+        let tcp = self.programs.tcp.as_mut().ok_or(TcpRefusal::NoTcp)?;
+        let link = tcp.listeners.get(&listener).map(|listening| listening.link);
+        let Some((link, opened)) = link.zip(tcp.endsystem.accept(listener)) else {
+            return Ok(Accepted::None(parts));
+        };
+        let flow = opened.flow();
+        let TcpParts { terms, rings, segments_out, segments_in, notify } = *parts;
+        let owned = Owned { segments: segments_in, bury, notify };
+        let connections_max = tcp.limits.connections_max;
+        let index = tcp.endsystem.adopt(opened, rings).ok_or(TcpRefusal::Exhausted(connections_max))?;
+        let placed = self
+            .next_hop(link, flow.remote.ip())
+            .and_then(|hop| self.place_tcp(index, (flow, link, hop), terms, (segments_out, owned), at));
+        match placed {
+            Ok(place) => self.insert_place(index, place),
+            Err(refusal) => {
+                self.forget_connection(index);
+                return Err(refusal);
+            }
+        }
+        self.hear_of_handlers();
+        Ok(Accepted::One(index, flow))
+    }
+}
+
+/// The result of [`Processor::accept_tcp`].
+pub enum Accepted<O: Outbox, I: Inbox> {
+    /// A connection was adopted: its number and its two ends.
+    One(u32, Flow),
+    /// None waits; here are the parts.
+    None(Box<TcpParts<O, I>>),
+}

@@ -1,0 +1,239 @@
+//! TCP of this host's own, whose segments the processor makes and processes in handlers of the node (RTU 4.3, 5.2, 6;
+//! ADR 0054): begun from any thread, run on the processor's own.
+//!
+//! The caller holds the local port (`punctual_link::kernel::PortHold`) from before the connection begins until
+//! [`TcpEvent::Over`].
+
+use std::net::{IpAddr, SocketAddr};
+
+use punctual_link::{Inlet, NextHop};
+use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
+use punctual_proto::ids::LinkId;
+use punctual_proto::memory::{Inbox, Outbox};
+pub use punctual_tcp::endsystem::{Rings, Segments, Status as TcpStatus};
+pub use punctual_tcp::{Config as TcpConfig, Ended, Flow, State as TcpState};
+use thiserror::Error;
+
+use crate::error::EngineGone;
+use crate::handle::{CallError, EngineHandle};
+use crate::memory::HostMemory;
+pub use crate::processor::tcp::Accepted;
+
+/// Number of connections and listeners of an engine, and their secret.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpLimits {
+    /// Seed of sequence numbers, timestamps and cookies (RFC 6528): unpredictable in a real host.
+    pub secret: [u8; 16],
+    /// Connections at once: as many flows as the links' drivers know.
+    pub connections_max: u32,
+    /// Listeners at once: as many as the links' drivers know.
+    pub listeners_max: u32,
+}
+
+/// What a handler of TCP asks of the node, and what bounds its packets in the driver.
+#[derive(Clone, Debug)]
+pub struct TcpTerms {
+    /// Terms of the handler that processes segments.
+    pub input: RtuTerms,
+    /// Terms of the handler that makes segments.
+    pub output: RtuTerms,
+    /// What the output handler sends: to the link, as large as the largest segment.
+    pub sending: RtuSending,
+    /// Bounds of its packets before they cost a buffer.
+    pub inlet: Inlet,
+}
+
+/// The parts of one connection that its owner makes.
+pub struct TcpParts<O: Outbox, I: Inbox> {
+    /// Terms of both handlers.
+    pub terms: TcpTerms,
+    /// The program's rings.
+    pub rings: Rings<HostMemory<O, I>>,
+    /// The ring of segments: the end that the node reads.
+    pub segments_out: O,
+    /// Its other end, which the output handler fills.
+    pub segments_in: Box<dyn Segments + Send>,
+    /// Called on the processor's thread: it must not wait.
+    pub notify: Box<dyn FnMut(TcpEvent) + Send>,
+}
+
+/// What is left of a connection, for its owner to drop: that takes time and system calls.
+pub struct Remains(#[allow(dead_code, reason = "it is only dropped")] pub(crate) Box<dyn Send>);
+
+/// Puts the rings of a connection that is over where their owner drops them.
+pub(crate) type Bury<O, I> = fn(Rings<HostMemory<O, I>>) -> Box<dyn Send>;
+
+/// What happened to a connection.
+pub enum TcpEvent {
+    /// The handshake is over.
+    Open,
+    /// The connection ended; its program may still read.
+    Ended(Ended),
+    /// Its flow and its handlers were given back: the port is free.
+    Over(Remains),
+}
+
+/// Why a connection or a listener cannot begin.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TcpRefusal {
+    /// The engine runs no TCP.
+    #[error("this host runs no TCP of its own: set flows_max in its xdp link")]
+    NoTcp,
+    /// All connections that the driver has room for exist, or the flow exists already.
+    #[error(
+        "all {0} connections are in use, or one from this port to this peer exists: close one, or raise flows_max"
+    )]
+    Exhausted(u32),
+    /// Admission refused a handler.
+    #[error("admission of the {handler} handler: {refusal}")]
+    Handler {
+        /// Which of them.
+        handler: &'static str,
+        /// Why.
+        refusal: RtuRefusal,
+    },
+    /// The driver refused the flow.
+    #[error("the driver: {0}")]
+    Driver(String),
+}
+
+/// A connection to begin.
+pub struct TcpConnect<O: Outbox, I: Inbox> {
+    /// Both ends; the caller holds the local port.
+    pub flow: Flow,
+    /// The link that it runs over.
+    pub link: LinkId,
+    /// The way to the peer ([`EngineHandle::next_hop`]).
+    pub hop: NextHop,
+    /// Settings of the connection.
+    pub config: TcpConfig,
+    /// The rest.
+    pub parts: TcpParts<O, I>,
+}
+
+/// A listener to begin.
+pub struct TcpListen<O: Outbox> {
+    /// Address and port; the caller holds them.
+    pub local: SocketAddr,
+    /// The link that it listens on.
+    pub link: LinkId,
+    /// Settings of its connections.
+    pub config: TcpConfig,
+    /// Connections that may be half-open, and that may wait to be adopted.
+    pub backlog: u32,
+    /// Terms of its handler.
+    pub terms: RtuTerms,
+    /// What it sends.
+    pub sending: RtuSending,
+    /// Bounds of its packets before they cost a buffer: of everybody who is not connected.
+    pub inlet: Inlet,
+    /// The ring of segments: the end that the node reads.
+    pub segments_out: O,
+    /// Its other end.
+    pub segments_in: Box<dyn Segments + Send>,
+    /// Called on the processor's thread when a connection waits to be adopted: it must not wait.
+    pub notify: Box<dyn FnMut() + Send>,
+}
+
+impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
+    /// The way to `remote` over a link; it is asked for, and followed while a clone of it exists.
+    ///
+    /// # Errors
+    /// Inside, if the link's driver has no flows; outside, that of [`EngineHandle::call`].
+    pub fn next_hop(&self, link: LinkId, remote: IpAddr) -> Result<Result<NextHop, TcpRefusal>, CallError> {
+        self.ask(move |processor, _| processor.next_hop(link, remote))
+    }
+
+    /// Begins a connection and waits for the answer of admission; returns its number.
+    ///
+    /// # Errors
+    /// The refusal inside; outside, that of [`EngineHandle::call`].
+    pub fn connect_tcp(&self, wanted: TcpConnect<O, I>) -> Result<Result<u32, TcpRefusal>, CallError>
+    where
+        O: Outbox<Message: Send> + Send,
+        I: Send,
+    {
+        self.answered(move |processor, answer, now| {
+            processor.connect_tcp(wanted, |rings| Box::new(rings), answer, now);
+        })
+    }
+
+    /// Begins to listen and waits for the answer of admission; returns the listener's number.
+    ///
+    /// # Errors
+    /// As [`EngineHandle::connect_tcp`].
+    pub fn listen_tcp(&self, wanted: TcpListen<O>) -> Result<Result<u32, TcpRefusal>, CallError>
+    where
+        O: Send,
+    {
+        self.answered(move |processor, answer, now| processor.listen_tcp(wanted, answer, now))
+    }
+
+    /// Adopts a connection that a listener has opened, if one waits. [`TcpEvent::Over`] follows if admission refuses it.
+    ///
+    /// # Errors
+    /// The refusal inside; outside, that of [`EngineHandle::call`].
+    pub fn accept_tcp(
+        &self,
+        listener: u32,
+        parts: Box<TcpParts<O, I>>,
+    ) -> Result<Result<Accepted<O, I>, TcpRefusal>, CallError>
+    where
+        O: Outbox<Message: Send> + Send,
+        I: Send,
+    {
+        self.ask(move |processor, now| processor.accept_tcp(listener, parts, |rings| Box::new(rings), now))
+    }
+
+    /// Ends a listener; the connections that it has opened stay.
+    ///
+    /// # Errors
+    /// See [`EngineHandle::call`].
+    pub fn stop_listening_tcp(&self, listener: u32) -> Result<(), CallError> {
+        let remains = self.ask(move |processor, now| processor.stop_listening_tcp(listener, now))?;
+        drop(remains);
+        Ok(())
+    }
+
+    /// The program has used its rings: bytes to send are there, or room for bytes that came.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub fn ready_tcp(&self, connection: u32) -> Result<(), EngineGone> {
+        self.order(move |processor, now| processor.ready_tcp(connection, now))
+    }
+
+    /// The program closes its direction behind the bytes that it has written.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub fn close_tcp(&self, connection: u32) -> Result<(), EngineGone> {
+        self.order(move |processor, now| processor.change_tcp(connection, now, |tcp| tcp.close(connection)))
+    }
+
+    /// The program is gone.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub fn release_tcp(&self, connection: u32) -> Result<(), EngineGone> {
+        self.order(move |processor, now| {
+            processor.change_tcp(connection, now, |tcp| tcp.release(connection, now));
+        })
+    }
+
+    /// Ends a connection at once.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub fn abort_tcp(&self, connection: u32) -> Result<(), EngineGone> {
+        self.order(move |processor, now| processor.change_tcp(connection, now, |tcp| tcp.abort(connection)))
+    }
+
+    /// What is known of a connection; `None` once it is over.
+    ///
+    /// # Errors
+    /// See [`EngineHandle::call`].
+    pub fn tcp_status(&self, connection: u32) -> Result<Option<TcpStatus>, CallError> {
+        self.ask(move |processor, _| processor.tcp_status(connection))
+    }
+}

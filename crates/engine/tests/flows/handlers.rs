@@ -1,0 +1,346 @@
+//! Connections as handlers of an engine (ADR 0054): every byte to and from a kernel at the other end, in every class, while the
+//! engine's node admits, schedules and counts their segments; all is given back at their end.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant as Time;
+
+use punctual_engine::tcp::{
+    Accepted, Ended, Flow, Rings, Segments, TcpConfig, TcpConnect, TcpEvent, TcpLimits, TcpListen, TcpParts,
+    TcpRefusal, TcpState, TcpTerms,
+};
+use punctual_engine::{Engine, EngineConfig, EngineHandle};
+use punctual_link::kernel::{HopState, PortHold, Way};
+use punctual_link::xdp::AttachMode;
+use punctual_link::{Inlet, NextHop, Stream};
+use punctual_proto::api::{RtuClass, RtuCost, RtuRefusal, RtuSending, RtuTarget, RtuTerms};
+use punctual_proto::config::CpuCosts;
+use punctual_proto::ids::LinkId;
+use punctual_proto::limits::RAW_TAG_BYTES;
+use punctual_proto::{BitRate, Nanos};
+use punctual_rig::{RemoteInbox, RemoteOutbox, line_config};
+
+use crate::kernel::{LONG, accept, check, exchange, fill};
+use crate::native::{FLOWS_MAX, open};
+use crate::network::{A, B, Network, ip, privileged};
+
+type Handle = EngineHandle<RemoteOutbox, RemoteInbox>;
+type Parts = TcpParts<RemoteOutbox, RemoteInbox>;
+
+const LINK: LinkId = LinkId(0);
+const PORT: u16 = 8_080;
+const CHUNK_BYTES: u32 = 2_048;
+const SEGMENT_BYTES: u32 = 1_456;
+const SLOTS: usize = 64;
+
+/// The end of a ring that an output handler fills.
+struct Out(RemoteOutbox);
+
+impl Segments for Out {
+    fn has_room(&self) -> bool {
+        self.0.free() > 0
+    }
+
+    fn put(&mut self, packet: &[u8], address: u64) {
+        let message = [packet, &address.to_le_bytes()].concat();
+        assert!(self.0.send(&message, crate::native::Native::now()), "there was room");
+    }
+}
+
+fn start() -> Handle {
+    let mut node = line_config(0, 2, BitRate(1_000_000_000));
+    node.links[0].prediction_error = Nanos::from_secs(2);
+    // As a profile of an ordinary machine has them.
+    node.cpu.costs = CpuCosts {
+        send_message: Nanos(1_000),
+        send_packet: Nanos(500),
+        send_packet_later: Nanos(500),
+        forward_packet: Nanos(1_000),
+        receive_packet: Nanos(1_000),
+        deliver_message: Nanos(1_000),
+        copy_kib: Nanos(100),
+        cold_start: Nanos(20_000),
+    };
+    node.cpu.quantum_packets = 32;
+    let link = Box::new(open(AttachMode::Native));
+    let limits = TcpLimits { secret: [9; 16], connections_max: FLOWS_MAX, listeners_max: 2 };
+    let config = EngineConfig { tcp: Some(limits), ..EngineConfig::new(node, vec![link], 1) };
+    Engine::start(config).expect("an engine")
+}
+
+fn class(class: RtuClass) -> TcpTerms {
+    let cost = RtuCost { run: Nanos::from_micros(2), unit: Nanos::from_micros(5) };
+    let terms = RtuTerms { class, deadline: None, quantum: 4, cost };
+    let sending = RtuSending { to: RtuTarget::Link(LINK), packets: 1, payload_bytes: SEGMENT_BYTES };
+    let inlet = Inlet { stream: Stream::Guaranteed, burst_packets: 1_000, interval_ns: 1_000, buffers: 256 };
+    TcpTerms { input: terms, output: terms, sending, inlet }
+}
+
+fn low_delay() -> RtuClass {
+    RtuClass::LowDelay { interval: Nanos::from_millis(10), units: 40, priority: None }
+}
+
+fn guaranteed() -> RtuClass {
+    RtuClass::Guaranteed { period: Nanos::from_millis(5), units: 40 }
+}
+
+/// The program's ends of a connection.
+struct Program {
+    handle: Handle,
+    outbox: RemoteOutbox,
+    inbox: RemoteInbox,
+    events: Receiver<TcpEvent>,
+    _hold: Option<PortHold>,
+}
+
+fn parts(terms: TcpTerms) -> (Parts, RemoteOutbox, RemoteInbox, Receiver<TcpEvent>) {
+    let (outbox, inbox) = (RemoteOutbox::new(SLOTS, 4_096), RemoteInbox::new(SLOTS, CHUNK_BYTES as usize));
+    let segments = RemoteOutbox::new(256, SEGMENT_BYTES as usize + RAW_TAG_BYTES);
+    let (news, events): (Sender<TcpEvent>, _) = channel();
+    let parts = TcpParts {
+        terms,
+        rings: Rings { outbox: outbox.clone(), inbox: inbox.clone(), chunk_bytes: CHUNK_BYTES },
+        segments_out: segments.clone(),
+        segments_in: Box::new(Out(segments)),
+        // Whoever has stopped to listen needs no news.
+        notify: Box::new(move |event| drop(news.send(event))),
+    };
+    (parts, outbox, inbox, events)
+}
+
+/// The way to `remote`, as soon as the kernel has answered.
+fn way(handle: &Handle, remote: SocketAddr) -> (NextHop, Way) {
+    let hop = handle.next_hop(LINK, remote.ip()).expect("it runs").expect("a link with flows");
+    let until = Time::now() + LONG;
+    loop {
+        match hop.state() {
+            Some(HopState::Known(way)) => return (hop, way),
+            Some(HopState::Refused(why)) => panic!("{why}"),
+            _ => assert!(Time::now() < until, "no way to {remote}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn connect(handle: &Handle, remote: SocketAddr, terms: TcpTerms) -> Result<(u32, Program), TcpRefusal> {
+    let (hop, way) = way(handle, remote);
+    let hold = PortHold::take(SocketAddr::new(way.source, 45_000)).expect("a port that is free");
+    let flow = Flow { local: hold.local(), remote };
+    let (parts, outbox, inbox, events) = parts(terms);
+    let msl = Nanos::from_millis(100);
+    let config = TcpConfig { mtu_bytes: SEGMENT_BYTES as u16, msl, ..TcpConfig::default() };
+    let index = handle.connect_tcp(TcpConnect { flow, link: LINK, hop, config, parts }).expect("it runs")?;
+    Ok((index, Program { handle: handle.clone(), outbox, inbox, events, _hold: Some(hold) }))
+}
+
+impl Program {
+    fn expect(&self, what: &str, is: impl Fn(&TcpEvent) -> bool) {
+        let event = self.events.recv_timeout(LONG).unwrap_or_else(|_| panic!("waited for: {what}"));
+        assert!(is(&event), "{what}");
+    }
+
+    /// Sends `bytes` as side `side`, closes, reads as many of the other side, and then the end.
+    fn exchange(&self, index: u32, side: u8, bytes: u64) {
+        let (mut sent, mut read, mut is_over) = (0, 0, false);
+        let until = Time::now() + LONG;
+        while !(is_over && sent == bytes) {
+            let mut did = false;
+            while sent < bytes {
+                let mut chunk = vec![0; 4_000.min(bytes - sent) as usize];
+                fill(side, sent, &mut chunk);
+                if !self.outbox.send(&chunk, crate::native::Native::now()) {
+                    break;
+                }
+                sent += chunk.len() as u64;
+                did = true;
+                if sent == bytes {
+                    self.handle.close_tcp(index).expect("it runs");
+                }
+            }
+            while self.inbox.recv(|chunk, _| {
+                check(1 - side, read, chunk);
+                read += chunk.len() as u64;
+                is_over = chunk.is_empty();
+            }) {
+                did = true;
+            }
+            if did {
+                self.handle.ready_tcp(index).expect("it runs");
+            } else {
+                assert!(Time::now() < until, "{sent} sent, {read} read: {:?}", self.handle.tcp_status(index));
+                std::thread::yield_now();
+            }
+        }
+        assert_eq!((sent, read), (bytes, bytes));
+    }
+}
+
+/// Nothing of a connection is left.
+fn all_is_given_back(handle: &Handle) {
+    assert_eq!(handle.handlers().expect("it runs"), []);
+    let uneven = handle
+        .call(|node, _| node.accounts().into_iter().filter(|it| it.counted != it.held).collect::<Vec<_>>());
+    assert_eq!(format!("{:?}", uneven.expect("it runs")), "[]");
+}
+
+fn connects(class_of: RtuClass, bytes: u64, address: &str) {
+    let network = Network::new();
+    let remote: SocketAddr = (ip(address), PORT).into();
+    let listener = network.b.within(|| TcpListener::bind(remote)).expect("a listener");
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| exchange(&accept(&listener).0, 1, bytes));
+        network.a.within(|| {
+            let handle = start();
+            let (index, program) = connect(&handle, remote, class(class_of)).expect("granted");
+            program.expect("open", |event| matches!(event, TcpEvent::Open));
+            program.exchange(index, 0, bytes);
+            program.expect("the end", |event| matches!(event, TcpEvent::Ended(Ended::Closed)));
+            program.expect("over", |event| matches!(event, TcpEvent::Over(_)));
+            all_is_given_back(&handle);
+            handle.stop().expect("it stops");
+        });
+        server.join().expect("the kernel's end");
+    });
+    assert_eq!(crate::network::resets(&network.a), 0, "the kernel here never saw a segment");
+}
+
+#[test]
+fn every_class_carries_every_byte_to_a_kernel() {
+    if !privileged() {
+        return;
+    }
+    connects(RtuClass::BestEffort, 4_000_000, B[0]);
+    connects(low_delay(), 1_000_000, B[0]);
+    connects(guaranteed(), 1_000_000, B[1]);
+}
+
+/// Kernels connect to a listener; what they send before anybody has accepted them is not lost.
+#[test]
+fn a_listener_opens_connections_of_kernels() {
+    if !privileged() {
+        return;
+    }
+    let network = Network::new();
+    let local: SocketAddr = (ip(A[0]), PORT).into();
+    let bytes = 500_000;
+    network.a.within(|| {
+        let hold = PortHold::take(local).expect("a port that is free");
+        let handle = start();
+        let (opened, accepts) = channel();
+        let listener = handle.listen_tcp(listen(local, move || opened.send(()).unwrap_or_default())).expect("it runs");
+        let listener = listener.expect("granted");
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..3)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let stream = network.b.within(|| TcpStream::connect(local)).expect("to connect");
+                        exchange(&stream, 1, bytes);
+                    })
+                })
+                .collect();
+            let mut programs = Vec::new();
+            while programs.len() < 3 {
+                let (parts, outbox, inbox, events) = parts(class(low_delay()));
+                match handle.accept_tcp(listener, Box::new(parts)).expect("it runs").expect("room") {
+                    Accepted::One(index, flow) => {
+                        assert_eq!((flow.local, flow.remote.ip()), (local, ip(B[0])));
+                        let program = Program { handle: handle.clone(), outbox, inbox, events, _hold: None };
+                        programs.push((index, program));
+                    }
+                    Accepted::None(_) => accepts.recv_timeout(LONG).expect("a connection"),
+                }
+            }
+            std::thread::scope(|scope| {
+                for (index, program) in &mut programs {
+                    scope.spawn(move || program.exchange(*index, 0, bytes));
+                }
+            });
+            clients.into_iter().for_each(|client| client.join().expect("the kernel's end"));
+            for (_, program) in &programs {
+                program.expect("open", |event| matches!(event, TcpEvent::Open));
+                program.expect("the end", |event| matches!(event, TcpEvent::Ended(Ended::Closed)));
+                program.expect("over", |event| matches!(event, TcpEvent::Over(_)));
+            }
+        });
+        handle.stop_listening_tcp(listener).expect("it runs");
+        all_is_given_back(&handle);
+        drop(hold);
+        handle.stop().expect("it stops");
+    });
+    assert_eq!(crate::network::resets(&network.a), 0, "the kernel here never saw a segment");
+}
+
+fn listen(local: SocketAddr, notify: impl FnMut() + Send + 'static) -> TcpListen<RemoteOutbox> {
+    let segments = RemoteOutbox::new(64, SEGMENT_BYTES as usize + RAW_TAG_BYTES);
+    let TcpTerms { output, sending, inlet, .. } = class(low_delay());
+    let msl = Nanos::from_millis(100);
+    TcpListen {
+        local,
+        link: LINK,
+        config: TcpConfig { mtu_bytes: SEGMENT_BYTES as u16, msl, ..TcpConfig::default() },
+        backlog: 8,
+        terms: output,
+        sending,
+        inlet,
+        segments_out: segments.clone(),
+        segments_in: Box::new(Out(segments)),
+        notify: Box::new(notify),
+    }
+}
+
+/// Each refusal names its cause, and leaves nothing behind.
+#[test]
+fn a_connection_that_cannot_be_carried_is_refused() {
+    if !privileged() {
+        return;
+    }
+    let network = Network::new();
+    let remote: SocketAddr = (ip(B[0]), PORT).into();
+    network.a.within(|| {
+        let handle = start();
+        let whole = RtuClass::Guaranteed { period: Nanos::from_millis(1), units: 400 };
+        let refused = |class_of| connect(&handle, remote, class(class_of)).err().expect("refused");
+        assert!(matches!(
+            refused(whole),
+            TcpRefusal::Handler { handler: "input", refusal: RtuRefusal::Processor(_) }
+        ));
+        // The processor has room for it, and the link has not.
+        let fast = RtuClass::Guaranteed { period: Nanos::from_micros(1_100), units: 90 };
+        let refusal = refused(fast);
+        assert!(matches!(refusal, TcpRefusal::Handler { .. }), "{refusal}");
+        all_is_given_back(&handle);
+        // Nobody listens there.
+        let (index, program) = connect(&handle, remote, class(low_delay())).expect("granted");
+        program.expect("refused", |event| matches!(event, TcpEvent::Ended(Ended::Refused)));
+        program.expect("over", |event| matches!(event, TcpEvent::Over(_)));
+        assert_eq!(handle.tcp_status(index).expect("it runs"), None);
+        all_is_given_back(&handle);
+        handle.stop().expect("it stops");
+    });
+}
+
+/// A peer that vanishes: the connection stays until it is aborted, then everything is given back.
+#[test]
+fn a_connection_is_aborted_at_once() {
+    if !privileged() {
+        return;
+    }
+    let network = Network::new();
+    let remote: SocketAddr = (ip(B[0]), PORT).into();
+    let listener = network.b.within(|| TcpListener::bind(remote)).expect("a listener");
+    network.a.within(|| {
+        let handle = start();
+        let (index, program) = connect(&handle, remote, class(guaranteed())).expect("granted");
+        program.expect("open", |event| matches!(event, TcpEvent::Open));
+        let (kernels, _) = accept(&listener);
+        kernels.set_read_timeout(Some(LONG)).expect("a time");
+        assert_eq!(handle.tcp_status(index).expect("it runs").expect("open").state, TcpState::Established);
+        handle.abort_tcp(index).expect("it runs");
+        program.expect("the end", |event| matches!(event, TcpEvent::Ended(Ended::Aborted)));
+        program.expect("over", |event| matches!(event, TcpEvent::Over(_)));
+        let error = std::io::Read::read(&mut &kernels, &mut [0]).expect_err("a reset");
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        all_is_given_back(&handle);
+        handle.stop().expect("it stops");
+    });
+}
