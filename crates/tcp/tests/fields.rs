@@ -44,6 +44,39 @@ fn a_syn_echoes_zero() {
     assert_eq!(syn.timestamp.map(|(_, echo)| echo), Some(0));
 }
 
+/// RFC 7323 5.4: the clock of the timestamps counts milliseconds, and begins elsewhere for each flow.
+#[test]
+fn the_clock_of_the_timestamps_counts_milliseconds() {
+    let (mut network, ids) = open(&Config::default());
+    let mut value_after = |seconds| {
+        network.now = network.now + Nanos::from_secs(seconds);
+        assert_eq!(network.at(0, ids[0]).send(b"x"), Ok(1));
+        let sent = network.segments(0).pop().expect("a segment");
+        sent.timestamp.expect("both ends use timestamps").0
+    };
+    let first = value_after(0);
+    assert_eq!(value_after(800).wrapping_sub(first), 800_000);
+    let mut values = std::collections::BTreeSet::new();
+    let [local, remote] = addresses(false);
+    for _ in 0..8 {
+        let now = network.now;
+        network.stacks[0].connect(now, local.ip(), remote, &Config::default()).expect("a port");
+    }
+    values.extend(network.segments(0).iter().filter_map(|syn| syn.timestamp));
+    assert!(values.len() >= 8, "{values:?}");
+}
+
+/// Port 1 is a port as all others from 1 on (RFC 6335 6).
+#[test]
+fn ports_begin_at_1() {
+    for (local, remote, is_port) in [(1, 9, true), (9, 1, true), (0, 9, false), (9, 0, false)] {
+        let flow = Flow { local: ([10, 0, 0, 1], local).into(), remote: ([10, 0, 0, 2], remote).into() };
+        let now = punctual_analysis::Instant(1_000_000_000);
+        let connection = Connection::connect(flow, &Config::default(), &Secrets::new([1; 16]), now);
+        assert_eq!(connection.is_some(), is_port, "{local} {remote}");
+    }
+}
+
 /// RFC 9293 3.10.7.4, sixth: a segment outside the window, on either side, marks nothing as urgent.
 #[test]
 fn urgent_pointers_outside_the_window_mark_nothing() {
