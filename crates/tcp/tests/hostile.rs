@@ -284,6 +284,29 @@ fn a_router_says_that_a_packet_is_too_big() {
     }
 }
 
+/// RFC 9293 3.10.5: of what was to be sent again nothing leaves after an abort but its reset.
+#[test]
+fn an_abort_comes_before_what_is_sent_again() {
+    for is_aborted in [false, true] {
+        let mut network = Network::new(1, Faults::default());
+        let ids = network.open(false, &Config::default());
+        network.run(Nanos::from_secs(1), |_| false);
+        let quoted = in_flight(&mut network, ids[0]);
+        let (now, mut reply) = (network.now, Vec::new());
+        while network.stacks[0].output(now, &mut reply) {}
+        let mut error = icmp_error(false, 3, 4, 1300, &quoted);
+        assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
+        assert_eq!(network.stacks[0].next_deadline(now), Some(now));
+        if is_aborted {
+            network.at(0, ids[0]).abort();
+        }
+        let sent = network.segments(0);
+        let kinds: Vec<_> = sent.iter().map(|segment| (segment.flags.rst, segment.payload_bytes)).collect();
+        let again = 1300 - 20 - 20 - 12;
+        assert_eq!(kinds, if is_aborted { [(true, 0)] } else { [(false, again)] });
+    }
+}
+
 /// RFC 792, RFC 4443: what each kind of error says.
 #[test]
 fn kinds_of_errors_are_told_apart() {

@@ -31,7 +31,7 @@ impl Connection {
         if self.path.raise(now) {
             self.machine.set_mtu(self.flow, self.path.current(), now);
         }
-        if self.recovery.is_due() && self.send_again(now, packet) {
+        if self.has_to_send_again() && self.send_again(now, packet) {
             return true;
         }
         let was_sent = self.numbers.sent();
@@ -53,7 +53,7 @@ impl Connection {
         if self.has_nothing_left() {
             return None;
         }
-        if self.recovery.is_due() && self.ended.is_none() {
+        if self.has_to_send_again() {
             return Some(now);
         }
         let machine = self.machine.deadline(now);
@@ -64,6 +64,10 @@ impl Connection {
     /// Whether no work is left: the connection ended, and its reset, if any, has left.
     pub fn is_over(&mut self, now: Instant) -> bool {
         self.ended.is_some() && self.next_deadline(now).is_none()
+    }
+
+    fn has_to_send_again(&self) -> bool {
+        self.ended.is_none() && self.recovery.is_due()
     }
 
     /// Whether the connection ended and nothing of it may leave any more. What was aborted may have one reset left;
