@@ -90,6 +90,15 @@ mod tests {
         }
     }
 
+    /// Each of the hash's 24 bits depends on the flow, so a forger has to guess all of them.
+    #[test]
+    fn every_bit_of_the_hash_varies() {
+        let secrets = Secrets::new([1; 16]);
+        let cookies = (1..100).map(|seq| bake(&secrets, &Segment { seq, ..syn() }, NOW));
+        let (ones, zeros) = cookies.fold((0, 0), |(ones, zeros), cookie| (ones | cookie, zeros | !cookie));
+        assert_eq!((ones & zeros) & 0xff_ffff, 0xff_ffff);
+    }
+
     /// The table's first size is the one that every host accepts (RFC 9293 3.7.1); others are rounded down to
     /// the table's.
     #[test]

@@ -25,10 +25,10 @@ pub(crate) fn seal(packet: &mut [u8]) {
     TcpPacket::new_unchecked(&mut packet[layout.tcp]).fill_checksum(&layout.source, &layout.destination);
 }
 
-/// The sequence number of the first byte of data that a packet carries; `None` if it carries none.
-pub(crate) fn first_byte(packet: &[u8]) -> Option<u32> {
+/// The data that a packet carries, and the sequence number of its first byte; `None` if it carries none.
+pub(crate) fn payload(packet: &[u8]) -> Option<(u32, &[u8])> {
     let tcp = TcpPacket::new_unchecked(&packet[layout(packet).ok()?.tcp]);
-    (!tcp.payload().is_empty()).then(|| tcp.seq_number().0 as u32)
+    (!tcp.payload().is_empty()).then(|| (tcp.seq_number().0 as u32, tcp.payload()))
 }
 
 /// Sets the sequence number.
@@ -80,8 +80,9 @@ mod tests {
         }
         let ended = [&[0][..], &stamp, &[1]].concat();
         assert_eq!(options_after(&ended), ended, "behind the end of the list is no option");
-        let cut = [1, 1, 1, 1, 1, 1, 8, 10];
-        assert_eq!(options_after(&cut), cut, "an option that is cut short");
+        for cut in [&[1, 1, 1, 1, 1, 1, 8, 10][..], &[1, 1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0]] {
+            assert_eq!(options_after(cut), cut, "an option that is cut short");
+        }
         assert_eq!(options_after(&[1, 1, 1, 8]), [1, 1, 1, 8], "a kind without a length");
     }
 

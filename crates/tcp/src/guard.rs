@@ -317,6 +317,18 @@ mod tests {
         assert_eq!(window_at(507, 3000, 0, 3001), 1, "its byte fitted");
     }
 
+    /// The window of a SYN-ACK counts: data may be in flight before any other segment comes.
+    #[test]
+    fn the_window_of_a_syn_does_not_shrink_over_data_either() {
+        let syn = Segment { seq: 499, ack: Some(1000), window: 1_500, ..segment() };
+        let closed = Segment { seq: 500, ack: Some(1000), window: 0, ..segment() };
+        for (sent, kept) in [(3000, 1_500), (2200, 1_200), (1000, 0)] {
+            let verdict = Guard::new(&syn, true, NOW).judge(&closed, Place { sent, ..PLACE }, NOW);
+            let window = Some(kept).filter(|kept| *kept > 0);
+            assert_eq!(verdict, Verdict::Pass(Changes { window, ..Changes::default() }), "{sent}");
+        }
+    }
+
     /// The field counts units of the scale (RFC 7323 2.2): the kept window is rounded up to the next.
     #[test]
     fn a_kept_window_is_in_units_of_the_scale() {

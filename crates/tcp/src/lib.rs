@@ -29,6 +29,7 @@ mod listener;
 mod machine;
 mod pmtu;
 mod ports;
+mod recovery;
 mod secrets;
 mod sequence;
 mod stack;

@@ -159,9 +159,8 @@ impl Machine {
         self.socket().state()
     }
 
-    /// Processes one packet; an immediate reply is in `reply`, which is empty otherwise.
+    /// Processes one packet; an immediate reply is put in `reply`, which must be empty.
     pub(crate) fn input(&mut self, now: Instant, packet: &[u8], reply: &mut Vec<u8>) {
-        reply.clear();
         let mut call = Call { arriving: Some(packet), leaving: Some(reply), mtu: self.mtu };
         let _ = self.interface.poll_ingress_single(time_of(now), &mut call, &mut self.sockets);
     }

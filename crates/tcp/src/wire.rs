@@ -361,6 +361,32 @@ mod tests {
         assert!(!reset_for(&rst, &mut packet));
     }
 
+    /// RFC 791 3.2: the first fragment has the bit, the last has the offset, those between have both.
+    #[test]
+    fn fragments_are_refused() {
+        let mut packet = Vec::new();
+        write(&bare(flows()[0]), 64, false, &mut packet);
+        for (field, is_fragment) in [([0x20, 0], true), ([0, 1], true), ([0x20, 1], true), ([0x40, 0], false)]
+        {
+            packet[6..8].copy_from_slice(&field);
+            Ipv4Packet::new_unchecked(&mut packet[..]).fill_checksum();
+            let fragment = parse(&packet).err();
+            assert_eq!(fragment, is_fragment.then_some(Malformed::Fragment), "{field:?}");
+        }
+    }
+
+    /// RFC 7323 2.3: a larger scale counts as 14.
+    #[test]
+    fn a_scale_is_14_at_most() {
+        let mut packet = Vec::new();
+        for (written, read) in [(0, 0), (13, 13), (14, 14), (15, 14), (255, 14)] {
+            let syn = Flags { syn: true, ..Flags::default() };
+            let segment = Segment { flags: syn, scale: Some(written), ..bare(flows()[0]) };
+            write(&segment, 64, false, &mut packet);
+            assert_eq!(parse(&packet).expect("a segment").scale, Some(read));
+        }
+    }
+
     #[test]
     fn bits_that_exclude_each_other_are_refused() {
         let mut packet = Vec::new();

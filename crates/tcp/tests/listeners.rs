@@ -85,6 +85,19 @@ fn the_clock_of_a_listener_counts_milliseconds() {
     assert_eq!([1, 4_000].map(|seconds| value_at(seconds).wrapping_sub(first)), [1_000, 4_000_000]);
 }
 
+/// RFC 4987 3.6: a cookie has no room for scale and SACK where the peer sends no timestamps, so they are not offered.
+#[test]
+fn a_cookie_offers_only_what_it_remembers() {
+    for (timestamp, has_options) in [(None, false), (Some((1, 0)), true)] {
+        let asked = Segment { timestamp, scale: Some(7), sack: true, ..syn(5000, 9) };
+        let answer = Host::new(0).give(START, &asked).1.expect("a SYN-ACK");
+        assert_eq!((answer.scale.is_some(), answer.sack), (has_options, has_options));
+        assert_eq!(answer.timestamp.is_some(), has_options);
+        let kept = Host::new(4).give(START, &asked).1.expect("a SYN-ACK");
+        assert!(kept.scale.is_some() && kept.sack, "a half-open connection remembers all");
+    }
+}
+
 /// The connection that was opened first is accepted first.
 #[test]
 fn connections_are_accepted_in_their_order() {

@@ -151,6 +151,22 @@ fn the_first_deadline_of_all_connections_counts() {
     assert_eq!(network.stacks[0].next_deadline(now), Some(now + Nanos::from_secs(1)), "the SYN's");
 }
 
+/// A listener's timers count with those of the connections.
+#[test]
+fn the_deadline_of_a_listener_counts() {
+    let (mut network, _, last) = waiting(&Config::default());
+    let now = network.now;
+    network.stacks[0].listen(last.flow.local, &Config::default(), 4);
+    let flow = Flow { remote: ([192, 0, 2, 77], 5000).into(), ..last.flow };
+    let asked = Segment { seq: 9, flags: Flags { syn: true, ..Flags::default() }, ..bare(flow) };
+    assert!(network.give(0, &asked, &[]).is_some());
+    assert_eq!(
+        network.stacks[0].next_deadline(now),
+        Some(now + Nanos::from_secs(1)),
+        "not the 60 s of TIME-WAIT"
+    );
+}
+
 /// The program reads what a connection received after its flow has gone to another one, and removing the old one leaves
 /// the new one its flow.
 #[test]

@@ -10,9 +10,10 @@ use crate::edge;
 use crate::guard::{Changes, Guard, Place, Verdict};
 use crate::handshake::{Opening, shift_of};
 use crate::machine::MachineState;
+use crate::recovery::Acknowledgement;
 use crate::secrets::Secrets;
 use crate::sequence::before;
-use crate::wire::{self, Flags, Malformed, Segment, bare};
+use crate::wire::{self, Malformed, Segment, bare};
 
 impl Connection {
     /// A connection whose handshake a listener has completed. The caller passes the third segment of the
@@ -25,7 +26,7 @@ impl Connection {
         }
         // The machine opens as if the SYN arrived now; the listener has already sent its reply.
         let (mut packet, mut answer) = (Vec::new(), Vec::new());
-        wire::write(&shake.syn, 64, false, &mut packet);
+        wire::write(&shake.syn, connection.config.hop_limit, false, &mut packet);
         connection.machine.input(now, &packet, &mut answer);
         connection.synchronize(&shake.syn, now);
         connection.output(now, &mut answer);
@@ -121,7 +122,7 @@ impl Connection {
             }
             Verdict::Pass(changes) => {
                 self.note_urgent(segment, place);
-                if self.repeats_ack_before_fin(segment, place) {
+                if self.repeats_ack_before_fin(segment, place) || !self.recovers(segment, changes) {
                     return Received::Processed;
                 }
                 self.deliver(now, segment, packet, changes, reply);
@@ -138,6 +139,13 @@ impl Connection {
         let is_fin_out = matches!(self.state(), State::FinWait1 | State::Closing | State::LastAck);
         let is_bare = segment.length() == 0 && !segment.flags.rst;
         is_fin_out && is_bare && self.unacknowledged_bytes() == 0 && segment.ack == Some(place.una)
+    }
+
+    /// Gives the acknowledgement of a segment to the recovery; whether the machine may have it too.
+    fn recovers(&mut self, segment: &Segment, changes: Changes) -> bool {
+        let (Some(ack), false) = (changes.ack.or(segment.ack), segment.flags.rst) else { return true };
+        let window = changes.window.unwrap_or(segment.window);
+        self.recovery.acknowledged(Acknowledgement { ack, window, is_bare: segment.length() == 0 })
     }
 
     /// Passes a segment to the machine, in the machine's numbers.
@@ -228,15 +236,19 @@ impl Connection {
 
     /// An acknowledgement of all received data: <SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>.
     fn answer(&mut self, now: Instant, reply: &mut Vec<u8>) {
+        self.write_at(self.numbers.sent(), &[], now, reply);
+    }
+
+    /// Writes a segment at `seq` that acknowledges all received data and announces the window's edge again.
+    pub(super) fn write_at(&self, seq: u32, payload: &[u8], now: Instant, packet: &mut Vec<u8>) {
         let place = self.place();
         let clock = self.clock(now);
         let timestamp =
             self.guard.as_ref().filter(|guard| guard.has_timestamps()).map(|guard| (clock, guard.echo()));
         let window = self.numbers.window(place.next);
-        let flags = Flags::default();
         let ack = Some(place.next);
-        let segment = Segment { seq: place.sent, ack, flags, window, timestamp, ..bare(self.flow) };
-        wire::write(&segment, self.config.hop_limit, true, reply);
+        let segment = Segment { seq, ack, window, timestamp, ..bare(self.flow) };
+        wire::write_with(&segment, payload, self.config.hop_limit, true, packet);
     }
 
     /// The state of the connection, in sequence numbers of the wire.

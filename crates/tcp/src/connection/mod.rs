@@ -14,6 +14,7 @@ use crate::guard::Guard;
 use crate::icmp::{Quote, Trouble};
 use crate::machine::{Machine, MachineState};
 use crate::pmtu::PathMtu;
+use crate::recovery::Recovery;
 use crate::secrets::Secrets;
 use crate::sequence::within;
 use crate::urgent::Urgent;
@@ -93,6 +94,7 @@ pub struct Connection {
     numbers: Numbers,
     urgent: Urgent,
     path: PathMtu,
+    recovery: Recovery,
     challenges: Challenges,
     timestamp_offset: u32,
     time_wait: Option<Instant>,
@@ -123,6 +125,7 @@ impl Connection {
             numbers: Numbers::new(iss),
             urgent: Urgent::default(),
             path: PathMtu::new(config.mtu_bytes, flow.is_v6()),
+            recovery: Recovery::new(iss.wrapping_add(1), config.send_bytes),
             challenges: Challenges::default(),
             timestamp_offset: secrets.timestamp_offset(flow),
             time_wait: None,
@@ -263,6 +266,7 @@ impl Connection {
             Trouble::TooBig(mtu) => {
                 if self.path.too_big(mtu, now) {
                     self.machine.set_mtu(self.flow, self.path.current(), now);
+                    self.recovery.path_shrank(place.sent);
                 }
             }
             Trouble::Unreachable if self.state() == State::SynSent => self.ended = Some(Ended::Unreachable),

@@ -7,7 +7,11 @@ use punctual_analysis::Instant;
 use super::{Connection, Ended, State};
 use crate::edge;
 use crate::machine::MachineState;
-use crate::sequence::{before, later};
+use crate::sequence::later;
+use crate::wire::{IPV4_BYTES, IPV6_BYTES, TCP_BYTES};
+
+/// Bytes of the timestamp option with its padding (RFC 7323, appendix A).
+const TIMESTAMP_BYTES: usize = 12;
 
 impl Connection {
     /// Makes the next segment that is due, in `packet`; returns whether there was one. If there was none,
@@ -26,6 +30,9 @@ impl Connection {
         }
         if self.path.raise(now) {
             self.machine.set_mtu(self.flow, self.path.current(), now);
+        }
+        if self.has_to_send_again() && self.send_again(now, packet) {
+            return true;
         }
         let was_sent = self.numbers.sent();
         self.machine.output(now, packet);
@@ -46,6 +53,9 @@ impl Connection {
         if self.has_nothing_left() {
             return None;
         }
+        if self.has_to_send_again() {
+            return Some(now);
+        }
         let machine = self.machine.deadline(now);
         let path = self.path.deadline().map(|at| at.max(now)).filter(|_| self.state() != State::Closed);
         [machine, path].into_iter().flatten().min()
@@ -54,6 +64,10 @@ impl Connection {
     /// Whether no work is left: the connection ended, and its reset, if any, has left.
     pub fn is_over(&mut self, now: Instant) -> bool {
         self.ended.is_some() && self.next_deadline(now).is_none()
+    }
+
+    fn has_to_send_again(&self) -> bool {
+        self.ended.is_none() && self.recovery.is_due()
     }
 
     /// Whether the connection ended and nothing of it may leave any more. What was aborted may have one reset left;
@@ -101,18 +115,36 @@ impl Connection {
         edge::seal(packet);
     }
 
-    /// Data that is retransmitted from the oldest byte on: large packets may be lost on the path (RFC 4821
-    /// 7.7).
-    fn watch_path(&mut self, now: Instant, was_sent: u32, packet: &[u8]) {
-        if packet.is_empty() || self.state() == State::Closed {
-            return;
+    /// Makes the segment that the recovery sends again, in `packet`; returns whether there was one.
+    fn send_again(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
+        let has_timestamps = self.guard.as_ref().is_some_and(|guard| guard.has_timestamps());
+        let headers = TCP_BYTES
+            + if self.flow.is_v6() { IPV6_BYTES } else { IPV4_BYTES }
+            + if has_timestamps { TIMESTAMP_BYTES } else { 0 };
+        let bytes_max = usize::from(self.path.current()).saturating_sub(headers);
+        let mut payload = Vec::new();
+        let Some(seq) = self.recovery.take(bytes_max, &mut payload) else { return false };
+        self.write_at(seq, &payload, now, packet);
+        if let Some(pointer) = self.urgent.pointer(seq) {
+            edge::edit(packet, |tcp| {
+                tcp.set_urg(true);
+                tcp.set_urgent_at(pointer);
+            });
+            edge::seal(packet);
         }
-        let una = self.place().una;
-        let first = edge::first_byte(packet).filter(|seq| *seq == una && before(*seq, was_sent));
-        if let Some(seq) = first
-            && self.path.timed_out(seq, packet.len(), now)
-        {
+        true
+    }
+
+    /// Gives the data of a leaving packet to the recovery. Where it is the oldest once more, after a timeout, large
+    /// packets may be lost on the path (RFC 4821 7.7).
+    fn watch_path(&mut self, now: Instant, was_sent: u32, packet: &[u8]) {
+        let Some((seq, payload)) = edge::payload(packet) else { return };
+        let end = seq.wrapping_add(payload.len() as u32);
+        let is_timeout = self.recovery.left(seq, payload, was_sent);
+        if is_timeout && self.path.timed_out(seq, packet.len(), now) {
             self.machine.set_mtu(self.flow, self.path.current(), now);
+            // The machine's next attempt comes with its next timeout, which is twice as long.
+            self.recovery.path_shrank(end);
         }
     }
 }

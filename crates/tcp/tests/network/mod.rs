@@ -50,6 +50,9 @@ pub struct Network {
     /// A host that receives nothing.
     pub deaf: Option<usize>,
     pub delay: Nanos,
+    /// Nanoseconds that a byte takes on the wire: one packet after the other. None: all of them at once.
+    pub byte_ns: u64,
+    free_at: [Instant; 2],
     pub random: Random,
     pub sent: [u64; 2],
     pub refused: u64,
@@ -70,6 +73,8 @@ impl Network {
             faults,
             carries_bytes: usize::MAX,
             deaf: None,
+            byte_ns: 0,
+            free_at: [Instant(0); 2],
             delay: Nanos::from_millis(5),
             random: Random::new(seed),
             sent: [0; 2],
@@ -82,6 +87,8 @@ impl Network {
     /// Puts a packet on the wire to `to`.
     pub fn carry(&mut self, to: usize, packet: &[u8]) {
         self.sent[1 - to] += 1;
+        let begins = self.now.max(self.free_at[to]);
+        self.free_at[to] = begins + Nanos(packet.len() as u64 * self.byte_ns);
         let is_lost = self.random.is_one_in_1000(self.faults.lost);
         if is_lost || packet.len() > self.carries_bytes || self.deaf == Some(to) {
             return;
@@ -89,7 +96,7 @@ impl Network {
         let copies = 1 + u64::from(self.random.is_one_in_1000(self.faults.duplicated));
         for _ in 0..copies {
             let mut packet = packet.to_vec();
-            let mut at = self.now + self.delay;
+            let mut at = self.free_at[to] + self.delay;
             if self.random.is_one_in_1000(self.faults.reordered) {
                 at = at + Nanos::from_micros(self.random.below(20_000));
             }

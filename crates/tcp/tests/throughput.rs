@@ -1,0 +1,41 @@
+//! What loss costs: one stream over a path with 1 Gbit/s with a round trip of 10 ms that loses packets at random.
+
+mod network;
+
+use network::{Faults, Network, Stream};
+use punctual_analysis::Nanos;
+use punctual_tcp::Config;
+
+/// Mbit/s that arrive in `seconds` when of 1,000 packets each way `lost` are lost.
+fn throughput(seed: u64, lost: u64, seconds: u64) -> f64 {
+    let mut network = Network::new(seed, Faults::default());
+    let config = Config { receive_bytes: 1 << 20, send_bytes: 1 << 20, ..Config::default() };
+    let ids = network.open(false, &config);
+    network.faults.lost = lost;
+    network.byte_ns = 8;
+    let mut stream = Stream::new(0, u64::MAX);
+    network.run(Nanos::from_secs(seconds), |network| {
+        stream.write(network.at(0, ids[0]));
+        stream.read(network.at(1, ids[1]));
+        false
+    });
+    stream.read as f64 * 8e-6 / seconds as f64
+}
+
+/// Mbit/s of Reno's response function (Mathis et al. 1997): segments of 1,448 bytes, sqrt(3/2p) a round trip of 10 ms.
+fn reno(lost: u64) -> f64 {
+    (1_500.0 / lost as f64).sqrt() * 1_448.0 * 8.0 / 0.010 / 1e6
+}
+
+/// At 0.1 % loss at least half of what a Reno sender with an ideal recovery gets: CUBIC is in its Reno region there (RFC
+/// 9438 4.3). At 1 % the timeouts of a second cost more: retransmissions are lost, and windows are too small for three
+/// duplicates.
+#[test]
+fn a_stream_keeps_half_of_renos_rate_at_random_loss() {
+    for (lost, share) in [(1, 0.5), (10, 0.4)] {
+        let rates = [1, 2, 3].map(|seed| throughput(seed, lost, 20));
+        let mean = rates.iter().sum::<f64>() / 3.0;
+        println!("{lost} of 1,000 lost: {rates:.1?} Mbit/s, Reno {:.1}", reno(lost));
+        assert!(mean >= share * reno(lost), "{lost} of 1,000 lost: {mean} Mbit/s of {}", reno(lost));
+    }
+}
