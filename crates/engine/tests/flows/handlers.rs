@@ -77,7 +77,7 @@ fn class(class: RtuClass) -> TcpTerms {
 }
 
 fn low_delay() -> RtuClass {
-    RtuClass::LowDelay { interval: Nanos::from_millis(10), units: 40, priority: None }
+    RtuClass::LowDelay { interval: Nanos::from_millis(10), units: 10, priority: None }
 }
 
 fn guaranteed() -> RtuClass {
@@ -227,7 +227,8 @@ fn a_listener_opens_connections_of_kernels() {
         let hold = PortHold::take(local).expect("a port that is free");
         let handle = start();
         let (opened, accepts) = channel();
-        let listener = handle.listen_tcp(listen(local, move || opened.send(()).unwrap_or_default())).expect("it runs");
+        let listener =
+            handle.listen_tcp(listen(local, move || opened.send(()).unwrap_or_default())).expect("it runs");
         let listener = listener.expect("granted");
         std::thread::scope(|scope| {
             let clients: Vec<_> = (0..3)
