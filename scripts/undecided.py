@@ -5,7 +5,7 @@
 A branch is a condition that was seen to be true or not; the same place in all instances of a generic function is one. What
 only the deliberate faults decide, and what assertions say, does not count. UNDECIDED.toml has the reason for each that no test
 decides both ways; those without one are listed (all of them with --files). Fails below LEAST percent, and where a reason is for
-what is decided or there no more.
+what is decided or there no more; where it has `elsewhere`, only for what is there no more: tests of other packages may decide it.
 """
 
 import collections
@@ -65,16 +65,22 @@ def of_faults(text):
     return set(re.findall(r"let (\w+) =\s[^;]*?active\(Mutation::", text))
 
 
+def key_of(entry):
+    """How an entry is found: file, text, side."""
+    return entry["file"], entry["condition"], entry["never"]
+
+
 def reasons(path):
-    """(file, text, side) -> reason."""
+    """(file, text, side) -> reason; and those that tests of other packages may decide."""
     with open(path, "rb") as listed:
         entries = tomllib.load(listed).get("undecided", [])
-    return {(entry["file"], entry["condition"], entry["never"]): entry["reason"] for entry in entries}
+    elsewhere = {key_of(entry) for entry in entries if entry.get("elsewhere")}
+    return {key_of(entry): entry["reason"] for entry in entries}, elsewhere
 
 
 def main():
     least, export, listed, *options = sys.argv[1:]
-    texts, known = Texts(), reasons(listed)
+    texts, (known, elsewhere), there = Texts(), reasons(listed), set()
     with open(export, encoding="utf-8") as source:
         found = branches(json.load(source))
     crates, undecided, faults = collections.defaultdict(lambda: [0, 0]), [], {}
@@ -93,13 +99,14 @@ def main():
         for never, times in ((True, true), (False, false)):
             sides[0] += times > 0
             sides[1] += 1
+            there.add((name, condition, never))
             if not times:
                 undecided.append((name, line, condition, never))
     for name, line, condition, never in undecided:
         reason = known.get((name, condition, never))
         if reason is None or "--files" in options:
             print(f"{name}:{line}: never {str(never).lower()}: {condition}" + (f" ({reason})" if reason else ""))
-    gone = known.keys() - {(name, condition, never) for name, _, condition, never in undecided}
+    gone = known.keys() - {(name, condition, never) for name, _, condition, never in undecided} - (elsewhere & there)
     for name, condition, never in sorted(gone):
         print(f"{listed}: {name}: {condition}: never {str(never).lower()}: is decided, or there no more")
     low = bool(gone)

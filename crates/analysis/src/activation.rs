@@ -343,6 +343,15 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_timer_serves_all_messages_of_its_period_at_once() {
+        let timed = |packets| Activation::Periodic { period: MS(40), packets };
+        let service = contract(2_000, MS(10), timed(8)).service(1_000).unwrap();
+        assert_eq!((service.packets, service.messages, service.wait), (8, 4, policed(MS(40))));
+        let error = contract(2_000, MS(10), timed(7)).service(1_000).unwrap_err();
+        assert!(matches!(error, ActivationError::Packets { needed: 8, .. }), "{error}");
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         let low = |interarrival, packets| Activation::LowLatency { interarrival, packets };
         assert_eq!(low(MS(1), 0).validate(MS(10)), Err(ActivationError::NoPackets));

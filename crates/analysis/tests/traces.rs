@@ -238,3 +238,14 @@ fn one_known_time_is_no_stream() {
         assert_eq!(Trace::parse_csv(&text), Err(TraceError::TooShort), "{text}");
     }
 }
+
+/// A frame of 40 packets lasts 39 us at least, a message each microsecond: in single packets it cannot be spread over 20 us,
+/// and in larger messages at that rate it costs more than its peak.
+#[test]
+fn what_cannot_be_spread_within_its_wait_is_not_suggested() {
+    let trace = Trace::regular([56_000; 3], Nanos::from_millis(40)).unwrap();
+    let suggested = choices(&trace, Nanos::from_micros(40), &Packets::default());
+    let smoothed = [Kind::SmoothedHalf, Kind::SmoothedThreeQuarters];
+    assert!(suggested.iter().any(|choice| choice.kind == Kind::Peak));
+    assert!(suggested.iter().all(|choice| !smoothed.contains(&choice.kind)), "{suggested:?}");
+}

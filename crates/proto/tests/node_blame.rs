@@ -1,10 +1,12 @@
 //! The stage that a host reports for lateness or excessive costs: its processor, its link, or no channel with
 //! a promise.
 
-use punctual_proto::api::{Event, WorkKind};
+use punctual_proto::api::{Event, Port, WorkKind};
 use punctual_proto::ids::LinkId;
+use punctual_proto::memory::Timeliness;
+use punctual_proto::wire::{ClockError, Header};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
-use punctual_rig::{TestOutbox, World};
+use punctual_rig::{Open, TestOutbox, World};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LINK: LinkId = LinkId(0);
@@ -74,4 +76,63 @@ fn best_effort_that_is_too_dear_puts_no_channel_at_risk() {
     let is_of_channel =
         |event: &Event| matches!(event, Event::Notice { channel, .. } if *channel == open.source);
     assert!(units >= 150 && !world.events[0].iter().any(is_of_channel));
+}
+
+/// One message each 200 ms that its source sends 90 ms late, `times`; the driver is full meanwhile, or not.
+fn late_again(world: &mut World, open: &Open, is_full: bool, times: u32) {
+    for _ in 0..times {
+        assert!(open.outbox.send(&[7; 1_000], world.now));
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.still = Some((0, world.now + MS(90)));
+        if is_full {
+            world.nodes[0].handle_full(LINK, world.now);
+        }
+        world.run_for(MS(200));
+        while open.inbox.recv(|_, _| ()) {}
+    }
+}
+
+/// A processor that was late a moment ago queues packets late: a full driver is no excuse then.
+#[test]
+fn a_full_driver_does_not_excuse_a_processor_that_is_late_anyway() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("it fits");
+    late_again(&mut world, &open, false, 1);
+    let times = |world: &World| world.nodes[0].status(world.now).late_service.times;
+    let before = times(&world);
+    assert!(before > 0);
+    late_again(&mut world, &open, true, 1);
+    let late = world.nodes[0].status(world.now).late;
+    assert!(late.iter().all(|stage| stage.towards.is_none()) && times(&world) > before, "{late:?}");
+}
+
+#[test]
+fn a_driver_that_is_full_again_and_again_breaks_the_promise_of_its_link() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("it fits");
+    late_again(&mut world, &open, true, 30);
+    let broken = world.nodes[0].status(world.now).broken;
+    assert_eq!(broken.iter().map(|stage| stage.name()).collect::<Vec<_>>(), ["link h1-h2"]);
+}
+
+/// The host that sent does not know its clock's error: nothing is said about the time that the message took.
+#[test]
+fn a_message_of_a_clock_of_unknown_error_is_not_measured() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("it fits");
+    world.tap = Some(Box::new(|_, port, packet| {
+        if let (Port::Data, Ok((header, _))) = (port, Header::parse(&packet.clone())) {
+            Header { clock_error: ClockError::UNKNOWN, ..header }.write(packet);
+        }
+        true
+    }));
+    assert!(open.outbox.send(&[7; 1_000], world.now));
+    world.nodes[0].handle_outbox(open.source, world.now);
+    world.run_for(MS(100));
+    let mut told = None;
+    assert!(open.inbox.recv(|_, info| told = Some(info)));
+    let told = told.expect("it came");
+    assert_eq!((told.clock_error, told.timeliness), (None, Timeliness::Unmeasured));
+    let counters = world.nodes[1].channel(open.sink).expect("open").counters;
+    assert_eq!((counters.unmeasured, counters.misses, counters.latency_max), (1, 0, Nanos::ZERO));
 }

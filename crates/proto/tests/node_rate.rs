@@ -5,7 +5,10 @@
 mod common;
 
 use common::rate::{TRIED as CONFIGURED, is_right, measured, wrong};
-use punctual_proto::api::{Cause, Event, MeasuredRate, OpenRequest, Port, RateRefusal, RefuseCause, UserId};
+use punctual_proto::api::{
+    Cause, Event, MeasuredRate, OpenRequest, Port, RateRefusal, RefuseCause, RtuClass, RtuCost, RtuRefusal,
+    RtuSending, RtuTerms, UserId,
+};
 use punctual_proto::ids::{Address, ChannelNumber, LinkId, NodeId, PathId};
 use punctual_proto::limits::{RATE_ERROR_GOOD, RATE_TIME};
 use punctual_proto::wire::Header;
@@ -93,6 +96,29 @@ fn a_link_that_this_host_cannot_fill_drains_so_much_at_least() {
     let measured = measure(&mut world).expect("it can be measured");
     assert!(is_right(measured, BitRate(200_000_000)) && !measured.at_least, "{measured:?}");
     assert_eq!(world.nodes[0].status(world.now).links[0].rate.rate, CONFIGURED);
+}
+
+/// What a program's handler sends would have its slots in the queue that the measurement fills.
+#[test]
+fn no_handler_gets_slots_of_a_link_while_it_is_measured() {
+    let mut world = slow_world(2);
+    let terms = RtuTerms {
+        class: RtuClass::Guaranteed { period: Nanos::from_millis(10), units: 1 },
+        deadline: None,
+        quantum: 1,
+        cost: RtuCost { run: Nanos(1_000), unit: Nanos(1_000) },
+    };
+    let register = |world: &mut World| {
+        let sending =
+            RtuSending { to: Address { port: name("in"), host: name("h2") }, packets: 1, payload_bytes: 100 };
+        let now = world.now;
+        world.nodes[0].register_sender(terms, &sending, TestOutbox::new(8, 100), now)
+    };
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    assert_eq!(register(&mut world), Err(RtuRefusal::Rate(RateRefusal::Busy)));
+    measured(&mut world, 0).expect("a rate");
+    world.run_for(Nanos::from_secs(1));
+    register(&mut world).expect("it is free again");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Programs' handlers on a node's processor (RTU 3, ADR 0051): admitted with a bound that holds, by every policy; served in
 //! the order of their classes; within budgets; counted and demoted where they do not keep to what they have declared.
 
+use punctual_analysis::contract::SPAN_MAX;
 use punctual_proto::api::{Misconduct, RtuClass, RtuCost, RtuEvent, RtuId, RtuRefusal, RtuTerms};
 use punctual_proto::config::Admission;
 use punctual_proto::limits::{
@@ -232,6 +233,10 @@ fn numbers_go_to_their_limits_and_not_beyond() {
     assert!(wrong(RtuTerms { cost: RtuCost::default(), ..base }));
     assert!(wrong(RtuTerms { deadline: Some(MS(501)), ..base }));
     assert!(!wrong(RtuTerms { deadline: Some(MS(500)), ..base }));
+    assert!(wrong(RtuTerms { deadline: Some(Nanos::ZERO), ..base }));
+    let of = |nanos| RtuTerms { cost: RtuCost { run: Nanos::ZERO, unit: Nanos(nanos) }, ..timed };
+    let unit = SPAN_MAX.0 / u64::from(timed.quantum);
+    assert!(wrong(of(unit + 1)) && !wrong(of(unit)), "the longest call");
 }
 
 #[test]
@@ -344,6 +349,7 @@ fn an_answer_that_comes_late_finds_who_is_still_there() {
     bench.node.make_ready(ids[1], AT(1));
     assert_eq!((bench.node.poll_rtu(), bench.node.begin_work(AT(2))), (None, None));
     let decision = bench.node.poll_decision().expect("questions");
+    assert!(bench.node.accounts().iter().all(|account| account.counted == account.held), "meanwhile");
     bench.node.remove_handler(ids[0], AT(3));
     bench.node.handle_decided(decision.decide(|| Instant(0)), AT(5));
     let granted = bench.node.poll_rtu();

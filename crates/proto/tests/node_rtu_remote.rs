@@ -67,8 +67,8 @@ impl Bench {
         self.report(UpcallReport::Done { number: call.number, units, more });
     }
 
-    /// Units up to `until`, and the calls that the program sees.
-    fn run_until(&mut self, until: Instant) -> Vec<UpcallRequest> {
+    /// Units up to `until`.
+    fn serve_until(&mut self, until: Instant) {
         while self.now < until {
             self.node.handle_timeout(self.now);
             if let Some(work) = self.node.begin_work(self.now) {
@@ -80,6 +80,11 @@ impl Bench {
             let next = self.node.poll_timeout().unwrap_or(until).clamp(self.now + US(1), until);
             self.now = next;
         }
+    }
+
+    /// Units up to `until`, and the calls that the program sees.
+    fn run_until(&mut self, until: Instant) -> Vec<UpcallRequest> {
+        self.serve_until(until);
         self.calls.take_all().iter().filter_map(|bytes| UpcallRequest::read(bytes)).collect()
     }
 
@@ -204,4 +209,35 @@ fn a_program_that_closes_or_is_gone_gives_everything_back() {
 fn one_that_is_refused_holds_nothing() {
     let refused = try_bench(terms(RtuClass::Guaranteed { period: US(10), units: 4 }, 1), false);
     assert!(matches!(refused, Err(RtuRefusal::Processor(_))), "{:?}", refused.err());
+}
+
+/// A program that reports its calls and takes none out of its ring: calls beyond the room are lost to it, and cost it nothing
+/// else.
+#[test]
+fn one_that_takes_no_calls_is_called_again_when_it_does() {
+    let mut bench = bench(low(MS(1), 1), false);
+    for number in 1..=6 {
+        bench.say(UpcallReport::Ready);
+        bench.serve_until(AT(u64::from(number) * 2_000));
+        assert_eq!(bench.calls.waiting(), 4.min(number as usize));
+        bench.done(UpcallRequest { number, units: 1 }, 1, false);
+    }
+    assert_eq!(bench.run_until(AT(13_000)).len(), 4);
+    bench.say(UpcallReport::Ready);
+    assert_eq!(bench.run_until(AT(16_000)), [UpcallRequest { number: 5, units: 1 }]);
+    assert_eq!(bench.status().demoted, None);
+}
+
+#[test]
+fn a_report_of_another_call_does_not_end_the_present_one() {
+    let mut bench = bench(low(MS(1), 1), true);
+    bench.say(UpcallReport::Ready);
+    let calls = bench.run_until(AT(1_000));
+    assert_eq!(calls.len(), 1);
+    bench.done(UpcallRequest { number: calls[0].number + 1, units: 1 }, 5, true);
+    bench.say(UpcallReport::Ready);
+    assert_eq!(bench.run_until(AT(9_000)), [], "it is not back");
+    bench.done(calls[0], 1, false);
+    assert_eq!(bench.run_until(AT(10_000)).len(), 1);
+    assert_eq!(bench.status().counters.yields_ignored, 0);
 }

@@ -67,7 +67,11 @@ fn random_sender(random: &mut SplitMix64) -> (RtuTerms, u32, u32) {
 
 fn run_random(admission: Admission, seed: u64) -> usize {
     let mut random = SplitMix64::new(seed);
-    let mut bench = Bench::with_link(cpu(admission), RATE);
+    let mut config = line_config(0, 2, RATE);
+    config.cpu = cpu(admission);
+    // The adapter has one packet at a time on every other link.
+    config.links[0].pipeline_depth = if seed.is_multiple_of(2) { 1 } else { config.links[0].pipeline_depth };
+    let mut bench = Bench::of(config.clone());
     let flood = terms(RtuClass::BestEffort, 1);
     let flood = bench.register_sender(flood, 4, 1_200).expect("best effort");
     bench.arrive(flood, AT(0), 200);
@@ -101,7 +105,7 @@ fn run_random(admission: Admission, seed: u64) -> usize {
     ids.iter().for_each(|id| bench.node.remove_handler(*id, now));
     bench.node.remove_handler(flood, now);
     books_are_even(&bench);
-    let fresh = Bench::with_link(cpu(admission), RATE);
+    let fresh = Bench::of(config);
     let given = |bench: &Bench| bench.node.status(now).links[0].utilisation;
     assert_eq!(given(&bench), given(&fresh), "the link has everything back");
     packets
@@ -234,4 +238,67 @@ fn packets_of_a_budget_go_to_their_limit_and_not_beyond() {
         Err(RtuRefusal::Range { what: RtuNumber::Packets, least: 1, most: RTU_PACKETS_MAX.into() })
     );
     bench.register_sender(flood, beyond - 1, 24).expect("as many as there may be");
+}
+
+/// A link that reports no completion: what is beyond a budget, or has none, waits in its ring for room in the link's queue,
+/// and goes on in order when there is room.
+#[test]
+fn without_room_no_body_is_called_beyond_its_budget() {
+    let mut config = line_config(0, 2, RATE);
+    config.cpu = cpu(Admission::EDF);
+    config.links[0].pace = Pacing::Completion;
+    config.links[0].best_effort_flow_bytes_max = 4_000;
+    let mut bench = Bench::of(config);
+    let ids = [(); 3].map(|()| bench.register_sender(terms(RtuClass::BestEffort, 1), 1, 1_000));
+    let ids = ids.map(|id| id.expect("best effort"));
+    ids.iter().for_each(|id| bench.arrive(*id, AT(0), 400));
+    bench.run_until(AT(60_000));
+    let done = |bench: &Bench| ids.map(|id| bench.bodies[&id].done.len());
+    let waiting = done(&bench);
+    assert!(waiting.iter().all(|done| (5..40).contains(done)), "{waiting:?}");
+    bench.run_until(AT(90_000));
+    assert_eq!(done(&bench), waiting, "no room came");
+    for _ in 0..4_000 {
+        let next = bench.now + US(200);
+        bench.run_until(next);
+        bench.node.handle_sent(LinkId(0), 1_500, bench.now);
+    }
+    for id in ids {
+        let body = &bench.bodies[&id];
+        assert_eq!((body.done.len(), body.left.len()), (400, 400));
+        assert!(body.left.iter().map(|(index, _)| *index).is_sorted(), "in order");
+        assert_eq!(sent(&bench, id).packets_beyond, 400);
+    }
+    books_are_even(&bench);
+}
+
+/// A body may send less for a PDU than it has declared: that is no work left.
+#[test]
+fn a_pdu_may_send_fewer_packets_than_declared() {
+    let mut bench = Bench::with_link(cpu(Admission::EDF), RATE);
+    let id = bench.register_sender(low(MS(1), 2), 3, 100).expect("granted");
+    let (outbox, _) = bench.bodies[&id].sends.clone().expect("it sends");
+    bench.body(id).sends = Some((outbox, 1));
+    (0..20).for_each(|n| bench.arrive(id, AT(n * 500), 1));
+    bench.run_until(AT(15_000));
+    assert_eq!((sent(&bench, id).packets, bench.counters(id).calls), (20, 20));
+    assert_eq!((left_late(&bench.bodies[&id]), broken(&bench.bodies[&id])), (None, None));
+}
+
+#[test]
+fn each_link_counts_its_own_senders() {
+    let mut config = line_config(1, 3, RATE);
+    config.cpu = cpu(Admission::EDF);
+    let mut bench = Bench::of(config);
+    let mut register = |host: &str, port: &str| {
+        let to = Address { host: name(host), port: name(port) };
+        let sending = RtuSending { to, packets: 2, payload_bytes: 100 };
+        bench.node.register_sender(low(MS(1), 1), &sending, TestOutbox::new(8, 100), AT(0)).expect("room")
+    };
+    let ids = [("h1", "a"), ("h3", "a"), ("h3", "b")].map(|(host, port)| register(host, port));
+    let links = ids.map(|id| sent(&bench, id).link);
+    assert_eq!(links, [LinkId(0), LinkId(1), LinkId(1)]);
+    books_are_even(&bench);
+    bench.node.remove_handler(ids[1], AT(0));
+    books_are_even(&bench);
 }

@@ -9,13 +9,13 @@ use std::rc::Rc;
 use common::script::Script;
 use common::story::{contract, script};
 use punctual_analysis::{Activation, Ppb, Statistical};
-use punctual_proto::api::{ChannelCounters, Port};
+use punctual_proto::api::{ChannelCounters, CloseReason, Port};
 use punctual_proto::config::{Admission, Pacing};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
 use punctual_proto::limits::{ARRIVALS_AHEAD_MAX, FRAMES_BEST_EFFORT_DIVISOR, FRAMES_MIN};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
-use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Policing, Rate};
 use punctual_rig::{Open, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
@@ -230,5 +230,124 @@ fn a_budget_that_begins_anew_waits_for_the_slots_of_a_whole_unit() {
         let counters = s.world.nodes[0].channel(s.source(channel)).expect("it is open").counters;
         assert_eq!((counters.messages_out, counters.dropped), (MESSAGES, 0), "seed {seed}");
         holds_its_books(&s.world);
+    }
+}
+
+/// Data packets of the first host, which do not arrive by themselves.
+fn capture(world: &mut World) -> Rc<RefCell<Vec<Vec<u8>>>> {
+    let captured = Rc::new(RefCell::new(Vec::new()));
+    let seen = captured.clone();
+    world.tap = Some(Box::new(move |node, port, packet| {
+        let is_seen = node == 0 && port == Port::Data && Header::parse(packet).is_ok();
+        if is_seen {
+            seen.borrow_mut().push(packet.clone());
+        }
+        !is_seen
+    }));
+    captured
+}
+
+fn sends(world: &mut World, open: &Open, messages: usize, bytes: usize) {
+    // More than the ring has room for.
+    open.outbox.stuff(&pattern(1, 0, bytes), messages, world.now);
+    world.nodes[0].handle_outbox(open.source, world.now);
+    world.run_for(MS(100));
+}
+
+/// Two messages wait for a processor: each is a unit of its own, which is charged for one message. The counters are shown
+/// once a turn, however many units it has.
+#[test]
+fn a_unit_has_packets_of_one_message() {
+    let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, RATE)).collect();
+    configs[1].cpu.quantum_packets = 8;
+    let mut world = World::of(configs);
+    let open = world.open(0, 1, contract(2_000, 200, 4, 60)).expect("it fits");
+    let captured = capture(&mut world);
+    sends(&mut world, &open, 2, 2_000);
+    world.tap = None;
+    let packets = captured.take();
+    assert_eq!(packets.len(), 4);
+    packets.iter().for_each(|packet| arrive(&mut world, 1, packet));
+    world.nodes[1].show_counters();
+    let shown = open.inbox.shown().times;
+    for _ in 0..2 {
+        let work = world.nodes[1].begin_work(world.now).expect("packets wait");
+        assert_eq!((work.packets, work.message_edge), (2, true));
+        world.nodes[1].finish_work(work, world.now);
+    }
+    assert_eq!((world.nodes[1].begin_work(world.now), open.inbox.waiting()), (None, 2));
+    world.nodes[1].show_counters();
+    assert_eq!(open.inbox.shown().times, shown + 1);
+}
+
+/// Demoted packets of a channel that ends while they wait: at the sink they are counted as of no channel, on the way they
+/// go on as best effort.
+#[test]
+fn demoted_packets_outlive_their_channel_as_best_effort() {
+    for hosts in [2, 3] {
+        let mut world = World::line(hosts, RATE);
+        let demotes = Contract { policing: Policing::Demote, ..contract(500, 20, 1, 60) };
+        let open = world.open(0, hosts - 1, demotes).expect("it fits");
+        let captured = capture(&mut world);
+        sends(&mut world, &open, 4, 500);
+        let packets = captured.take();
+        let demoted: Vec<_> =
+            packets.into_iter().filter(|packet| Header::parse(packet).unwrap().0.demoted).collect();
+        assert!(!demoted.is_empty());
+        demoted.iter().for_each(|packet| arrive(&mut world, 1, packet));
+        let now = world.now;
+        if hosts == 3 {
+            // They are queued at the link out.
+            while let Some(work) = world.nodes[1].begin_work(now) {
+                world.nodes[1].finish_work(work, now);
+            }
+        }
+        assert!(world.nodes[1].abort_newest(CloseReason::RuntimeRefused, now));
+        holds_its_books(&world);
+        world.run_for(MS(10));
+        holds_its_books(&world);
+        let status = world.nodes[1].status(world.now);
+        if hosts == 3 {
+            assert_eq!(status.links[1].packets_best_effort, demoted.len() as u64);
+        } else {
+            assert_eq!((status.drops.unknown_path, open.inbox.waiting()), (demoted.len() as u64, 0));
+        }
+        assert_eq!(world.nodes[1].frames_held(LEFT), 0);
+    }
+}
+
+/// An adapter that stands still, and two channels that send more than their contracts: what is demoted waits for room, in its
+/// order; what has no place at the source is dropped and counted.
+#[test]
+fn demoted_messages_wait_for_room_or_are_counted() {
+    let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, RATE)).collect();
+    configs[0].links[0].pace = Pacing::Completion;
+    let mut world = World::of(configs);
+    world.completes = true;
+    let demotes = Contract { policing: Policing::Demote, ..contract(1_000, 20, 1, 60) };
+    let open = [(); 2].map(|()| world.open(0, 1, demotes).expect("it fits"));
+    world.completes = false;
+    let given = world.nodes[0].status(world.now).links[0].wire_bytes;
+    for number in 0..400_u64 {
+        for open in &open {
+            open.outbox.stuff(&pattern(1, number, 1_000), 1, world.now);
+            world.nodes[0].handle_outbox(open.source, world.now);
+        }
+        world.run_for(Nanos::from_micros(100));
+    }
+    holds_its_books(&world);
+    let counters = |world: &World| {
+        open.each_ref().map(|open| world.nodes[0].channel(open.source).expect("it is open").counters)
+    };
+    let stopped = counters(&world);
+    assert!(stopped.iter().all(|of| of.dropped > 0 && of.demoted > 64), "{stopped:?}");
+    world.completes = true;
+    let owed = world.nodes[0].status(world.now).links[0].wire_bytes - given;
+    world.nodes[0].handle_sent(LEFT, owed as u32, world.now);
+    world.run_for(Nanos::from_secs(10));
+    holds_its_books(&world);
+    for (open, of) in open.iter().zip(counters(&world)) {
+        assert_eq!(of.messages_in, of.packets_out + of.dropped, "{of:?}");
+        assert_eq!(open.outbox.waiting(), 0);
     }
 }

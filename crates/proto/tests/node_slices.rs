@@ -2,14 +2,17 @@
 //! 65,536 messages is taken, served and freed one slice at a time, its own messages keep their bounds, and
 //! other work runs between.
 
-use punctual_proto::api::{CloseReason, WorkKind};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use punctual_proto::api::{CloseReason, Port, WorkKind};
 use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::{
     ENDS_MAX, HEADER_BYTES, LEFTOVERS_MAX, RING_MESSAGES_BEHIND, RING_MESSAGES_MAX,
 };
 use punctual_proto::wire::Header;
-use punctual_proto::{BitRate, Contract, Nanos, Policing, Ppm, Rate};
+use punctual_proto::{BitRate, Contract, Delivery, Nanos, Policing, Ppm, Rate};
 use punctual_rig::{Open, TestOutbox, World, line_config, pattern};
 
 const RATE: BitRate = BitRate(100_000_000);
@@ -278,4 +281,81 @@ fn a_channel_that_ends_while_its_ring_is_drained_leaves_the_rest_in_it() {
     assert_eq!(ends.outbox.waiting(), MESSAGES as usize - at_once);
     assert_eq!((taken(&world, &stays), stays.outbox.waiting()), (MESSAGES, 0));
     holds_its_books(&world);
+}
+
+/// What waits at a sink when its channel ends there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Remains {
+    /// Packets that the processor has not served.
+    Packets,
+    /// Messages that wait for their deadline.
+    Held,
+    /// Messages of which a packet is missing.
+    Incomplete,
+}
+
+/// A sink that ends while `remains` wait there, and the packets that its processor has not served.
+fn ending_sink(remains: Remains) -> (World, Open) {
+    const MESSAGES: u64 = 2_000;
+    let mut world = world(|_| {});
+    let bytes = if remains == Remains::Incomplete { 2_000 } else { BYTES };
+    let rate = Rate::per_second(if remains == Remains::Packets { 10_000 } else { 1_000 }).expect("a rate");
+    let contract = Contract::new(bytes, rate, 2_000, MS(350)).expect("in range");
+    let delivery = if remains == Remains::Held { Delivery::AtDeadline } else { contract.delivery };
+    let open = world.open(0, 1, Contract { delivery, ..contract }).expect("it fits");
+    let kept = Rc::new(RefCell::new(Vec::new()));
+    let seen = kept.clone();
+    world.tap = Some(Box::new(move |node, port, packet| match Header::parse(packet) {
+        Ok((header, _)) if node == 0 && port == Port::Data => match remains {
+            Remains::Packets => {
+                seen.borrow_mut().push(packet.clone());
+                false
+            }
+            Remains::Held => true,
+            Remains::Incomplete => header.fragment == 0,
+        },
+        _ => true,
+    }));
+    for number in 0..MESSAGES {
+        assert!(open.outbox.send(&pattern(1, number, bytes as usize), world.now));
+        world.nodes[0].handle_outbox(open.source, world.now);
+    }
+    let mut received = Vec::new();
+    for _ in 0..250 {
+        world.run_for(MS(1));
+        received.extend(kept.take().into_iter().map(|packet| (world.now, packet)));
+    }
+    for (at, packet) in received {
+        let (frame, now) = (world.pool.frame(&packet), world.now);
+        world.nodes[1].handle_frame(LinkId(0), Port::Data, at, frame, now);
+    }
+    (world, open)
+}
+
+#[test]
+fn what_waits_at_a_sink_that_ends_is_given_back_in_slices() {
+    for remains in [Remains::Packets, Remains::Held, Remains::Incomplete] {
+        let (mut world, open) = ending_sink(remains);
+        let free = |world: &World| (world.pool.free(), open.inbox.free());
+        let mut before = free(&world);
+        assert!(world.nodes[1].abort_newest(CloseReason::RuntimeRefused, world.now));
+        let (mut calls, mut frames, mut slots) = (0, 0, 0);
+        loop {
+            let now = free(&world);
+            let given = (now.0 - before.0, now.1 - before.1);
+            assert!(given.0.max(given.1) <= LEFTOVERS_MAX as usize, "{remains:?}: {given:?}");
+            (frames, slots, before) = (frames + given.0, slots + given.1, now);
+            holds_its_books(&world);
+            if !world.nodes[1].has_leftovers() {
+                break;
+            }
+            world.nodes[1].handle_timeout(world.now);
+            calls += 1;
+        }
+        let waited = if remains == Remains::Packets { frames > 1_024 } else { slots > 128 };
+        assert!(waited && calls > 2, "{remains:?}: {frames} frames, {slots} slots, {calls} calls");
+        // What was demoted is best effort, which is served like any other.
+        world.run_for(MS(10));
+        assert_eq!(world.nodes[1].frames_held(LinkId(0)), 0);
+    }
 }

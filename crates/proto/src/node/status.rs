@@ -118,7 +118,8 @@ impl<M: Memory> Node<M> {
         let degraded_by: Vec<_> = hosts_of(view.degraded).into_iter().map(name).collect();
         let line = |host: &DegradedHost| format!("{}: {}", name(host.node), host.why);
         let place = |host: &DegradedHost| DegradedPlace::host(&name(host.node), host.why);
-        let degraded = view.degraded.iter().map(place).chain(broken.iter().map(DegradedPlace::stage));
+        let stages = broken.iter().map(DegradedPlace::stage);
+        let degraded: Vec<_> = view.degraded.iter().map(place).chain(stages).collect();
         ChannelStatus {
             channel: local.channel,
             path: local.path,
@@ -127,11 +128,11 @@ impl<M: Memory> Node<M> {
             to: view.to.clone(),
             contract: *local.contract,
             jitter_allowance: local.contract.jitter_allowance(),
-            guarantee: match degraded_by.is_empty() && broken.is_empty() {
+            guarantee: match degraded.is_empty() {
                 true => local.contract.guarantee(),
                 false => Guarantee::Degraded,
             },
-            degraded: degraded.collect(),
+            degraded,
             broken,
             degraded_by,
             degraded_why: view.degraded.iter().map(line).collect(),

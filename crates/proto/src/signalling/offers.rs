@@ -102,26 +102,21 @@ impl Signalling {
         id: ChannelId,
         request: &OpenRequest,
         attempt: Attempt,
-        mut offering: Offering,
+        offering: Offering,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
-        loop {
-            let wish = OpenRequest { contract: offering.asked, probe: true, ..request.clone() };
-            let create = self.first_create(&wish, &attempt, offering.via.clone());
-            let cause = match self.local_channel(id, None, &create) {
-                Ok(local) => {
-                    let request = Box::new(request.clone());
-                    let then = NextStep::Offer { request, attempt, offering: Box::new(offering) };
-                    self.ask_stages(local, create, then, resources);
-                    return self.settle(now, resources);
-                }
-                Err(cause) => cause,
-            };
-            let refusal = self.refusal_of(cause, None, &create);
-            if offering.next(Err(Some(refusal))).is_none() {
-                return self.tell_refused(id, &attempt, offering.told());
+        let wish = OpenRequest { contract: offering.asked, probe: true, ..request.clone() };
+        let create = self.first_create(&wish, &attempt, offering.via.clone());
+        match self.local_channel(id, None, &create) {
+            Ok(local) => {
+                let request = Box::new(request.clone());
+                let then = NextStep::Offer { request, attempt, offering: Box::new(offering) };
+                self.ask_stages(local, create, then, resources);
+                self.settle(now, resources);
             }
+            // Not for want of time or of a lower rate: nothing else can be offered.
+            Err(_) => self.tell_refused(id, &attempt, offering.told()),
         }
     }
 

@@ -275,6 +275,24 @@ mod tests {
         assert_eq!(key.open(&[]), Err(Rejected::Malformed));
     }
 
+    /// Only a member of the domain could have sealed it: it is not of this version's form all the same.
+    #[test]
+    fn a_packet_with_bytes_behind_its_content_is_malformed() {
+        let key = Key::new(&[7; 32]);
+        let mut out = [0; 200];
+        let len = write(&key, &packet(Body::Acknowledgement), &mut out);
+        let signed = &out[..len - TAG_BYTES];
+        for (more, whole) in [(&[][..], true), (&[0][..], false)] {
+            let signed = [signed, more].concat();
+            let sealed = [&signed[..], &key.tag(&signed)].concat();
+            let opened = key.open(&sealed);
+            assert_eq!(
+                opened,
+                if whole { Ok(packet(Body::Acknowledgement)) } else { Err(Rejected::Malformed) }
+            );
+        }
+    }
+
     #[test]
     fn a_seal_is_of_one_number_length_life_and_direction() {
         let key = Key::new(&[7; 32]);

@@ -183,3 +183,18 @@ fn stages_that_think_for_long_are_asked_for_no_further_offer() {
     }
     assert!(quick > 3 && slow > 3, "{quick} {slow}");
 }
+
+/// Another hop refuses with an offer; meanwhile this host has nothing left itself.
+#[test]
+fn what_this_host_cannot_give_itself_is_not_offered() {
+    let mut network = uneven(5, 4);
+    network.run(SECOND);
+    network.hosts[2].stages.interval_min = Nanos::from_millis(90);
+    let request = network.request(4, 50);
+    network.at(0, |s, now, stages| s.open(request, now, stages)).expect("tried");
+    network.hosts[0].stages.refuse = Some(RefuseCause::Exhausted);
+    network.run(3 * SECOND);
+    let refusal = refused(&network).expect("refused");
+    assert_eq!((refusal.node, refusal.offer), (NodeId(3), None), "the hop that refused first is named");
+    assert!(network.nothing_held() && network.states(0).is_empty());
+}

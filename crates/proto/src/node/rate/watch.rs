@@ -144,6 +144,18 @@ mod tests {
         assert_eq!(watch.observed().map(|seen| seen.rate), Some(BitRate(95_999_200)));
     }
 
+    /// What a link carries at least is no news about a link whose rate was seen, unless it is clearly more.
+    #[test]
+    fn a_rate_that_was_seen_is_not_replaced_by_a_lower_limit_that_hardly_surpasses_it() {
+        let seen = [(11_000_000, 8_000_000), (11_000_000, 8_000_000)];
+        for (came, rate, at_least) in
+            [(7_500_000, 64_000_000, false), (8_000_001, 64_000_000, false), (11_000_000, 88_000_000, true)]
+        {
+            let found = after(&[seen.as_slice(), &[(came, came)]].concat()).expect("told");
+            assert_eq!((found.rate, found.at_least), (BitRate(rate), at_least), "{came}");
+        }
+    }
+
     #[test]
     fn looks_that_follow_too_soon_or_too_late_say_nothing() {
         // Twice what comes out is handed over, all the time: two checks in a row show it.

@@ -5,7 +5,7 @@ use punctual_analysis::{AdmissionPolicy, Class, Demand, Nanos, Refusal, RunPolic
 
 use super::policies::Question;
 use super::{Policies, Stages};
-use crate::api::{RtuClass, RtuCost, RtuGrant, RtuId, RtuNumber, RtuRefusal, RtuTerms, WorkKind};
+use crate::api::{Breach, RtuClass, RtuCost, RtuGrant, RtuId, RtuNumber, RtuRefusal, RtuTerms, WorkKind};
 use crate::config::{self, NodeConfig};
 use crate::ids::LinkId;
 use crate::limits::{HEADER_BYTES, RTU_PACKETS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX};
@@ -60,11 +60,19 @@ impl RtuWish {
     }
 }
 
+/// What a program's handler wants of a link: `packets` in each period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RtuLinkWish {
+    link: LinkId,
+    packets: u32,
+    wish: RtuWish,
+}
+
 /// What a program's handler wants of the stages here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RtuWishes {
     cpu: RtuWish,
-    link: Option<(LinkId, RtuWish)>,
+    link: Option<RtuLinkWish>,
 }
 
 /// The place of a program's handler on the processor.
@@ -74,8 +82,22 @@ pub(in crate::node) struct RtuPlace {
     pub bound: Nanos,
     /// Fixed-priority level, 0 the most urgent; 0 under other orders.
     pub rank: u8,
-    /// The link that it sends on, what it asks of it, and the link's bound.
-    pub link: Option<(LinkId, Demand, Nanos)>,
+    /// Where the processor's order puts it.
+    pub urgency: Urgency,
+    /// Its place on the link that it sends on.
+    pub link: Option<RtuLinkPlace>,
+}
+
+/// The place of a program's handler on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::node) struct RtuLinkPlace {
+    pub link: LinkId,
+    /// Packets of its budget in a period.
+    pub packets: u32,
+    /// What it asks of the link.
+    pub demand: Demand,
+    /// Longest time from the end of the processor's work to the departure.
+    pub bound: Nanos,
 }
 
 /// What a handler sends on a link: packets for each PDU, and the largest payload of one.
@@ -104,18 +126,19 @@ impl Policies {
     pub(super) fn hold_rtu(&mut self, id: RtuId, wishes: &RtuWishes) -> Result<RtuPlace, RtuRefusal> {
         let (key, wish) = (rtu_key(id), &wishes.cpu);
         let bound = wish.hold(self.cpu.as_mut(), key).map_err(RtuRefusal::Processor)?;
-        let link = wishes.link.map(|(link, wish)| {
+        let link = wishes.link.map(|RtuLinkWish { link, packets, wish }| {
             let limit = if wish.follows { wish.limit } else { wish.limit - bound };
             // What is done early may leave early.
             let wish = RtuWish { limit, demand: Demand { early: bound, ..wish.demand }, ..wish };
-            wish.hold(self.link(link), key).map(|bound| (link, wish.demand, bound))
+            let bound = wish.hold(self.link(link), key)?;
+            Ok(RtuLinkPlace { link, packets, demand: wish.demand, bound })
         });
         let link = link.transpose().map_err(|refusal| {
             self.cpu.release(key);
             RtuRefusal::Link(refusal)
         })?;
         let rank = self.cpu.rank(key).map_or(0, |rank| rank.min(usize::from(u8::MAX)) as u8);
-        Ok(RtuPlace { bound, rank, link })
+        Ok(RtuPlace { bound, rank, urgency: wish.demand.urgency, link })
     }
 
     /// Gives them back.
@@ -170,7 +193,12 @@ impl Stages {
             _ => {}
         }
         self.check_call(terms)?;
-        match self.cpu.breach {
+        self.check_rtu_broken(self.cpu.breach)
+    }
+
+    /// Refuses a handler that would use a broken stage, if the operator has configured that.
+    fn check_rtu_broken(&self, breach: Option<Breach>) -> Result<(), RtuRefusal> {
+        match breach {
             Some(breach) if self.while_broken == config::WhileBroken::Refuse => {
                 Err(RtuRefusal::Broken(breach))
             }
@@ -215,12 +243,7 @@ impl Stages {
         if let Some(why) = stage.rate_unknown {
             return Err(RtuRefusal::Rate(why));
         }
-        match stage.breach {
-            Some(breach) if self.while_broken == config::WhileBroken::Refuse => {
-                Err(RtuRefusal::Broken(breach))
-            }
-            _ => Ok(()),
-        }
+        self.check_rtu_broken(stage.breach)
     }
 
     /// What a handler's body declares, and what the node does for each PDU to send its packets.
@@ -233,7 +256,7 @@ impl Stages {
     /// Asks for a place; the answer follows ([`Self::poll_rtu`]). Not for best effort, which has none.
     pub fn ask_rtu(&mut self, id: RtuId, terms: &RtuTerms, sent: Option<&RtuPackets>) {
         if let Some(cpu) = self.rtu_wish(terms) {
-            let link = sent.and_then(|sent| Some((sent.link, self.rtu_link_wish(terms, sent, &cpu)?)));
+            let link = sent.and_then(|sent| self.rtu_link_wish(terms, sent, &cpu));
             // What is left of a deadline is the link's.
             let smallest = cpu.smallest || link.is_some() && !cpu.follows;
             self.put(Question::HoldRtu(id, RtuWishes { cpu: RtuWish { smallest, ..cpu }, link }));
@@ -246,10 +269,11 @@ impl Stages {
     }
 
     /// What a handler wants of the link out: the packets of its budget in each period.
-    fn rtu_link_wish(&self, terms: &RtuTerms, sent: &RtuPackets, cpu: &RtuWish) -> Option<RtuWish> {
+    fn rtu_link_wish(&self, terms: &RtuTerms, sent: &RtuPackets, cpu: &RtuWish) -> Option<RtuLinkWish> {
         let (units, period) = terms.budget()?;
         let model = &self.links[usize::from(sent.link.0)].model;
-        let count = u64::from(units) * u64::from(sent.packets);
+        let packets = units.saturating_mul(sent.packets);
+        let count = u64::from(packets);
         let wire_bytes = model.wire_bytes(sent.payload_bytes(), sent.payload_bytes());
         let unit_cost_max = model.cost_of(wire_bytes);
         // Where one packet is under way at a time, each has a reaction of its own.
@@ -266,7 +290,8 @@ impl Stages {
         };
         // They may come one by one.
         let demand = if count > 1 { demand.in_pieces() } else { demand };
-        Some(RtuWish { demand, limit: cpu.limit, smallest: cpu.smallest, follows: cpu.follows })
+        let wish = RtuWish { demand, limit: cpu.limit, smallest: cpu.smallest, follows: cpu.follows };
+        Some(RtuLinkWish { link: sent.link, packets, wish })
     }
 
     fn rtu_wish(&self, terms: &RtuTerms) -> Option<RtuWish> {
@@ -281,7 +306,7 @@ impl Stages {
     }
 
     /// The demand of a handler for the processor; `None` for best effort.
-    pub fn rtu_demand(&self, terms: &RtuTerms) -> Option<Demand> {
+    fn rtu_demand(&self, terms: &RtuTerms) -> Option<Demand> {
         let (units, period) = terms.budget()?;
         let quantum = terms.quantum.min(units);
         let (calls, urgency) = match terms.class {
@@ -306,11 +331,11 @@ impl Stages {
 
     pub(super) fn note_rtu(&mut self, id: RtuId, answer: Result<RtuPlace, RtuRefusal>) {
         if let Ok(place) = &answer {
-            self.rtus.insert(id, place.link.map(|(link, ..)| link));
+            self.rtus.insert(id, place.link.map(|on| on.link));
         }
         let cpu_utilisation = self.cpu.utilisation;
         let grant = |place: RtuPlace| {
-            let sent = place.link.map(|(.., bound)| place.bound + bound);
+            let sent = place.link.map(|on| place.bound + on.bound);
             (place, RtuGrant { bound: Some(place.bound), sent, cpu_utilisation })
         };
         self.asking.rtus.push_back((id, answer.map(grant)));

@@ -19,7 +19,7 @@ use punctual_analysis::{
 };
 
 use super::*;
-use crate::api::{Cause, Role, StageGrant};
+use crate::api::{Cause, Role, RtuClass, RtuCost, RtuRefusal, RtuTerms, StageGrant};
 use crate::config::{CpuConfig, LinkConfig, Pacing, SignallingConfig, WhileBroken};
 use crate::ids::{ChannelNumber, Cookie, Epoch, Name, PathId};
 use crate::watch::Lateness;

@@ -42,6 +42,8 @@ struct Two {
     packets: u64,
     /// Packets to an end are lost while this is true.
     deaf: [bool; 2],
+    /// What the clock of an end is ahead of `now`.
+    ahead: [Nanos; 2],
 }
 
 impl Two {
@@ -59,7 +61,13 @@ impl Two {
             heard: [Vec::new(), Vec::new()],
             packets: 0,
             deaf: [false; 2],
+            ahead: [Nanos::ZERO; 2],
         }
+    }
+
+    /// The time on the clock of an end.
+    fn clock(&self, index: usize) -> Instant {
+        self.now + self.ahead[index]
     }
 
     /// Two ends that have met.
@@ -78,7 +86,8 @@ impl Two {
         for _ in 0..millis {
             self.now = self.now + Nanos(MILLI);
             for index in 0..2 {
-                let change = self.ends[index].handle_timeout(false, self.now);
+                let now = self.clock(index);
+                let change = self.ends[index].handle_timeout(false, now);
                 self.lost[index] += u32::from(change.is_some());
             }
             self.exchange();
@@ -89,10 +98,8 @@ impl Two {
         loop {
             let mut air = VecDeque::new();
             for index in 0..2 {
-                let mut out = [0; 2_000];
-                while let Some((len, _)) =
-                    self.ends[index].poll_packet(&self.key, self.now, self.now, &mut out)
-                {
+                let (now, mut out) = (self.clock(index), [0; 2_000]);
+                while let Some((len, _)) = self.ends[index].poll_packet(&self.key, now, now, &mut out) {
                     air.push_back((1 - index, out[..len].to_vec()));
                 }
             }
@@ -108,8 +115,9 @@ impl Two {
 
     fn deliver(&mut self, to: usize, bytes: &[u8]) {
         let packet = self.key.open(bytes).expect("an authentic packet");
+        let now = self.clock(to);
         let end = &mut self.ends[to];
-        let change = end.handle(&packet, self.now, self.now);
+        let change = end.handle(&packet, now, now);
         self.lost[to] += u32::from(matches!(change, Ok(Some(_))));
         self.heard[to].extend(core::iter::from_fn(|| end.next_message()));
     }
@@ -297,3 +305,30 @@ fn who_never_answers_takes_no_memory() {
 }
 
 mod giving_up;
+
+/// A clock that is set, forwards or back: by the former offset every HELLO would be too late at one of the two ends. No
+/// HELLO counts as late while the offset is in doubt, and the new one is known soon.
+#[test]
+fn a_clock_that_is_set_makes_no_neighbour_late() {
+    for ahead in [400, 1_600] {
+        let mut two = Two::new();
+        two.ahead[1] = Nanos::from_secs(1);
+        two.run(10_000);
+        assert_eq!(two.alive(), [true; 2]);
+        two.ahead[1] = Nanos::from_millis(ahead);
+        two.run(30_000);
+        let breaks = two.ends.each_ref().map(|end| end.travel.clock.breaks());
+        assert!(breaks.iter().all(|breaks| *breaks > 0), "{ahead} ms: {breaks:?}");
+        for (index, end) in two.ends.iter().enumerate() {
+            let now = two.clock(index);
+            let offset = end.travel.clock.offset(now).expect("they talk");
+            let truth = two.clock(1 - index).minus(now);
+            assert!(
+                offset.offset_ns.abs_diff(truth) <= offset.error.0,
+                "{ahead} ms, end {index}: {offset:?}"
+            );
+            let late = end.travel.watch.recent(now);
+            assert_eq!(late.times, 0, "{ahead} ms, end {index}");
+        }
+    }
+}

@@ -2,35 +2,63 @@
 
 use punctual_analysis::Instant;
 
-use super::Own;
 use super::conduct::{Disturbance, Verdict};
 use super::sending::Sending;
+use super::{Own, Rtu};
 use crate::api::{Misconduct, RtuEvent, RtuId, UpcallDone, Work, WorkKind};
+use crate::config::NodeConfig;
 use crate::memory::Memory;
 use crate::node::plane::work::Unit;
-use crate::node::plane::{Owner, Plane};
+use crate::node::plane::{Context, Owner, Plane, Processor};
 use crate::sched::{Activation, Class, HandlerId};
 
-impl<M: Memory> Plane<M> {
+impl<M: Memory> Rtu<M> {
     /// Tells the executor when the handler may run, within its budget and beyond.
-    pub(in crate::node::plane) fn arm_rtu(&mut self, id: RtuId, now: Instant) {
-        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
-        let (executor, links) = (&mut self.context.processor.executor, &mut self.context.links);
-        if let Some(Own { handler, bound }) = rtu.own {
-            let may_run = rtu.since.is_some() && rtu.may_run(links, true, now);
-            match rtu.release(now).filter(|_| may_run) {
+    pub(super) fn arm(&mut self, context: &mut Context<M>, now: Instant) {
+        let (executor, links) = (&mut context.processor.executor, &mut context.links);
+        if let Some(Own { handler, bound }) = self.own {
+            let may_run = self.since.is_some() && self.may_run(links, true, now);
+            match self.release(now).filter(|_| may_run) {
                 Some(eligible) => {
                     executor.ready(handler, Activation { eligible, deadline: eligible + bound }, now);
                 }
                 None => executor.idle(handler),
             }
         }
-        if let Some(rest) = rtu.rest {
-            let may_run = rtu.since.is_some() && rtu.may_run(links, false, now);
-            match rtu.since.filter(|_| may_run) {
+        if let Some(rest) = self.rest {
+            let may_run = self.since.is_some() && self.may_run(links, false, now);
+            match self.since.filter(|_| may_run) {
                 Some(eligible) => executor.ready(rest, Activation { eligible, deadline: eligible }, now),
                 None => executor.idle(rest),
             }
+        }
+    }
+
+    /// From now on the handler runs in the background; whether it did not before. What it holds of the processor stays: it
+    /// pays for the blocking by its calls.
+    pub(super) fn demote(
+        &mut self,
+        id: RtuId,
+        why: Misconduct,
+        config: &NodeConfig,
+        processor: &mut Processor,
+    ) -> bool {
+        if self.demoted.replace(why).is_some() {
+            return false;
+        }
+        for handler in self.own.take().map(|own| own.handler).into_iter().chain(self.rest.take()) {
+            processor.remove_handler(handler);
+        }
+        self.run_beyond(id, Class::Background, config, processor);
+        true
+    }
+}
+
+impl<M: Memory> Plane<M> {
+    /// Tells the executor when a handler may run.
+    pub(in crate::node::plane) fn arm_rtu(&mut self, id: RtuId, now: Instant) {
+        if let Some(rtu) = self.rtus.handlers.get_mut(&id) {
+            rtu.arm(&mut self.context, now);
         }
     }
 
@@ -56,10 +84,16 @@ impl<M: Memory> Plane<M> {
             Some(Owner::Rtu(id) | Owner::RtuRest(id)) => id,
             _ => return,
         };
-        let is_remote = self.call_remote(id, work.packets, now);
-        // What the node does to send is no time of the body.
-        let cost = self.rtus.handlers.get(&id).map(|rtu| rtu.terms.cost.of(work.packets));
-        let took = cost.filter(|_| !is_remote).unwrap_or(work.application);
+        let took = match self.rtus.handlers.get_mut(&id).map(|rtu| &mut **rtu) {
+            Some(Rtu { remote: Some(remote), since, .. }) => {
+                // A ring without room is one whose program takes no calls: this one is lost to it.
+                let _ = remote.call(work.packets, since.unwrap_or(now), now);
+                work.application
+            }
+            // What the node does to send is no time of the body.
+            Some(rtu) => rtu.terms.cost.of(work.packets),
+            None => return,
+        };
         let done = UpcallDone { units: work.packets, more: false, took };
         self.finish_rtu(work, &done, now);
     }
@@ -94,32 +128,16 @@ impl<M: Memory> Plane<M> {
         // What it has brought upon itself is not the processor's fault.
         let own_fault = rtu.conduct.is_in_excess() || verdict.ignored_yield;
         rtu.since = if done.more { rtu.since } else { rtu.again.take() };
+        rtu.send(id, released, done.units.min(work.packets), &mut self.context, now);
+        if let Some(why) = verdict.demote
+            && rtu.demote(id, why, &self.config, &mut self.context.processor)
+        {
+            self.rtus.news.own.push_back(RtuEvent::Demoted(id, why));
+        }
+        rtu.arm(&mut self.context, now);
         if !own_fault && !was_held {
             self.note_processor(late, now);
         }
-        self.send_rtu(id, released, done.units.min(work.packets), now);
-        if let Some(why) = verdict.demote {
-            self.demote_rtu(id, why);
-        }
-        self.arm_rtu(id, now);
         self.context.processor.executor.finished(handler, work.packets, now);
-    }
-
-    /// From now on the handler runs in the background. What it holds of the processor stays: it pays for the blocking by
-    /// its calls.
-    pub(super) fn demote_rtu(&mut self, id: RtuId, why: Misconduct) {
-        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
-        if rtu.demoted.replace(why).is_some() {
-            return;
-        }
-        let (own, rest, terms) = (rtu.own.take(), rtu.rest.take(), rtu.terms);
-        for handler in own.map(|own| own.handler).into_iter().chain(rest) {
-            self.context.processor.remove_handler(handler);
-        }
-        let background = self.add_rest(id, Class::Background, &terms);
-        if let Some(rtu) = self.rtus.handlers.get_mut(&id) {
-            rtu.rest = Some(background);
-        }
-        self.rtus.news.push_back(RtuEvent::Demoted(id, why));
     }
 }

@@ -13,8 +13,8 @@ mod remote;
 mod sending;
 
 use alloc::boxed::Box;
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::vec::Vec;
 
 use punctual_analysis::{Class as Rank, Instant, Nanos};
 
@@ -23,11 +23,12 @@ use self::pace::Pace;
 use self::remote::Remote;
 use self::sending::{Route, Sending};
 use super::new::best_effort_parameters;
-use super::{Links, Owner, Plane};
+use super::{Context, Links, Owner, Plane, Processor};
 use crate::api::{
     Event, Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending,
     RtuTerms, UpcallDone,
 };
+use crate::config::NodeConfig;
 use crate::ids::{ChannelId, LinkId, PathId};
 use crate::limits::{RTU_HANDLERS_MAX, RTUS_DUE_MAX};
 use crate::memory::Memory;
@@ -40,11 +41,7 @@ pub(super) struct Rtus<M: Memory> {
     /// Those that send, and those of other processes, by their handles among flows and channels.
     senders: BTreeMap<ChannelId, RtuId>,
     next: u64,
-    news: VecDeque<RtuEvent>,
-    /// News of handlers of other processes.
-    events: VecDeque<Event>,
-    /// Handlers whose grants wait for the shaper of a link.
-    unfit: Vec<(ChannelId, RtuPlace, RtuGrant)>,
+    news: News,
     /// Idle time of the processor since its start.
     idle: Nanos,
     /// Handlers that become ready at a time.
@@ -57,11 +54,44 @@ impl<M: Memory> Default for Rtus<M> {
             handlers: BTreeMap::new(),
             senders: BTreeMap::new(),
             next: 0,
-            news: VecDeque::new(),
-            events: VecDeque::new(),
-            unfit: Vec::new(),
+            news: News::default(),
             idle: Nanos::ZERO,
             due: BTreeSet::new(),
+        }
+    }
+}
+
+impl<M: Memory> Rtus<M> {
+    /// The handler that has this handle among flows and channels.
+    fn of_channel(&mut self, channel: ChannelId) -> Option<(RtuId, &mut Rtu<M>)> {
+        let id = *self.senders.get(&channel)?;
+        self.handlers.get_mut(&id).map(|rtu| (id, &mut **rtu))
+    }
+
+    /// Takes the timer of a handler back, if it has one.
+    fn forget_timer(&mut self, id: RtuId, due: Option<Instant>) {
+        if let Some(at) = due {
+            self.due.remove(&(at, id));
+        }
+    }
+}
+
+/// News of handlers.
+#[derive(Default)]
+struct News {
+    /// Of handlers of this process.
+    own: VecDeque<RtuEvent>,
+    /// Of handlers of other processes.
+    remote: VecDeque<Event>,
+}
+
+impl News {
+    /// The decision of admission about a handler; about one of another process it is an event of its handle, `remote`.
+    fn answer(&mut self, id: RtuId, remote: Option<ChannelId>, answer: Result<RtuGrant, RtuRefusal>) {
+        match (remote, answer) {
+            (Some(channel), answer) => self.remote.push_back(Event::Registered { channel, answer }),
+            (None, Ok(grant)) => self.own.push_back(RtuEvent::Granted(id, grant)),
+            (None, Err(refusal)) => self.own.push_back(RtuEvent::Refused(id, refusal)),
         }
     }
 }
@@ -77,6 +107,8 @@ struct Rtu<M: Memory> {
     /// Its place in its class; `None` until admission has granted it, for best effort, and once it is
     /// demoted.
     own: Option<Own>,
+    /// What it was granted, while that waits for the shaper of its link.
+    waiting: Option<(RtuPlace, RtuGrant)>,
     /// Its place among best effort, or in the background; `None` while it has none.
     rest: Option<HandlerId>,
     /// Time since which it has work.
@@ -127,6 +159,7 @@ impl<M: Memory> Rtu<M> {
             sending: None,
             remote: None,
             own: None,
+            waiting: None,
             rest: None,
             since: None,
             again: None,
@@ -157,9 +190,8 @@ impl<M: Memory> Rtu<M> {
 
     /// PDUs of the next call, within the budget or beyond it.
     fn given(&self, within: bool, now: Instant) -> u32 {
-        let Some(since) = self.since else { return 0 };
-        match &self.pace {
-            Some(pace) if within => pace.released(since, now, self.terms.quantum),
+        match (&self.pace, self.since) {
+            (Some(pace), Some(since)) if within => pace.released(since, now, self.terms.quantum),
             _ => self.terms.quantum,
         }
     }
@@ -198,11 +230,57 @@ impl<M: Memory> Rtu<M> {
 
     /// Whether it holds a place of the processor's admission: a demoted handler keeps its place.
     const fn holds(&self) -> bool {
-        self.own.is_some() || self.demoted.is_some() && self.pace.is_some()
+        self.own.is_some() || self.waiting.is_some() || self.demoted.is_some() && self.pace.is_some()
+    }
+
+    /// Its handle among channels, where its program is another process.
+    fn remote_channel(&self) -> Option<ChannelId> {
+        self.remote.as_ref().map(Remote::channel)
     }
 
     fn places(&self) -> usize {
         usize::from(self.own.is_some()) + usize::from(self.rest.is_some())
+    }
+
+    /// It has what it holds: it may run from now on.
+    fn grant(
+        &mut self,
+        id: RtuId,
+        place: &RtuPlace,
+        config: &NodeConfig,
+        context: &mut Context<M>,
+        now: Instant,
+    ) {
+        self.give_slots(place, context);
+        let class = match place.urgency.class {
+            Rank::LowLatency => Class::LowLatency,
+            Rank::Guaranteed => Class::Guaranteed,
+        };
+        let parameters = HandlerParameters {
+            class,
+            level: place.rank,
+            period: place.urgency.rate,
+            place: place.urgency.place,
+            quantum_packets: self.terms.quantum,
+            budget: None,
+            trigger: Trigger::Reactive,
+        };
+        let handler = context.processor.add_handler(Owner::Rtu(id), parameters);
+        self.own = Some(Own { handler, bound: place.bound });
+        if class == Class::LowLatency {
+            self.run_beyond(id, Class::BestEffort, config, &mut context.processor);
+        }
+        self.arm(context, now);
+    }
+
+    /// Gives it a place for what is beyond its budget.
+    fn run_beyond(&mut self, id: RtuId, class: Class, config: &NodeConfig, processor: &mut Processor) {
+        let parameters = HandlerParameters {
+            class,
+            quantum_packets: self.terms.quantum,
+            ..best_effort_parameters(config)
+        };
+        self.rest = Some(processor.add_handler(Owner::RtuRest(id), parameters));
     }
 }
 
@@ -233,79 +311,33 @@ impl<M: Memory> Plane<M> {
             }
         }
         if terms.class == RtuClass::BestEffort {
-            rtu.rest = Some(self.add_rest(id, Class::BestEffort, &terms));
+            rtu.run_beyond(id, Class::BestEffort, &self.config, &mut self.context.processor);
             let grant = RtuGrant { bound: None, sent: None, cpu_utilisation: self.stages.cpu_utilisation() };
-            match &rtu.remote {
-                Some(remote) => self.report_decision(remote.channel(), Ok(grant)),
-                None => self.rtus.news.push_back(RtuEvent::Granted(id, grant)),
-            }
+            self.rtus.news.answer(id, rtu.remote_channel(), Ok(grant));
         }
         self.rtus.handlers.insert(id, rtu);
         self.stages.ask_rtu(id, &RtuTerms { cost, ..terms }, packets.as_ref());
         Ok(id)
     }
 
-    fn add_rest(&mut self, id: RtuId, class: Class, terms: &RtuTerms) -> HandlerId {
-        let parameters = HandlerParameters {
-            class,
-            quantum_packets: terms.quantum,
-            ..best_effort_parameters(&self.config)
-        };
-        self.context.processor.add_handler(Owner::RtuRest(id), parameters)
-    }
-
     /// Applies the reply for a handler. If the handler was removed meanwhile, what was granted is released.
     fn install_rtu(&mut self, (id, answer): RtuAnswer, now: Instant) {
+        let Entry::Occupied(mut entry) = self.rtus.handlers.entry(id) else { return };
+        let rtu = entry.get_mut();
+        let remote = rtu.remote_channel();
         match answer {
-            _ if !self.rtus.handlers.contains_key(&id) => {}
-            Ok((place, grant)) if self.has_share(id, &place, grant) => {
-                self.grant_rtu(id, &place, grant, now);
+            Ok((place, grant)) if rtu.has_share(&place, &mut self.context.links) => {
+                rtu.grant(id, &place, &self.config, &mut self.context, now);
+                self.rtus.news.answer(id, remote, Ok(grant));
             }
-            Ok(_) => {}
+            Ok(waiting) => rtu.waiting = Some(waiting),
             Err(refusal) => {
-                self.schedule_rtu(id, None);
-                let Some(rtu) = self.rtus.handlers.remove(&id) else { return };
-                let remote = rtu.remote.as_ref().map(Remote::channel);
+                let rtu = entry.remove();
+                self.rtus.forget_timer(id, rtu.due);
                 self.part_with(*rtu, now);
-                match remote {
-                    Some(channel) => self.report_decision(channel, Err(refusal)),
-                    None => self.rtus.news.push_back(RtuEvent::Refused(id, refusal)),
-                }
+                self.rtus.news.answer(id, remote, Err(refusal));
             }
         }
-    }
-
-    /// A handler has what it holds: it may run from now on.
-    fn grant_rtu(&mut self, id: RtuId, place: &RtuPlace, grant: RtuGrant, now: Instant) {
-        let Some((terms, cost)) = self.rtus.handlers.get(&id).map(|rtu| (rtu.terms, rtu.cost)) else {
-            return;
-        };
-        self.give_slots(id, place);
-        let Some(demand) = self.stages.rtu_demand(&RtuTerms { cost, ..terms }) else { return };
-        let class = match demand.urgency.class {
-            Rank::LowLatency => Class::LowLatency,
-            Rank::Guaranteed => Class::Guaranteed,
-        };
-        let parameters = HandlerParameters {
-            class,
-            level: place.rank,
-            period: demand.urgency.rate,
-            place: demand.urgency.place,
-            quantum_packets: terms.quantum,
-            budget: None,
-            trigger: Trigger::Reactive,
-        };
-        let handler = self.context.processor.add_handler(Owner::Rtu(id), parameters);
-        let rest = (class == Class::LowLatency).then(|| self.add_rest(id, Class::BestEffort, &terms));
-        if let Some(rtu) = self.rtus.handlers.get_mut(&id) {
-            (rtu.own, rtu.rest) = (Some(Own { handler, bound: place.bound }), rest);
-        }
-        let remote = self.rtus.handlers.get(&id).and_then(|rtu| rtu.remote.as_ref());
-        match remote.map(Remote::channel) {
-            Some(channel) => self.report_decision(channel, Ok(grant)),
-            None => self.rtus.news.push_back(RtuEvent::Granted(id, grant)),
-        }
-        self.arm_rtu(id, now);
     }
 
     fn ready_rtu(&mut self, id: RtuId, now: Instant) {
@@ -316,7 +348,7 @@ impl<M: Memory> Plane<M> {
             return;
         }
         rtu.since = Some(now);
-        self.arm_rtu(id, now);
+        rtu.arm(&mut self.context, now);
     }
 
     /// Notes that the handler's body is called: it sees all work that is present now.
@@ -341,9 +373,8 @@ impl<M: Memory> Plane<M> {
     /// Makes a handler ready at `at`, instead of at the time of the call before; `None`: at no time.
     fn schedule_rtu(&mut self, id: RtuId, at: Option<Instant>) {
         let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
-        if let Some(before) = core::mem::replace(&mut rtu.due, at) {
-            self.rtus.due.remove(&(before, id));
-        }
+        let before = core::mem::replace(&mut rtu.due, at);
+        self.rtus.forget_timer(id, before);
         if let Some(at) = at {
             self.rtus.due.insert((at, id));
         }
@@ -412,7 +443,7 @@ impl<M: Memory> Plane<M> {
     /// Places of the processor's admission that are held, and handlers that should hold them, for the
     /// accounts.
     pub(super) fn rtu_books(&self) -> Option<[usize; 2]> {
-        let held = self.rtus.handlers.values().filter(|rtu| rtu.holds()).count() + self.rtus.unfit.len();
+        let held = self.rtus.handlers.values().filter(|rtu| rtu.holds()).count();
         self.stages.rtus_held().map(|counted| [counted, held])
     }
 }

@@ -104,7 +104,7 @@ impl<M: Memory> Node<M> {
 
     /// News of programs' handlers.
     pub fn poll_rtu(&mut self) -> Option<RtuEvent> {
-        self.plane.rtus.news.pop_front()
+        self.plane.rtus.news.own.pop_front()
     }
 
     /// All programs' handlers, by name.

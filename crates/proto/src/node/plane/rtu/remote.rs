@@ -10,8 +10,8 @@ use punctual_analysis::{Instant, Nanos};
 use super::conduct::Disturbance;
 use super::{Rtu, Sends};
 use crate::api::{
-    Event, RtuCost, RtuGrant, RtuId, RtuRefusal, RtuTerms, UPCALL_REPORT_BYTES, UpcallDone, UpcallReport,
-    UpcallRequest,
+    Event, Misconduct, RtuCost, RtuEvent, RtuId, RtuRefusal, RtuTerms, UPCALL_REPORT_BYTES, UpcallDone,
+    UpcallReport, UpcallRequest,
 };
 use crate::ids::ChannelId;
 use crate::limits::UPCALL_REPORTS_MAX;
@@ -53,7 +53,7 @@ impl<M: Memory> Remote<M> {
     }
 
     /// Calls the program; whether there was room for that.
-    fn call(&mut self, units: u32, work_since: Instant, now: Instant) -> bool {
+    pub fn call(&mut self, units: u32, work_since: Instant, now: Instant) -> bool {
         let Some(mut slot) = self.calls.reserve() else { return false };
         self.number = self.number.wrapping_add(1).max(1);
         let request = UpcallRequest { number: self.number, units };
@@ -96,6 +96,12 @@ enum Reported {
 }
 
 impl<M: Memory> Remote<M> {
+    /// What the next report has brought.
+    fn next_report(&mut self, now: Instant) -> Option<Reported> {
+        let report = self.report(now)?;
+        Some(self.match_report(report, now))
+    }
+
     fn match_report(&mut self, report: Option<UpcallReport>, now: Instant) -> Reported {
         match (report, self.outstanding) {
             (Some(UpcallReport::Ready), _) => Reported::Ready,
@@ -141,15 +147,15 @@ impl<M: Memory> Node<M> {
 impl<M: Memory> Plane<M> {
     /// Reads what the program of a handler has reported; whether `channel` is a handler's.
     pub(in crate::node) fn read_reports(&mut self, channel: ChannelId, now: Instant) -> bool {
-        let Some(&id) = self.rtus.senders.get(&channel) else { return false };
+        let idle = self.rtus.idle;
+        let Some((id, rtu)) = self.rtus.of_channel(channel) else { return false };
         let (burst, rho) = (self.config.cpu.burst(), self.config.cpu.interference.rho);
-        let disturbance = Disturbance { burst, rho, idle: self.rtus.idle };
-        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return true };
+        let disturbance = Disturbance { burst, rho, idle };
         let mut demote = None;
         for _ in 0..UPCALL_REPORTS_MAX {
-            let Some(remote) = rtu.remote.as_mut() else { return false };
-            let Some(report) = remote.report(now) else { break };
-            match remote.match_report(report, now) {
+            let report = rtu.remote.as_mut().and_then(|remote| remote.next_report(now));
+            let Some(report) = report else { break };
+            match report {
                 Reported::Ready => drop(rtu.since.get_or_insert(now)),
                 Reported::Done { given, work_since, done } => {
                     // What is left has waited since before the call: it may run in the same period.
@@ -159,10 +165,9 @@ impl<M: Memory> Plane<M> {
                 Reported::Unmatched => rtu.counters.reports_unmatched += 1,
             }
         }
-        if let Some(why) = demote {
-            self.demote_rtu(id, why);
-        }
-        self.arm_rtu(id, now);
+        let is_news = demote.filter(|why| rtu.demote(id, *why, &self.config, &mut self.context.processor));
+        rtu.arm(&mut self.context, now);
+        self.rtus.news.own.extend(is_news.map(|why| RtuEvent::Demoted(id, why)));
         true
     }
 
@@ -171,23 +176,9 @@ impl<M: Memory> Plane<M> {
         RtuCost { run: self.config.cpu.costs.dispatch(), unit: Nanos(1) }
     }
 
-    /// Calls the program of a handler; `false` where the handler is none of another process.
-    pub(super) fn call_remote(&mut self, id: RtuId, units: u32, now: Instant) -> bool {
-        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return false };
-        let Some(remote) = rtu.remote.as_mut() else { return false };
-        // A ring without room is one whose program takes no calls: this one is lost to it.
-        let _ = remote.call(units, rtu.since.unwrap_or(now), now);
-        true
-    }
-
-    /// The decision of admission about a handler of another process becomes an event of its handle.
-    pub(super) fn report_decision(&mut self, channel: ChannelId, answer: Result<RtuGrant, RtuRefusal>) {
-        self.rtus.events.push_back(Event::Registered { channel, answer });
-    }
-
-    /// The next of these events.
+    /// The next decision of admission about a handler of another process.
     pub(in crate::node) fn poll_registered(&mut self) -> Option<Event> {
-        self.rtus.events.pop_front()
+        self.rtus.news.remote.pop_front()
     }
 }
 
@@ -199,7 +190,7 @@ impl<M: Memory> Rtu<M> {
         done: UpcallDone,
         disturbance: Disturbance,
         now: Instant,
-    ) -> Option<crate::api::Misconduct> {
+    ) -> Option<Misconduct> {
         let timed = self.remote.as_ref().is_some_and(|remote| remote.timed);
         let declared = self.terms.cost.of(done.units.clamp(1, given.max(1)));
         self.counters.took_max = self.counters.took_max.max(done.took);

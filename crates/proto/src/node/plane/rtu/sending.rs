@@ -8,7 +8,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::pace::Sporadic;
 use super::{Own, Rtu};
-use crate::api::{PacketOut, RtuGrant, RtuId, RtuSending, RtuSent};
+use crate::api::{PacketOut, RtuEvent, RtuId, RtuSending, RtuSent};
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::{BEST_EFFORT_OUTGOING_MAX, RAW_TAG_BYTES};
 use crate::linksched::{FlowIndex, Guaranteed};
@@ -17,7 +17,7 @@ use crate::node::packet::Packet;
 use crate::node::plane::best_effort::key_of;
 use crate::node::plane::outgoing::{Arrival, Outgoing};
 use crate::node::plane::transmit::{copy_message, header_of};
-use crate::node::plane::{LinkState, Plane};
+use crate::node::plane::{Context, LinkState, Links, Plane};
 use crate::node::stages::RtuPlace;
 use crate::wire::Kind;
 
@@ -107,11 +107,10 @@ impl<M: Memory> Sending<M> {
         }
     }
 
-    /// PDUs for which there are slots in queue 1; what has none is not kept back.
+    /// PDUs for which there are slots in queue 1.
     pub fn units_free(&self, line: &LinkState<M>) -> u32 {
-        let Some(slots) = &self.slots else { return u32::MAX };
-        let free = line.scheduler.slots_free(slots.flow).min(self.outgoing.room());
-        free / self.packets.max(1)
+        let free = self.slots.as_ref().map_or(0, |slots| line.scheduler.slots_free(slots.flow));
+        free.min(self.outgoing.room()) / self.packets.max(1)
     }
 
     /// Whether there is room in queue 2 for a packet.
@@ -164,6 +163,72 @@ fn slots_of(packets: u32, period: Nanos, bounds: [Nanos; 2]) -> u32 {
     packets.saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX))
 }
 
+impl<M: Memory> Rtu<M> {
+    /// Whether the link gives it already what admission assumes; else its grant waits for the link's shaper.
+    pub(super) fn has_share(&self, place: &RtuPlace, links: &mut Links<M>) -> bool {
+        let (Some(on), Some(sending)) = (&place.link, &self.sending) else { return true };
+        let shaper = links.lines[usize::from(on.link.0)].shaper.as_mut();
+        shaper.is_none_or(|shaper| shaper.add(sending.channel, &on.demand, on.bound))
+    }
+
+    /// The link has granted a place: it has slots from now on.
+    pub(super) fn give_slots(&mut self, place: &RtuPlace, context: &mut Context<M>) {
+        let (Some(on), Some(sending)) = (&place.link, &mut self.sending) else { return };
+        let bounds = [place.bound, on.bound];
+        let slots = slots_of(on.packets, on.demand.period, bounds);
+        let line = &mut context.links.lines[usize::from(on.link.0)];
+        let flow = line.scheduler.add_channel(slots, place.bound);
+        line.set_source(flow, Some(sending.channel));
+        let messages = &mut context.messages;
+        let few = core::mem::replace(
+            &mut sending.outgoing,
+            Outgoing::new(messages, slots.saturating_add(BEST_EFFORT_OUTGOING_MAX), sending.message_bytes),
+        );
+        few.dissolve(messages);
+        sending.slots = Some(Slots { flow, bounds, pace: Sporadic::new(on.demand.period, on.packets) });
+    }
+
+    /// A unit of a handler has released PDUs at `released`: queues what they have put into the ring, as many packets as they
+    /// may make. What there is no room for stays in the ring.
+    pub(super) fn send(
+        &mut self,
+        id: RtuId,
+        released: Option<Instant>,
+        units: u32,
+        context: &mut Context<M>,
+        now: Instant,
+    ) {
+        let Some(sending) = self.sending.as_mut() else { return };
+        let line = &mut context.links.lines[usize::from(sending.route.link.0)];
+        let messages = &mut context.messages;
+        for _ in 0..units.max(1).saturating_mul(sending.packets) {
+            let released = released.filter(|_| sending.slots.is_some());
+            let has_room = match released {
+                Some(_) => sending.has_slot(line),
+                None => sending.has_room_beyond(line, now),
+            };
+            let ready = has_room.then_some(&mut sending.outbox);
+            let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
+            if message.len() > sending.message_bytes {
+                sending.counted.too_long += 1;
+                continue;
+            }
+            let number = sending.number_next;
+            sending.number_next += 1;
+            sending.outgoing.push(messages, message, number, Arrival::at(sent));
+            let Some(fragment) = sending.outgoing.peek(messages) else { return };
+            sending.outgoing.made(messages);
+            let packet = Packet::Upcall { id, number: fragment.number };
+            let wire_bytes = sending.wire_bytes(line, fragment.bytes);
+            sending.queue(line, released, wire_bytes, packet, now);
+        }
+        // The rest goes with the next PDUs, even if its body has nothing more to do.
+        if sending.outbox.is_ready() {
+            self.since.get_or_insert(now);
+        }
+    }
+}
+
 impl<M: Memory> Plane<M> {
     /// How a handler sends over `route`, in messages that it puts into `outbox`. Nothing is held of the link yet.
     pub(super) fn sending(
@@ -191,59 +256,20 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Whether the link gives a handler already what admission assumes; else its grant waits for the link's shaper.
-    pub(super) fn has_share(&mut self, id: RtuId, place: &RtuPlace, grant: RtuGrant) -> bool {
-        let Some((link, demand, bound)) = place.link else { return true };
-        let sending = self.rtus.handlers.get(&id).and_then(|rtu| rtu.sending.as_ref());
-        let Some(channel) = sending.map(|sending| sending.channel) else { return true };
-        let shaper = self.line_mut(link).shaper.as_mut();
-        let fits = shaper.is_none_or(|shaper| shaper.add(channel, &demand, bound));
-        if !fits {
-            self.rtus.unfit.push((channel, *place, grant));
-        }
-        fits
-    }
-
     /// The shaper of a link has followed: whether `channel` is a handler's, whose grant has waited for that.
     pub(in crate::node) fn fit_sender(&mut self, channel: ChannelId, now: Instant) -> bool {
-        let Some(&id) = self.rtus.senders.get(&channel) else { return false };
-        let waiting = self.rtus.unfit.iter().position(|(of, ..)| *of == channel);
-        if let Some(index) = waiting {
-            let (_, place, grant) = self.rtus.unfit.swap_remove(index);
-            self.grant_rtu(id, &place, grant, now);
-        }
+        let waiting =
+            self.rtus.of_channel(channel).and_then(|(id, rtu)| Some((id, rtu.waiting.take()?, rtu)));
+        let Some((id, (place, grant), rtu)) = waiting else { return false };
+        rtu.grant(id, &place, &self.config, &mut self.context, now);
+        self.rtus.news.own.push_back(RtuEvent::Granted(id, grant));
         true
-    }
-
-    /// The link has granted a place: the handler has slots from now on.
-    pub(super) fn give_slots(&mut self, id: RtuId, place: &RtuPlace) {
-        let Some((link, _, bound)) = place.link else { return };
-        let Some(Rtu { terms, sending: Some(sending), .. }) =
-            self.rtus.handlers.get_mut(&id).map(|rtu| &mut **rtu)
-        else {
-            return;
-        };
-        let Some((units, period)) = terms.budget() else { return };
-        let bounds = [place.bound, bound];
-        let packets = units.saturating_mul(sending.packets);
-        let slots = slots_of(packets, period, bounds);
-        let line = &mut self.context.links.lines[usize::from(link.0)];
-        let flow = line.scheduler.add_channel(slots, place.bound);
-        line.set_source(flow, Some(sending.channel));
-        let messages = &mut self.context.messages;
-        let few = core::mem::replace(
-            &mut sending.outgoing,
-            Outgoing::new(messages, slots.saturating_add(BEST_EFFORT_OUTGOING_MAX), sending.message_bytes),
-        );
-        few.dissolve(messages);
-        sending.slots = Some(Slots { flow, bounds, pace: Sporadic::new(period, packets) });
     }
 
     /// A handler that sends is gone: what it has queued is, too.
     pub(super) fn drop_sending(&mut self, sending: Sending<M>, now: Instant) {
         let link = sending.route.link;
         self.rtus.senders.remove(&sending.channel);
-        self.rtus.unfit.retain(|(of, ..)| *of != sending.channel);
         self.share_without(Some(link), sending.channel);
         sending.outgoing.dissolve(&mut self.context.messages);
         let line = self.line_mut(link);
@@ -256,48 +282,14 @@ impl<M: Memory> Plane<M> {
         self.unblock_one(link, now);
     }
 
-    /// A unit of a handler has released PDUs at `released`: queues what they have put into the ring, as many packets as they
-    /// may make. What there is no room for stays in the ring.
-    pub(super) fn send_rtu(&mut self, id: RtuId, released: Option<Instant>, units: u32, now: Instant) {
-        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
-        let Some(sending) = rtu.sending.as_mut() else { return };
-        let line = &mut self.context.links.lines[usize::from(sending.route.link.0)];
-        let messages = &mut self.context.messages;
-        for _ in 0..units.max(1).saturating_mul(sending.packets) {
-            let released = released.filter(|_| sending.slots.is_some());
-            let has_room = match released {
-                Some(_) => sending.has_slot(line),
-                None => sending.has_room_beyond(line, now),
-            };
-            let ready = has_room.then_some(&mut sending.outbox);
-            let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
-            if message.len() > sending.message_bytes {
-                sending.counted.too_long += 1;
-                continue;
-            }
-            let number = sending.number_next;
-            sending.number_next += 1;
-            sending.outgoing.push(messages, message, number, Arrival::at(sent));
-            let Some(fragment) = sending.outgoing.peek(messages) else { return };
-            sending.outgoing.made(messages);
-            let packet = Packet::Upcall { id, number: fragment.number };
-            let wire_bytes = sending.wire_bytes(line, fragment.bytes);
-            sending.queue(line, released, wire_bytes, packet, now);
-        }
-        // The rest goes with the next PDUs, even if its body has nothing more to do.
-        if sending.outbox.is_ready() {
-            rtu.since.get_or_insert(now);
-        }
-    }
-
     /// Room came free for a handler that sends: whether there is one and it has something to do.
     pub(in crate::node::plane) fn arm_sender(&mut self, channel: ChannelId, now: Instant) -> bool {
-        let Some(&id) = self.rtus.senders.get(&channel) else { return false };
-        let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return false };
-        if let Some(sending) = &mut rtu.sending {
-            sending.listed = false;
-        }
-        let has_work = rtu.since.is_some();
+        let sender = self.rtus.of_channel(channel);
+        let Some((id, Rtu { sending: Some(Sending { listed, .. }), since, .. })) = sender else {
+            return false;
+        };
+        *listed = false;
+        let has_work = since.is_some();
         self.arm_rtu(id, now);
         has_work
     }

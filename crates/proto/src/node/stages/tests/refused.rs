@@ -84,6 +84,37 @@ fn a_broken_stage_refuses_who_would_cross_it_where_that_is_wanted() {
     }
 }
 
+/// Programs' handlers are refused as channels are: by the processor, and by the link that they send on.
+#[test]
+fn a_broken_stage_refuses_handlers_where_that_is_wanted() {
+    let breach = Breach { late: Lateness::default(), cause: Cause::LongerTravel };
+    for while_broken in [WhileBroken::Degrade, WhileBroken::Refuse] {
+        let mut config = config();
+        config.signalling.while_broken = while_broken;
+        let mut stages = stages_of(&config);
+        let terms = handler_terms();
+        let asked = |stages: &Stages| {
+            let sent = |link| RtuPackets { link, packets: 1, payload_bytes: 100 };
+            let links = [LEFT, RIGHT].map(|link| stages.check_rtu_packets(&terms, &sent(link)));
+            (stages.check_rtu(&terms, &config), links)
+        };
+        assert_eq!(asked(&stages), (Ok(()), [Ok(()), Ok(())]));
+        let refused = match while_broken {
+            WhileBroken::Refuse => Err(RtuRefusal::Broken(breach)),
+            WhileBroken::Degrade => Ok(()),
+        };
+        stages.set_link_breach(RIGHT, Some(breach));
+        assert_eq!(asked(&stages), (Ok(()), [Ok(()), refused]), "{while_broken:?}");
+        stages.set_cpu_breach(Some(breach));
+        assert_eq!(asked(&stages).0, refused, "{while_broken:?}");
+    }
+}
+
+fn handler_terms() -> RtuTerms {
+    let class = RtuClass::Guaranteed { period: MS(10), units: 1 };
+    RtuTerms { class, deadline: None, quantum: 1, cost: RtuCost { run: Nanos(1_000), unit: Nanos(1_000) } }
+}
+
 /// Stages whose outgoing link is broken; if channels are refused because of that, another link is broken
 /// instead.
 fn stages_with(config: &NodeConfig, breach: Option<Breach>) -> Stages {
@@ -157,4 +188,22 @@ fn a_links_new_rate_counts_whether_or_not_the_policies_are_away() {
     let mut untouched = stages_of(&config);
     let channel = local(2, Role::Forwarder);
     assert_eq!((given_away(&stages), hold(&mut stages, &channel)), (before, hold(&mut untouched, &channel)));
+}
+
+/// A channel that a timer serves waits for it first: what its refusal offers includes that wait, and is granted.
+#[test]
+fn what_is_offered_behind_a_timer_includes_the_wait_for_it() {
+    let activation = Activation::Periodic { period: MS(5), packets: 2 };
+    let sink =
+        |number| Arc::new(local_of(number, Role::Sink, Contract { activation, ..contract(1_000) }, 1_400));
+    let mut stages = stages_of(&config());
+    stages.ask(&sink(1), MS(5) + Nanos(1_000), false);
+    let refused = answered(&mut stages, 1);
+    let Err(RefuseCause::Stage { refusal, .. }) = refused else { panic!("{refused:?}") };
+    let possible = refusal.bound_possible.expect("with more time");
+    assert_eq!(refusal.reason, RefusalReason::Bound { possible, limit: MS(5) + Nanos(1_000) });
+    stages.ask(&sink(2), possible - Nanos(1), false);
+    assert!(answered(&mut stages, 2).is_err(), "{possible}");
+    stages.ask(&sink(3), possible, false);
+    assert_eq!(answered(&mut stages, 3).expect("as offered")[0].bound, possible);
 }
