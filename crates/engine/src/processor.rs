@@ -315,7 +315,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         while let Some(channel) = self.programs.doorbells.next_rung() {
             // Take the first messages of each ring now, so that the node has their deadlines.
             let most = left.max(RING_MESSAGES_BEHIND);
-            left = left.saturating_sub(self.node.handle_outbox_within(channel, most, at));
+            left = left.saturating_sub(self.node.handle_ring_within(channel, most, at));
             any = true;
         }
         any

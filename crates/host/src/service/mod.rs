@@ -8,8 +8,8 @@
 //! channel is closed.
 
 mod acceptance;
+mod audit;
 mod backlog;
-mod books;
 mod charges;
 mod cleanup;
 mod clients;

@@ -34,7 +34,7 @@ pub struct HostStatus {
     pub more_handlers: bool,
     /// Counts compared with what there is; only for root and the daemon's own user, and where few channels are here.
     #[serde(default)]
-    pub books: Option<Books>,
+    pub books: Option<Audit>,
 }
 
 /// A program's handler on the processor.
@@ -49,7 +49,7 @@ pub struct HandlerStatus {
 
 /// The host's counters, compared with what is actually held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Books {
+pub struct Audit {
     /// Number of counts that were compared.
     pub compared: u32,
     /// Counters that are wrong: they count something that is not held, or do not count something that is

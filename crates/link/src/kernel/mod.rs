@@ -44,7 +44,7 @@ pub use classes::FIRST_CLASS;
 pub use device::{Device, Mac, XdpAttachment, XdpFeatures};
 pub use error::KernelError;
 pub use follow::{Follow, FollowError, FollowedLink, Opener, follow};
-pub use hops::{HopKeeper, HopState, Hops, NextHop, Way, hops};
+pub use hops::{HopKeeper, HopRoute, HopState, Hops, NextHop, hops};
 pub use neighbours::{Route, neighbour, resolve, route_to};
 pub use path::{LinkPath, PathRequest, RESOLVE_PATIENCE};
 pub use ports::PortHold;

@@ -120,18 +120,18 @@ impl<M: Memory> Node<M> {
     }
 
     /// The application has put messages into its outgoing ring, or taken messages out of its incoming one.
-    pub fn handle_outbox(&mut self, channel: ChannelId, now: Instant) {
-        self.handle_outbox_within(channel, RING_MESSAGES_MAX, now);
+    pub fn handle_ring(&mut self, channel: ChannelId, now: Instant) {
+        self.handle_ring_within(channel, RING_MESSAGES_MAX, now);
     }
 
-    /// Does the same as [`Self::handle_outbox`], for several rings that share one limit of messages: it takes
+    /// Does the same as [`Self::handle_ring`], for several rings that share one limit of messages: it takes
     /// at most `messages_max` messages, and never more than [`RING_MESSAGES_MAX`]. Returns their number. The
     /// rest of the ring is taken when those messages are served, and in the background.
-    pub fn handle_outbox_within(&mut self, channel: ChannelId, messages_max: u32, now: Instant) -> u32 {
+    pub fn handle_ring_within(&mut self, channel: ChannelId, messages_max: u32, now: Instant) -> u32 {
         if self.plane.hear_reports(channel, now) {
             return 1;
         }
-        self.plane.drain_outbox(channel, Portion::InPassing(messages_max), now)
+        self.plane.serve_ring(channel, Portion::InPassing(messages_max), now)
     }
 
     /// Closes either end of a channel, a best-effort flow or a bound port. A source sends its queued messages

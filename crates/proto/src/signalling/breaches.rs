@@ -106,7 +106,7 @@ impl Signalling {
         let lease = self.config.signalling.lease;
         for StageReport { stage, breach, .. } in self.breaches.expired(self.config.id, lease, now) {
             let changed = Changed { before: breach, after: self.breaches.of(&stage) };
-            let across = |c: &&Channel| stage.place_on(&c.way.nodes).is_some();
+            let across = |c: &&Channel| stage.place_on(&c.route.nodes).is_some();
             let ends: Vec<_> = self.channels.iter().filter(across).filter_map(open_end).collect();
             self.tell_ends(ends, stage, changed);
         }
@@ -125,13 +125,13 @@ impl Signalling {
     /// Stages on the route of a channel that break their promise, as far as this node knows.
     pub fn broken_on(&self, channel: ChannelId) -> Vec<BrokenStage> {
         let Some(known) = self.channels.get(channel) else { return Vec::new() };
-        let on_way = |stage: &StageName| stage.place_on(&known.way.nodes).is_some();
-        let broken = self.broken_stages().filter(|(stage, _)| on_way(stage));
+        let on_route = |stage: &StageName| stage.place_on(&known.route.nodes).is_some();
+        let broken = self.broken_stages().filter(|(stage, _)| on_route(stage));
         broken.map(|(stage, breach)| self.stage_by_name(stage, breach)).collect()
     }
     /// The report for the user, with the number of channels concerned here.
     pub fn broken_stage(&self, stage: StageName, breach: Breach) -> BrokenStage {
-        let across = self.channels.iter().filter(|channel| stage.place_on(&channel.way.nodes).is_some());
+        let across = self.channels.iter().filter(|channel| stage.place_on(&channel.route.nodes).is_some());
         BrokenStage { channels: u32::try_from(across.count()).ok(), ..self.stage_by_name(stage, breach) }
     }
     fn stage_by_name(&self, stage: StageName, breach: Breach) -> BrokenStage {
@@ -168,7 +168,7 @@ impl Signalling {
         for channel in self.channels.iter() {
             let local = &channel.local;
             match from {
-                None if report.stage.place_on(&channel.way.nodes).is_none() => continue,
+                None if report.stage.place_on(&channel.route.nodes).is_none() => continue,
                 None => links.extend(report.witness.links(local.link_in, local.link_out)),
                 Some(link) if !concerns(channel, link, &report.stage) => continue,
                 // Forwarding goes away from the stage.
@@ -186,9 +186,9 @@ impl Signalling {
     /// Called when a channel has been opened here: sends this node's reports about stages on its route to its
     /// hosts, and notifies its end here of the broken stages that are known.
     pub(super) fn tell_opened_across(&mut self, channel: &Channel) {
-        let on_way = |stage: &StageName| stage.place_on(&channel.way.nodes).is_some();
+        let on_route = |stage: &StageName| stage.place_on(&channel.route.nodes).is_some();
         let own = self.breaches.own(self.config.id);
-        for report in own.into_iter().filter(|report| on_way(&report.stage)) {
+        for report in own.into_iter().filter(|report| on_route(&report.stage)) {
             for link in report.witness.links(channel.local.link_in, channel.local.link_out) {
                 self.say(link, &Message::Stage(report));
             }
@@ -196,7 +196,7 @@ impl Signalling {
         if channel.local.role == Role::Forwarder {
             return;
         }
-        for (stage, breach) in self.breaches.stages().into_iter().filter(|(stage, _)| on_way(stage)) {
+        for (stage, breach) in self.breaches.stages().into_iter().filter(|(stage, _)| on_route(stage)) {
             self.tell_stage(Some(channel.local.channel), stage, Some(breach), false);
         }
     }
@@ -239,7 +239,7 @@ impl Signalling {
 
 /// Whether a channel passes another host's stage (`on_stage`), in the direction of `link`.
 fn concerns(channel: &Channel, link: LinkId, stage: &StageName) -> bool {
-    let Some(place) = stage.place_on(&channel.way.nodes) else { return false };
+    let Some(place) = stage.place_on(&channel.route.nodes) else { return false };
     let here = usize::from(channel.position);
     let side = if place < here { channel.local.link_in } else { channel.local.link_out };
     debug_assert_ne!(place, here, "a stage of this host's");

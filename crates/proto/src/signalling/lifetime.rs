@@ -176,10 +176,10 @@ impl Signalling {
         self.forget_waiting_from(link);
         let of_link = |channel: &Channel| match &channel.local {
             local if local.link_in == Some(link) => {
-                Some((Input::UpstreamLost, channel.way.nodes.first().copied()))
+                Some((Input::UpstreamLost, channel.route.nodes.first().copied()))
             }
             local if local.link_out == Some(link) => {
-                Some((Input::DownstreamLost, channel.way.nodes.last().copied()))
+                Some((Input::DownstreamLost, channel.route.nodes.last().copied()))
             }
             _ => None,
         };

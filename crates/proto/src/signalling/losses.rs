@@ -103,7 +103,7 @@ fn most_lost(
 impl Signalling {
     /// Reports to the source what has passed here.
     pub(super) fn send_passed(&mut self, channel: &Channel, passed: Passed) {
-        let route = Route { nodes: channel.way.nodes.clone(), position: channel.position }.back();
+        let route = Route { nodes: channel.route.nodes.clone(), position: channel.position }.back();
         self.pass_passed(channel.local.path, route, (self.config.id, passed));
     }
 

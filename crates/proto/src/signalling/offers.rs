@@ -177,7 +177,7 @@ impl Signalling {
         if offering.next(answer).is_none() || offering.until <= now {
             return self.tell_refused(id, &attempt, offering.told());
         }
-        let (contract, to) = (offering.asked, channel.way.to.clone());
+        let (contract, to) = (offering.asked, channel.route.to.clone());
         let request = OpenRequest { to, contract, user: attempt.user, probe: true, token: None };
         self.ask_offer(id, &request, attempt, offering, now, resources);
     }

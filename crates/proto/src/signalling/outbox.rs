@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use punctual_analysis::Instant;
 
-use super::books::Entry;
+use super::accounts::Entry;
 use super::fair::{Fair, Place, Source};
 use super::message::Message;
 use super::stream::{Full, SendStream};
@@ -214,16 +214,16 @@ impl Outbox {
     }
 
     /// Counts of waiting messages that are kept, with the values computed from the queues.
-    pub fn books(&self) -> [Entry; 6] {
+    pub fn accounts(&self) -> [Entry; 6] {
         let with_path = |of: &Fair<QueuedMessage>| of.iter().filter(|said| said.path.is_some()).count();
         let answered: u32 = self.answered.values().map(|(_, count)| count).sum();
         let bytes = self.first.iter().chain(&self.standing).map(Vec::len);
         let bytes: usize = bytes.chain(self.answers.iter().map(|said| said.bytes.len())).sum();
         [
-            ("asks for a link", self.asks.books()),
+            ("asks for a link", self.asks.accounts()),
             ("ages of asks", [self.ages.len(), self.asks.len()]),
             ("channels that are asked for", [self.asked.len(), with_path(&self.asks)]),
-            ("answers for a link", self.answers.books()),
+            ("answers for a link", self.answers.accounts()),
             ("channels that are answered", [answered as usize, with_path(&self.answers)]),
             ("bytes for a link", [self.bytes, bytes]),
         ]

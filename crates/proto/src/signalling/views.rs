@@ -93,9 +93,9 @@ impl Signalling {
 fn view(channel: &Channel) -> ChannelView<'_> {
     ChannelView {
         local: &channel.local,
-        from: &channel.way.from,
-        to: &channel.way.to,
-        degraded: &channel.way.degraded,
+        from: &channel.route.from,
+        to: &channel.route.to,
+        degraded: &channel.route.degraded,
         state: channel.state.name(),
         has_ended: channel.state == State::Settling,
     }

@@ -231,8 +231,11 @@ fn a_second_answer_to_a_probe_changes_nothing() {
             row.hear(thinker, true, answer());
             let signalling = &row.hosts[thinker].signalling;
             assert_eq!((signalling.deciding.len(), row.unexpected(thinker)), (1, before), "host {thinker}");
-            let books = row.hosts[thinker].signalling.books();
-            assert!(books.iter().all(|(_, [counted, held])| counted == held), "host {thinker}: {books:?}");
+            let accounts = row.hosts[thinker].signalling.accounts();
+            assert!(
+                accounts.iter().all(|(_, [counted, held])| counted == held),
+                "host {thinker}: {accounts:?}"
+            );
         }
         row.answer(thinker);
         let answers = row.hosts[0].events.iter().filter(|event| matches!(event, Event::Probed { .. }));
