@@ -250,8 +250,8 @@ pub fn what_too_many_did(phases: &[PhaseOutcome]) -> Option<String> {
     let (missed, all) = world.missed(one.phase);
     let control = world.stream("control")?;
     Some(format!(
-        "By hand nobody refuses the channel too many: beside it {missed} of {all} messages of the others, which all keep \
-         their contracts, were late or lost (control p99 {} ms).",
+        "By hand the channel too many is not refused: beside it {missed} of {all} messages of the others, \
+         which all keep their contracts, were late or lost (control p99 {} ms).",
         number(control.from_sending.p99_ms)
     ))
 }

@@ -43,7 +43,7 @@ impl Signalling {
         self.links.peers.get_mut(usize::from(link.0)).map(Peer::watch_mut)
     }
     /// Reports to the neighbour which of its packets arrived late.
-    pub fn tell_late(&mut self, link: LinkId, late: LateArrivals) {
+    pub fn report_late(&mut self, link: LinkId, late: LateArrivals) {
         self.say(link, &Message::LateArrivals(late));
     }
 
@@ -62,7 +62,7 @@ impl Signalling {
     pub fn announce(&mut self, towards: Option<NodeId>, breach: Option<Breach>, now: Instant) {
         let stage = StageName { node: self.config.id, towards };
         let changed = self.report(stage, Witness::Owner, breach, now);
-        self.tell_stage(None, stage, changed.known(), breach.is_none());
+        self.report_stage(None, stage, changed.known(), breach.is_none());
     }
 
     /// Notifies the hosts beyond this node that packets arrive late over a link, or no longer do. A report of
@@ -108,7 +108,7 @@ impl Signalling {
             let changed = Changed { before: breach, after: self.breaches.of(&stage) };
             let across = |c: &&Channel| stage.place_on(&c.route.nodes).is_some();
             let ends: Vec<_> = self.channels.iter().filter(across).filter_map(open_end).collect();
-            self.tell_ends(ends, stage, changed);
+            self.report_to_ends(ends, stage, changed);
         }
     }
 
@@ -180,12 +180,12 @@ impl Signalling {
         for link in links {
             self.say(link, &Message::Stage(*report));
         }
-        self.tell_ends(ends, report.stage, changed);
+        self.report_to_ends(ends, report.stage, changed);
     }
 
     /// Called when a channel has been opened here: sends this node's reports about stages on its route to its
     /// hosts, and notifies its end here of the broken stages that are known.
-    pub(super) fn tell_opened_across(&mut self, channel: &Channel) {
+    pub(super) fn report_opened_across(&mut self, channel: &Channel) {
         let on_route = |stage: &StageName| stage.place_on(&channel.route.nodes).is_some();
         let own = self.breaches.own(self.config.id);
         for report in own.into_iter().filter(|report| on_route(&report.stage)) {
@@ -197,29 +197,29 @@ impl Signalling {
             return;
         }
         for (stage, breach) in self.breaches.stages().into_iter().filter(|(stage, _)| on_route(stage)) {
-            self.tell_stage(Some(channel.local.channel), stage, Some(breach), false);
+            self.report_stage(Some(channel.local.channel), stage, Some(breach), false);
         }
     }
 
     /// Notifies the ends here, and this host if the stage is another host's, unless nothing is new to them.
-    fn tell_ends(&mut self, mut ends: Vec<ChannelId>, stage: StageName, changed: Changed) {
+    fn report_to_ends(&mut self, mut ends: Vec<ChannelId>, stage: StageName, changed: Changed) {
         if changed.before != changed.after {
             self.announcements.outdated.extend(&ends);
         }
-        if !changed.is_news() || changed.says_less() {
+        if !changed.is_news() || changed.only_loses_cause() {
             return;
         }
         // The host is notified of its own stages in any case.
         if stage.node != self.config.id {
-            self.tell_stage(None, stage, changed.known(), changed.after.is_none());
+            self.report_stage(None, stage, changed.known(), changed.after.is_none());
         }
         ends.sort_unstable();
         for channel in ends {
-            self.tell_stage(Some(channel), stage, changed.known(), changed.after.is_none());
+            self.report_stage(Some(channel), stage, changed.known(), changed.after.is_none());
         }
     }
 
-    fn tell_stage(
+    fn report_stage(
         &mut self,
         channel: Option<ChannelId>,
         stage: StageName,

@@ -110,7 +110,7 @@ impl Signalling {
     /// `route` as its next receiver sees it.
     fn pass_passed(&mut self, path: PathId, route: Route, (node, passed): (NodeId, Passed)) {
         let link = self.link_along(&route);
-        self.say_to(link, &Message::Passed { path, route, node, passed });
+        self.send_to_neighbour(link, &Message::Passed { path, route, node, passed });
     }
 
     /// Handles a report of a host between.

@@ -113,7 +113,7 @@ impl Outbox {
     /// Queues a message that is neither a reply nor a request.
     pub fn say(&mut self, message: &Message) -> Result<(), CannotEncode> {
         match message {
-            Message::Refresh { node, epoch, channels } => return self.say_refresh(*node, *epoch, channels),
+            Message::Refresh { node, epoch, channels } => return self.queue_refresh(*node, *epoch, channels),
             Message::Rate(_) | Message::LateArrivals(_) => {
                 let bytes = self.encode(message)?;
                 self.first.push_back(bytes);
@@ -138,7 +138,7 @@ impl Outbox {
     }
 
     /// A channel that has not begun there needs no refresh.
-    fn say_refresh(
+    fn queue_refresh(
         &mut self,
         node: NodeId,
         epoch: Epoch,

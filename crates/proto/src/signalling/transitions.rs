@@ -231,7 +231,7 @@ impl Signalling {
             channel.setup = None;
         }
         if row.next == State::Open && row.state != State::Open {
-            self.tell_opened_across(&channel);
+            self.report_opened_across(&channel);
         }
         let awaits = row.next == State::Draining && row.state != State::Draining && row.role != Role::Source;
         let last = what.sent.filter(|_| awaits).map(|sent| (channel.local.channel, sent));
@@ -276,13 +276,14 @@ impl Signalling {
                 channel.setup_mut().all_stages = core::mem::take(&mut what.stages);
                 channel.deadline = Timer::due(now + SHAPER_PATIENCE);
             }
-            Action::SendConfirm => self.say_to(down, &Message::Confirm { path }),
+            Action::SendConfirm => self.send_to_neighbour(down, &Message::Confirm { path }),
             Action::SendRefuse => self.send_refuse(channel, what),
-            Action::DestroyForward => {
-                self.say_to(down, &Message::Destroy { path, reason: what.reason.told(), sent: what.sent })
-            }
+            Action::DestroyForward => self.send_to_neighbour(
+                down,
+                &Message::Destroy { path, reason: what.reason.told(), sent: what.sent },
+            ),
             Action::DestroyBack => {
-                self.say_to(up, &Message::Destroy { path, reason: what.reason.told(), sent: None })
+                self.send_to_neighbour(up, &Message::Destroy { path, reason: what.reason.told(), sent: None })
             }
             Action::KeepWord => {
                 channel.reason = what.reason;
@@ -307,7 +308,7 @@ impl Signalling {
             Action::TellEstablished => {
                 self.announcements.events.push_back(Event::Established { channel: id })
             }
-            Action::TellClosed => self.tell_closed(channel, what),
+            Action::TellClosed => self.report_closed(channel, what),
         }
     }
 
@@ -335,7 +336,7 @@ impl Signalling {
         self.losses.begin(channel.local.path, self.config.id, passed);
     }
 
-    fn tell_closed(&mut self, channel: &mut Channel, what: &mut InputDetails) {
+    fn report_closed(&mut self, channel: &mut Channel, what: &mut InputDetails) {
         self.answer_asker(channel, what);
         let at_source = channel.local.role == Role::Source;
         let lost_at = self.losses.end(channel.local.path, &channel.route.nodes, what.receipt.as_ref());
@@ -383,7 +384,7 @@ impl Signalling {
     /// `route` as its next receiver sees it.
     fn pass_ended(&mut self, path: PathId, route: Route, reason: CloseReason, receipt: Receipt) {
         let link = self.link_along(&route);
-        self.say_to(link, &Message::Ended { path, route, reason, receipt });
+        self.send_to_neighbour(link, &Message::Ended { path, route, reason, receipt });
     }
     pub(super) fn on_ended(
         &mut self,

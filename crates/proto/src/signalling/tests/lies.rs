@@ -411,7 +411,7 @@ fn a_link_that_is_not_there_changes_nothing() {
         signalling.handle_signal(nowhere, now, now, &[0; 100], stages);
         signalling.say(nowhere, &message);
         signalling.answer(None, Source { node: NodeId(3), user: UserId(7) }, &message);
-        signalling.tell_link(nowhere, None);
+        signalling.report_link(nowhere, None);
         signalling.on_unauthenticated(nowhere, now);
         signalling.on_change(nowhere, Change::Lost { restarted: true }, now, stages);
         signalling.set_link_rate(nowhere, BitRate(1), Ppm(1));
