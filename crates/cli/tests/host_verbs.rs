@@ -235,7 +235,7 @@ fn a_no_of_network_or_receiver_is_one_line_and_exit_code_1() {
     send("cam@b").complains(1, "only far may send");
     network.b.verb(&["recv", "cam"]).complains(1, "\"cam\" already has a listener");
     for (arguments, code, line) in [
-        (&["recv", "cam", "--json"][..], 1, "listens on \"cam\" already"),
+        (&["recv", "cam", "--json"][..], 1, "\"cam\" already has a listener"),
         (&["recv", "cam", "--json", "--socket", "/no/such"], 1, "start punctuald"),
         (
             &["recv", "cam", "--json", "--from", "nowhere"],
@@ -312,7 +312,7 @@ fn a_receiver_that_dies_ends_its_sender_and_leaves_nothing() {
     receiver.kill();
     network.a.await_no_channels();
     sender.write(b"another line\n");
-    sender.end().complains(1, "after 1 message: the application at the other end is gone");
+    sender.end().complains(1, "after 1 message: the application at the other end ended without closing it");
     network.b.await_no_channels();
 }
 

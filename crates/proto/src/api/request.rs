@@ -65,7 +65,7 @@ pub struct OpenRequest {
     pub user: UserId,
     /// A probe: only asks what would be offered, holds nothing, asks no application.
     pub probe: bool,
-    /// Set if this replies to a receiver's request (see [`Event::Requested`]): that request's token.
+    /// Set if this replies to a receiver's request (see [`super::Event::Requested`]): that request's token.
     pub token: Option<u64>,
 }
 
