@@ -91,13 +91,14 @@ bench: build ## run the micro-benchmarks of docs/PERFORMANCE.md
 fmt: ## format everything
 	$(CARGO) fmt --all
 
-lint: setup ## check format, clippy, layering, licences and sources
+lint: setup ## check format, clippy, links in the documentation of the code, layering, licences and sources
 	scripts/check-format
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-sim --features mutations --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-analysis --features mutations --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-daemon -p punctual-cli --features punctual-daemon/trials,punctual-cli/trials --all-targets -- -D warnings
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings -D clippy::too_many_lines
+	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links" $(CARGO) doc --locked --no-deps --workspace
 	$(CARGO) test --locked -p punctual-cli --test layering
 	scripts/check-deny
 

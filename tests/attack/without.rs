@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::attacker::{Attacker, Mechanism, begin};
+use crate::attacker::{Mechanism, begin};
 use crate::common::program::Program;
 use crate::judge::{Round, alone};
 use crate::measured::Measured;

@@ -71,7 +71,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// Flows that run after each other, in a cycle.
-    #[error("flow \"{0}\" runs after itself: take one \"after\" of the circle away")]
+    #[error("flow \"{0}\" runs after itself: remove one \"after\" from the circle")]
     Circle(FlowName),
     /// More flows in a rate group than it has places.
     #[error("more than {PLACES_MAX} flows in the rate group of {0}: use more periods or fewer flows")]

@@ -85,7 +85,7 @@ pub struct Offer {
 pub enum RefusalReason {
     /// All that may be reserved is reserved.
     #[error(
-        "the stage would be used to {:.1} %, {:.1} % may be given away",
+        "{:.1} % of the stage would be reserved, the limit is {:.1} %",
         f64::from(*wanted_ppm) / 1e4, f64::from(*limit_ppm) / 1e4
     )]
     Utilisation {

@@ -21,7 +21,7 @@ pub const AUTHENTICATION_FIX: &str = "compare [signalling] key and the ids of [[
 /// Which daemon.
 #[derive(Args)]
 pub struct Host {
-    /// Socket of the daemon to talk to [default: $PUNCTUAL_SOCKET or /run/punctual/api.sock].
+    /// Socket of the daemon [default: $PUNCTUAL_SOCKET or /run/punctual/api.sock].
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 }
@@ -74,15 +74,17 @@ fn unreachable(refused: &str, node: NodeId, links: &[LinkStatus]) -> String {
 pub fn ended(reason: Option<CloseReason>) -> String {
     let fix = match reason {
         Some(CloseReason::PathLost) => {
-            "see 'punctual status' on the hosts on the way for the link that is down, then open it again"
+            "see 'punctual status' on the hosts on the route for the link that is down, then open it again"
         }
         Some(CloseReason::Peer) => "it wanted no more",
         Some(CloseReason::PeerVanished) => "start it again",
         Some(CloseReason::PeerStopped | CloseReason::PeerRestarted) => {
             "open it again when the daemon there is back ('punctual status' shows its link alive)"
         }
-        Some(CloseReason::LeaseOver) => "see 'punctual status' for losses on the way, then open it again",
-        Some(CloseReason::FilterRefused | CloseReason::RuntimeRefused) => "'punctual doctor' there says more",
+        Some(CloseReason::LeaseOver) => "see 'punctual status' for losses on the route, then open it again",
+        Some(CloseReason::FilterRefused | CloseReason::RuntimeRefused) => {
+            "'punctual doctor' there shows more"
+        }
         Some(CloseReason::Local) => "it was closed at this end",
         Some(CloseReason::Vanished | CloseReason::Stopped) | None => {
             "start punctuald again and open it again"

@@ -31,8 +31,8 @@ pub fn late_wakes(wakes: &WakeRecord) -> Option<String> {
     let WakeRecord { recent, recent_late, release_latency, late_max, .. } = wakes;
     wakes.at_risk.then(|| {
         format!(
-            "{recent_late} of the latest {recent} wake-ups came later than the release latency of {release_latency} that \
-             admission counts with, the latest of all by {late_max}"
+            "{recent_late} of the last {recent} wake-ups were later than the release latency of \
+             {release_latency} with which admission calculates, the latest of all by {late_max}"
         )
     })
 }
@@ -92,7 +92,7 @@ mod tests {
             at_risk: true,
         };
         let told = late_wakes(&wakes).expect("they are late");
-        assert!(told.starts_with("308 of the latest 308 wake-ups came later"), "{told}");
+        assert!(told.starts_with("308 of the last 308 wake-ups were later"), "{told}");
         assert!(told.contains("the latest of all by 225.00 ms"), "{told}");
         assert_eq!(late_wakes(&WakeRecord { at_risk: false, ..wakes }), None);
     }

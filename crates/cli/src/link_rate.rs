@@ -68,7 +68,7 @@ fn mbit(bps: u64) -> String {
 
 /// For people.
 pub fn text(rate: &LinkRate) -> String {
-    let how = if rate.auto { "finds its rate out by itself" } else { "configured" };
+    let how = if rate.auto { "measures its rate itself" } else { "configured" };
     let measured = match (rate.rate_measured_bps, rate.error_bps) {
         (Some(bps), Some(error)) => {
             let least = if rate.at_least == Some(true) { "at least " } else { "" };

@@ -42,8 +42,7 @@ pub fn read(content: &[u8], rate: Option<Rate>) -> anyhow::Result<Recording> {
 
 fn h264(stream: &[u8], rate: Option<Rate>) -> anyhow::Result<Trace> {
     let interval = rate.map(Rate::interval).or_else(|| frame_interval(stream));
-    let missing =
-        || Usage("the stream does not say how many frames it has a second: give --rate, as 25/s".into());
+    let missing = || Usage("the stream does not state its frame rate: give --rate, as 25/s".into());
     let interval = interval.ok_or_else(missing)?;
     Ok(Trace::regular(access_units(stream)?.iter().map(|unit| unit.len()), interval)?)
 }

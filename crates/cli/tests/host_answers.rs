@@ -22,10 +22,7 @@ fn a_sender_that_is_killed_is_no_end_of_the_stream() {
         let received = receiver.end();
         assert_eq!((received.code, received.stdout.as_slice()), (Some(1), b"a line\n".as_slice()));
         let said = &received.stderr;
-        assert!(
-            said.contains("gone without having closed it") && said.contains("after 1 message: "),
-            "{said}"
-        );
+        assert!(said.contains("ended without closing it") && said.contains("after 1 message: "), "{said}");
         if json {
             let summary: Value =
                 serde_json::from_str(said.lines().next().unwrap_or_default()).expect("a summary");
@@ -74,7 +71,7 @@ fn a_sender_that_fails_is_no_end_of_the_stream() {
     assert!(error["message"].as_str().is_some_and(|said| said.contains("--size allows")), "{error}");
     let received = receiver.end();
     assert_eq!((received.code, received.stdout.as_slice()), (Some(1), b"a line\n".as_slice()));
-    assert!(received.stderr.contains("gone without having closed it"), "{}", received.stderr);
+    assert!(received.stderr.contains("ended without closing it"), "{}", received.stderr);
 }
 
 #[test]
@@ -88,7 +85,7 @@ fn a_receiver_says_that_it_listens_and_outlives_senders_that_fail_before_their_f
     sender.end().complains(1, "after 0 messages: a message of ");
     receiver.await_said("listening: senders open cam@b\n", 2);
     receiver.await_said(
-        "the sender on a failed before its first message: the application at the other end is gone",
+        "the sender on a failed before its first message: the application at the other end ended",
         1,
     );
     let sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));

@@ -212,7 +212,7 @@ fn what_takes_minutes_looks_first_where_its_output_goes() {
         "{profile}"
     );
     let folder = std::env::temp_dir().display().to_string();
-    assert!(complaint(&["profile", "--output", &folder], 1).contains("is no file"));
+    assert!(complaint(&["profile", "--output", &folder], 1).contains("is not a regular file"));
     let plot = complaint(&["profile", "--output", &file("new-profile.toml", ""), "--plot", &folder], 1);
     assert!(plot.contains("--plot: cannot write"), "{plot}");
     let bench = complaint(&["bench", "sim-scale", "--directory", &place], 1);

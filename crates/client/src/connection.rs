@@ -50,7 +50,7 @@ pub(crate) struct SharedConnection {
     pub(crate) failed_asks: Mutex<HashMap<u64, ChannelRefusal>>,
     gone: AtomicBool,
     /// Why the daemon closed the connection, if it gave a reason.
-    farewell: Mutex<Option<ApiError>>,
+    last_error: Mutex<Option<ApiError>>,
 }
 
 /// Every handle holds one of these; the last one ends the threads.
@@ -77,7 +77,7 @@ impl Connection {
             listeners: Mutex::default(),
             failed_asks: Mutex::default(),
             gone: AtomicBool::new(false),
-            farewell: Mutex::default(),
+            last_error: Mutex::default(),
         });
         let (jobs, queue) = mpsc::channel();
         let reader = Arc::clone(&shared);
@@ -167,7 +167,7 @@ impl SharedConnection {
 
     /// Why there is no connection any more.
     fn end(&self) -> Error {
-        lock(&self.farewell).clone().map_or(Error::Disconnected, Error::from)
+        lock(&self.last_error).clone().map_or(Error::Disconnected, Error::from)
     }
 
     /// The error of [`Self::end`] if the connection is over; `None` while it exists.
@@ -240,7 +240,7 @@ impl SharedConnection {
         };
         // It belongs to no request: the last words of a daemon that hangs up.
         if let (0, Err(error)) = (id, &result) {
-            *lock(&self.farewell) = Some(error.clone());
+            *lock(&self.last_error) = Some(error.clone());
             return;
         }
         // Known before a program can be notified of its end.

@@ -31,8 +31,8 @@ pub enum ConnectError {
     },
     /// This user may not use the socket, or not enter a directory on the way to it.
     #[error(
-        "no permission to use the daemon's socket {}: {cause}; run this as a user who may, or set socket_mode in [daemon] of \
-         its configuration",
+        "no permission to use the daemon's socket {}: {cause}; run this as a user with access, or set \
+         socket_mode in [daemon] of its configuration",
         path.display()
     )]
     NoPermission {
@@ -42,7 +42,7 @@ pub enum ConnectError {
         cause: io::Error,
     },
     /// The daemon refused.
-    #[error("the daemon does not let this program in: {0}")]
+    #[error("the daemon refused this program: {0}")]
     Denied(Error),
     /// The system returned an error.
     #[error("cannot start the client: {0}")]
@@ -240,7 +240,7 @@ pub enum SendError {
     #[error("no room in the channel's queue: the contract's rate and burst are used up")]
     WouldBlock,
     /// The send timeout passed.
-    #[error("timed out: the channel takes no more than its contract's rate")]
+    #[error("timed out: the channel accepts no more than its contract's rate")]
     TimedOut,
     /// Longer than the contract.
     #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
@@ -421,7 +421,7 @@ mod tests {
         let full = RefusalReason::Utilisation { wanted_ppm: 1_333_000, limit_ppm: 950_000 };
         let told = OpenError::refused(by_stage(full, offer), &wanted).to_string();
         assert!(
-            told.starts_with("refused by node 1: source CPU: the stage would be used to 133.3 %"),
+            told.starts_with("refused by node 1: source CPU: 133.3 % of the stage would be reserved"),
             "{told}"
         );
     }

@@ -77,7 +77,7 @@ pub use punctual_analysis::{
 #[cfg(feature = "embedded")]
 pub use punctual_host::config::{self, HostConfig};
 pub use punctual_ipc::api::{
-    ApiError, ApiStatus, Books, ClassStatus, DriverDrops, DriverStatus, EngineStatus, HandlerStatus,
+    ApiError, ApiStatus, Audit, ClassStatus, DriverDrops, DriverStatus, EngineStatus, HandlerStatus,
     HostStatus, ProfileStatus, SOCKET_DEFAULT, WrongCount,
 };
 pub use punctual_ipc::ring::now;

@@ -106,8 +106,8 @@ fn serve(
     }
     if !socket.refuses_descriptors() {
         warn!(
-            "this kernel cannot keep programs from sending descriptors to the API socket (SO_PASSRIGHTS, Linux 6.16): a \
-             hostile one may make the API, not channels, wait for the closing of its own; docs/SECURITY.md"
+            "this kernel cannot keep programs from sending descriptors to the API socket (SO_PASSRIGHTS, Linux \
+             6.16): closing those of a hostile program may delay the API, but no channel; docs/SECURITY.md"
         );
     }
     for warning in warnings(config) {

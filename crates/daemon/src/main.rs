@@ -109,7 +109,7 @@ fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     })?;
     if let Some(thread) = punctual_daemon::failed() {
         anyhow::bail!(
-            "thread {thread} has failed (a bug: report what it said above), so the daemon has stopped"
+            "thread {thread} has failed (a bug: report its lines above), so the daemon has stopped"
         );
     }
     info!("stopped");

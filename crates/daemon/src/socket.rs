@@ -26,7 +26,8 @@ pub enum SocketError {
     #[error("{} is there and is no socket: remove it, or choose another [daemon] socket", .0.display())]
     NoSocket(PathBuf),
     /// The system returned an error.
-    #[error("cannot make the API socket {}: {cause}; check [daemon] socket and who may write its directory", path.display())]
+    #[error("cannot make the API socket {}: {cause}; check [daemon] socket and the permissions of its \
+             directory", path.display())]
     System {
         /// The socket.
         path: PathBuf,

@@ -93,7 +93,7 @@ fn what_cannot_be_is_refused_with_one_line() {
     let ok = contract(1_000, 10, 100);
 
     assert!(refused("cam@mars", ok).contains("\"mars\" is not in the directory"));
-    assert!(refused("nobody@b", ok).contains("nobody listens on \"nobody\""));
+    assert!(refused("nobody@b", ok).contains("no program listens on \"nobody\""));
     assert!(refused("no address", ok).contains("is no name"));
     let zero = punctual::Contract { message_bytes_max: 0, ..ok };
     assert!(refused("cam@b", zero).contains("message size 0 B"));
@@ -101,7 +101,7 @@ fn what_cannot_be_is_refused_with_one_line() {
     let line = refused("cam@b", huge);
     assert!(line.starts_with("refused by host a"), "{line}");
     let taken = b.listen("cam", |_| Consent::Accept).err().expect("taken").to_string();
-    assert!(taken.contains("somebody listens on \"cam\" already"), "{taken}");
+    assert!(taken.contains("\"cam\" already has a listener"), "{taken}");
     for line in [refused("cam@mars", ok), taken] {
         assert_eq!(line.lines().count(), 1);
     }

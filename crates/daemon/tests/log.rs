@@ -31,7 +31,7 @@ fn links_that_come_and_go_and_channels_that_are_lost_are_in_the_log() {
     awaits(&log, "INFO punctual::journal: link to-b to b is up\n");
     b.stop(Signal::KILL);
     awaits(&log, "WARN punctual::journal: link to-b to b is down: b does not answer;");
-    awaits(&log, "WARN punctual::journal: channel to cam@b lost: a link or node on the way is down\n");
+    awaits(&log, "WARN punctual::journal: channel to cam@b lost: a link or node on the route is down\n");
     let said = std::fs::read_to_string(&log).expect("a log");
     assert_eq!(said.matches("link to-b").count(), 2, "once each: {said}");
     std::fs::remove_dir_all(folder).expect("removed");

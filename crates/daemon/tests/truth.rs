@@ -78,28 +78,28 @@ impl Drop for Stop<'_> {
 }
 
 /// The outcome of one message: its latency by our own stamps, and its reported timeliness.
-struct Told {
+struct Delivery {
     took: Duration,
     timeliness: Timeliness,
     error: Nanos,
 }
 
-fn exchange(channel: &mut Channel, receiver: &mut Receiver, messages: usize) -> Vec<Told> {
+fn exchange(channel: &mut Channel, receiver: &mut Receiver, messages: usize) -> Vec<Delivery> {
     let origin = Instant::now();
     let now = || u64::try_from(origin.elapsed().as_nanos()).expect("no centuries");
     std::thread::scope(|scope| {
         let received = scope.spawn(|| {
-            let mut told = Vec::with_capacity(messages);
+            let mut delivered = Vec::with_capacity(messages);
             let mut buffer = [0; 64];
             while let Ok(info) = receiver.recv_timeout(&mut buffer, Duration::from_millis(1_500)) {
                 let sent = u64::from_ne_bytes(buffer[..8].try_into().expect("eight bytes"));
-                told.push(Told {
+                delivered.push(Delivery {
                     took: Duration::from_nanos(now().saturating_sub(sent)),
                     timeliness: info.timeliness,
                     error: info.clock_error.expect("the clocks are known"),
                 });
             }
-            told
+            delivered
         });
         for number in 0..messages {
             // The sender's pace, with room to its contract.
@@ -125,7 +125,7 @@ fn a_wire_that_is_slower_than_configured_is_told_and_named_at_both_ends_until_it
     let (mut bulk, mut sink) = open(&a, &b, "bulk", 1_400, 1_000, 200);
     network.run(0, &format!("tc qdisc replace dev {} root {SLOW}", CABLE.device(0)));
     let over = AtomicBool::new(false);
-    let told = std::thread::scope(|scope| {
+    let delivered = std::thread::scope(|scope| {
         scope.spawn(|| fill(&mut bulk, &mut sink, &over));
         let _stop = Stop(&over);
         eventually("the wire is full", || !a.status().expect("status").node.broken.is_empty());
@@ -133,20 +133,22 @@ fn a_wire_that_is_slower_than_configured_is_told_and_named_at_both_ends_until_it
     });
 
     let deadline = Duration::from_millis(DEADLINE_MS);
-    let error = |told: &Told| Duration::from_nanos(told.error.0);
-    let late = told.iter().filter(|told| told.took > deadline + error(told) * 2 + AROUND);
+    let error = |delivered: &Delivery| Duration::from_nanos(delivered.error.0);
+    let late = delivered.iter().filter(|delivered| delivered.took > deadline + error(delivered) * 2 + AROUND);
     let (mut surely, mut hidden) = (0, 0);
-    for told in late {
+    for delivered in late {
         surely += 1;
-        hidden += usize::from(told.timeliness != Timeliness::Late);
+        hidden += usize::from(delivered.timeliness != Timeliness::Late);
     }
-    let slandered =
-        told.iter().filter(|told| told.timeliness == Timeliness::Late && told.took < deadline).count();
+    let slandered = delivered
+        .iter()
+        .filter(|delivered| delivered.timeliness == Timeliness::Late && delivered.took < deadline)
+        .count();
     println!(
         "{} messages, {surely} surely late by their own stamps, {hidden} of them not told so",
-        told.len()
+        delivered.len()
     );
-    assert!(surely > 200, "the wire is slow: {surely} of {}", told.len());
+    assert!(surely > 200, "the wire is slow: {surely} of {}", delivered.len());
     assert_eq!((hidden, slandered), (0, 0));
 
     let is_named = |event: &ChannelEvent| match event {
@@ -178,8 +180,10 @@ fn a_wire_that_is_slower_than_configured_is_told_and_named_at_both_ends_until_it
         assert!(line("INFO punctual::journal: healed: link a-b: "), "{host}: {said}");
     }
     let again = exchange(&mut control, &mut receiver, 100);
-    let late =
-        again.iter().filter(|told| told.timeliness == Timeliness::Late && told.took < deadline).count();
+    let late = again
+        .iter()
+        .filter(|delivered| delivered.timeliness == Timeliness::Late && delivered.took < deadline)
+        .count();
     assert_eq!((again.len(), late), (100, 0));
     let ending = control.finish(PATIENCE).expect("a daemon").expect("an end");
     let receipt = ending.receipt.expect("the receiver's word");

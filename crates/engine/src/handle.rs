@@ -36,7 +36,7 @@ pub enum CallError {
     #[error(transparent)]
     Gone(#[from] EngineGone),
     /// The thread would wait for itself.
-    #[error("this thread does an engine's work (it leads, or runs a handler): ask from another one")]
+    #[error("this thread does an engine's work (it leads, or runs a handler): call from another thread")]
     OnProcessor,
 }
 

@@ -158,7 +158,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         started: Answer<Result<(), EngineError>>,
     ) -> Option<Box<Self>> {
         // This closes the mailboxes however the thread ends: after a panic no thread may wait forever.
-        let _farewell = CloseOnDrop::new(Arc::clone(&shared));
+        let _close = CloseOnDrop::new(Arc::clone(&shared));
         let forbidden = config.forbidden_calls;
         match Self::new(config, decider, heap, shared).and_then(|processor| processor.confined(forbidden)) {
             Ok(processor) => {
@@ -276,10 +276,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         progress |= self.serve_doorbells(at);
         progress |= self.run_commands(at);
         if self.node.is_looking() {
-            self.tell_foreign_traffic();
+            self.report_foreign_traffic();
         }
         // Does nothing if nothing is due; finding the earliest time of all costs more.
-        self.tell_shaped(at);
+        self.report_shaped(at);
         self.node.handle_timeout(at);
         self.shape();
         let (worked, at) = self.work(at);
@@ -320,7 +320,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         while let Some(channel) = self.programs.doorbells.next_rung() {
             // Take the first messages of each ring now, so that the node has their deadlines.
             let most = left.max(RING_MESSAGES_BEHIND);
-            left = left.saturating_sub(self.node.handle_outbox_within(channel, most, at));
+            left = left.saturating_sub(self.node.handle_ring_within(channel, most, at));
             any = true;
         }
         any

@@ -109,7 +109,7 @@ impl Journal {
         Some(match change {
             LinkChange::Up => Line::Info(format!("{name} is up{left_out}")),
             LinkChange::Restarted => Line::Warn(format!(
-                "{name}: {neighbour} has forgotten what was agreed with it (its daemon was restarted){left_out}"
+                "{name}: {neighbour} has lost its channels (its daemon was restarted){left_out}"
             )),
             _ => Line::Warn(format!(
                 "{name} is down: {neighbour} does not answer; is its daemon running, and do packets get through?{left_out}"
@@ -162,7 +162,7 @@ impl Journal {
     /// minute.
     pub(crate) fn late(&mut self, stage: &LateStage, now: Instant) -> Option<Line> {
         let left_out = left_out(self.late.pass(now)?);
-        Some(Line::Warn(format!("late: {stage}; it is called broken if that goes on{left_out}")))
+        Some(Line::Warn(format!("late: {stage}; it counts as broken if this continues{left_out}")))
     }
 
     /// Line about a channel that ends here and was closed for `reason` at `now`. `what` names the channel;
@@ -247,7 +247,7 @@ mod tests {
         let mut say = |change| text(journal.link(LinkId(0), change, at(1)));
         assert_eq!(say(LinkChange::Up), "info link right to b is up");
         assert!(say(LinkChange::Down).starts_with("warn link right to b is down: b does not answer;"));
-        assert!(say(LinkChange::Restarted).starts_with("warn link right to b: b has forgotten"));
+        assert!(say(LinkChange::Restarted).starts_with("warn link right to b: b has lost its channels"));
         assert_eq!(
             say(LinkChange::Unauthenticated { packets: 3 }),
             "warn link right to b: packets from b fail authentication (3 so far): compare [signalling] key and the ids of \
@@ -264,7 +264,8 @@ mod tests {
         let stage = LateStage { host: host.clone(), towards: None, late, seen_in: SeenIn::OwnClock };
         assert_eq!(
             text(journal.late(&stage, at(1))),
-            "warn late: processor of a was up to 150.00 ms late, once in the last minute; it is called broken if that goes on"
+            "warn late: processor of a was up to 150.00 ms late, once in the last minute; it counts as broken \
+             if this continues"
         );
         for _ in 0..20 {
             journal.late(&stage, at(2));
@@ -323,7 +324,7 @@ mod tests {
         let mut say = |what, reason| text(journal.closed(ANN, what, reason, at(1)));
         assert_eq!(
             say("to cam@b", CloseReason::PathLost),
-            "warn channel to cam@b lost: a link or node on the way is down"
+            "warn channel to cam@b lost: a link or node on the route is down"
         );
         assert!(say("cam from a", CloseReason::PeerVanished).starts_with("info channel cam from a lost: "));
         let said = (0..1_000).filter_map(|_| journal.closed(ANN, "to cam@b", CloseReason::PathLost, at(2)));

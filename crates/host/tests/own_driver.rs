@@ -117,7 +117,7 @@ fn the_rules_of_links_hold_for_it() {
     assert_eq!(settings_of::<Tunnel>(host.drivers.iter().map(|link| &**link))[1].siblings, 2);
     assert_eq!(host.other_traffic, [OtherTraffic::Unknown; 2]);
     assert!(
-        host.warnings()[0].contains("kernel_rate = \"10%\" has the daemon bound it"),
+        host.warnings()[0].contains("set kernel_rate = \"10%\", then the daemon limits it"),
         "{:?}",
         host.warnings()
     );

@@ -106,7 +106,8 @@ impl Doorbell {
             if look()? != 1 {
                 return Err(io::Error::new(
                     io::ErrorKind::Unsupported,
-                    "this kernel does not tell of a socket that is shut down once more: doorbells would not be heard; use                      a kernel that this version was tested with (docs/adr/0031)",
+                    "this kernel does not report a second shutdown of a socket, so doorbells would not work: \
+                     use a kernel that this version was tested with (docs/adr/0031)",
                 ));
             }
         }

@@ -234,7 +234,7 @@ fn a_dry_pool_loses_nothing_untold<L: Link>(of: Properties, open: &impl Fn(Setti
     let mut dropped = 0;
     while of.drops_when_dry && dropped < 100 - seen.len() as u64 {
         dropped = b.stream_drops().no_buffer;
-        assert!(monotonic_ns() < until, "{} received, {dropped} told as dropped", seen.len());
+        assert!(monotonic_ns() < until, "{} received, {dropped} reported as dropped", seen.len());
     }
     assert!(dropped <= 60, "{dropped} of 100 dropped for want of 40 buffers");
     seen.extend(gather(&mut b, 100 - dropped as usize - seen.len()));

@@ -347,14 +347,14 @@ mod tests {
     #[test]
     fn a_receipt_is_given_back_once_whichever_way_the_frame_goes() {
         #[derive(Default)]
-        struct Told(std::sync::Mutex<Vec<u64>>);
-        impl Release for Told {
+        struct Notices(std::sync::Mutex<Vec<u64>>);
+        impl Release for Notices {
             fn release(&self, token: u64) {
                 self.0.lock().expect("no panic").push(token);
             }
         }
         let pool = Pool::new(4, 64);
-        let told = Arc::new(Told::default());
+        let told = Arc::new(Notices::default());
         let received = |token| {
             let index = pool.take_index().expect("a free buffer");
             let receipt = Receipt { to: told.clone(), token };

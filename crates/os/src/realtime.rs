@@ -178,8 +178,8 @@ pub enum RealTimeError {
     },
     /// The thread would never sleep, and waste its runtime.
     #[error(
-        "a processor that never sleeps uses its SCHED_DEADLINE runtime up for nothing: give a shorter spin, or class = \
-         \"fifo\""
+        "a processor that never sleeps uses up its SCHED_DEADLINE runtime without doing work: give a shorter \
+         spin, or class = \"fifo\""
     )]
     SpinningDeadline,
     /// The thread would spin, and be throttled.

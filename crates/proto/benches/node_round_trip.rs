@@ -42,7 +42,7 @@ impl Pair {
         let Self { world, there, back } = self;
         for (node, way) in [(0, there), (1, back)] {
             way.outbox.send(&[7; BYTES], world.now);
-            world.nodes[node].handle_outbox(way.source, world.now);
+            world.nodes[node].handle_ring(way.source, world.now);
             world.run_for(WAY);
             if !way.inbox.recv(|bytes, _| assert_eq!(bytes.len(), BYTES)) {
                 return false;

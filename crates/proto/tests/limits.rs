@@ -44,7 +44,7 @@ fn arrive(world: &mut World, node: usize, port: Port, bytes: &[u8]) {
     world.nodes[node].handle_frame(LEFT, port, now, frame, now);
 }
 
-fn holds_its_books(world: &World) {
+fn accounts_hold(world: &World) {
     for node in &world.nodes {
         let wrong: Vec<_> = node.accounts().into_iter().filter(|a| a.counted != a.held).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
@@ -72,7 +72,7 @@ fn one_path_of_best_effort_and_all_of_them_wait_in_bounded_numbers() {
     assert_eq!(counted(&world, 1, WAITING), ARRIVALS_PACKETS_MAX as u64);
     assert_eq!(world.nodes[1].status(world.now).drops.no_buffer, 5 + of_path);
     assert_eq!(world.nodes[1].frames_held(LEFT), ARRIVALS_PACKETS_MAX as u64);
-    holds_its_books(&world);
+    accounts_hold(&world);
     world.run_for(Nanos::from_secs(3));
     assert_eq!((counted(&world, 1, WAITING), world.nodes[1].frames_held(LEFT)), (0, 0));
     assert!(world.nodes[1].has_best_effort_room(LEFT));
@@ -117,7 +117,7 @@ fn a_port_puts_a_bounded_number_of_messages_together() {
     }
     world.run_for(Nanos::from_millis(10));
     assert!(inbox.recv(|bytes, _| assert_eq!(bytes.len(), 200)) && !inbox.recv(|_, _| ()));
-    holds_its_books(&world);
+    accounts_hold(&world);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_flow_of_best_effort_keeps_a_bounded_number_of_messages() {
     let flow = world.nodes[0].open_best_effort(to, 60_000, outbox.clone(), world.now).expect("a route");
     while outbox.send(&pattern(1, 0, 60_000), world.now) {}
     for _ in 0..3 {
-        world.nodes[0].handle_outbox(flow, world.now);
+        world.nodes[0].handle_ring(flow, world.now);
     }
     assert_eq!(counted(&world, 0, "messages on their way out"), u64::from(BEST_EFFORT_OUTGOING_MAX));
     assert_eq!(outbox.waiting(), most, "the rest stays in the ring");
@@ -187,7 +187,7 @@ fn flows_and_packets_of_best_effort_are_bounded_and_what_is_idle_makes_room() {
         link.complete(scheduled.wire_bytes, now);
         sent += 1;
     }
-    assert_eq!((sent, link.books()[1]), (queued, [0, 0]));
+    assert_eq!((sent, link.accounts()[1]), (queued, [0, 0]));
     assert!(put(&mut link, BEST_EFFORT_FLOWS_MAX), "they are idle now");
 }
 
@@ -308,7 +308,7 @@ fn flows_beyond_the_limit_wait_for_a_place_and_go() {
     for flows in [known, beyond] {
         for (flow, outbox) in flows {
             assert!(outbox.send(&[7; 100], world.now));
-            world.nodes[0].handle_outbox(*flow, world.now);
+            world.nodes[0].handle_ring(*flow, world.now);
         }
         // All messages of the first ones are in the queue, of which little leaves at once.
         world.settle();
@@ -319,7 +319,7 @@ fn flows_beyond_the_limit_wait_for_a_place_and_go() {
         while inbox.recv(|_, _| received += 1) {}
     }
     assert_eq!(received, flows);
-    holds_its_books(&world);
+    accounts_hold(&world);
 }
 
 /// A sender that continues with packets of another size begins anew, as one sender: its messages in progress
@@ -351,7 +351,7 @@ fn a_sender_that_cuts_in_another_size_is_still_one() {
         assert!(!inbox.recv(|_, _| ()));
         assert!(inbox.free() >= 39, "at most one is in progress");
     }
-    holds_its_books(&world);
+    accounts_hold(&world);
 }
 
 /// Best effort may hold one part of a link's frames, so that other packets find free ones.
@@ -370,7 +370,7 @@ fn best_effort_holds_its_part_of_a_links_frames_and_no_more() {
     }
     assert_eq!(world.nodes[1].frames_held(LEFT), part);
     assert_eq!(world.nodes[1].status(world.now).drops.no_buffer, 9);
-    holds_its_books(&world);
+    accounts_hold(&world);
 }
 
 /// Questions of admission that another thread answers are taken a few at a time.
@@ -397,7 +397,7 @@ fn few_questions_are_decided_together() {
         }
     }
     assert_eq!(together, [DECISIONS_AT_ONCE_MAX, DECISIONS_AT_ONCE_MAX, 1]);
-    holds_its_books(&world);
+    accounts_hold(&world);
 }
 
 #[test]

@@ -491,7 +491,7 @@ fn what_was_removed_is_given_back_in_slices_and_harms_nobody_meanwhile() {
         let before = drained.len();
         link.free_some(|packet| drained.push(packet.0));
         assert!(drained.len() - before <= 2 * MOST);
-        assert!(link.books().iter().all(|[counted, held]| counted == held));
+        assert!(link.accounts().iter().all(|[counted, held]| counted == held));
     }
     drained.extend(flow);
     drained.sort_unstable();

@@ -39,7 +39,7 @@ fn channels_that_are_gone_take_and_give_nothing() {
     }
     link.remove_best_effort(BestEffortKey(9), |packet| drained.push(packet));
     assert!(drained.is_empty() && link.channels() == 1);
-    assert!(link.books().iter().all(|[counted, there]| counted == there));
+    assert!(link.accounts().iter().all(|[counted, there]| counted == there));
     assert_eq!(link.poll(now).map(|scheduled| scheduled.packet), Some(1));
     assert!(link.is_empty() && link.poll(now).is_none());
 }
@@ -95,6 +95,6 @@ fn a_flow_that_goes_leaves_nothing_behind_its_last_slice() {
             link.free_some(|packet| drained.push(packet));
         }
         assert!(!link.has_leftovers() && drained.len() == packets as usize, "{packets}");
-        assert!(link.books().iter().all(|[counted, there]| counted == there));
+        assert!(link.accounts().iter().all(|[counted, there]| counted == there));
     }
 }

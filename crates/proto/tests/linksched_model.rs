@@ -317,7 +317,7 @@ fn check(model: &Model, link: &LinkScheduler<u32>) {
     }
     let slots: usize = model.channels.iter().map(|channel| channel.slots).sum();
     let best_effort: usize = model.flows.iter().map(|flow| flow.3.len()).sum();
-    assert_eq!(link.books(), [[slots; 2], [best_effort; 2]]);
+    assert_eq!(link.accounts(), [[slots; 2], [best_effort; 2]]);
     assert_eq!(link.channels(), model.channels.len());
     let mut queued: Vec<_> = link.queued().copied().collect();
     queued.sort_unstable();

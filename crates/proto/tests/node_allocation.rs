@@ -54,7 +54,7 @@ fn allocations(
     let mut received = 0;
     for _ in 0..messages {
         assert!(open.outbox.send(send, world.now));
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(contract.interval());
         while open.inbox.recv(|_, _| received += 1) {}
     }

@@ -24,7 +24,7 @@ fn late_stages(is_full: bool) -> (Vec<Option<String>>, u64) {
     let mut world = World::line(2, RATE);
     let open = world.open(0, 1, contract()).expect("it fits");
     assert!(open.outbox.send(&[7; 1_000], world.now));
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     world.still = Some((0, world.now + MS(90)));
     if is_full {
         world.nodes[0].handle_full(LINK, world.now);
@@ -58,7 +58,7 @@ fn best_effort_that_is_too_dear_puts_no_channel_at_risk() {
     for _ in 0..150 {
         world.nodes[0].record_idle(MS(10));
         assert!(outbox.send(&[1; 500], world.now));
-        world.nodes[0].handle_outbox(flow, world.now);
+        world.nodes[0].handle_ring(flow, world.now);
         while let Some(work) = world.nodes[0].begin_work(world.now) {
             let (kind, handler, declared) = (work.kind, work.handler, Nanos::from_micros(8));
             world.nodes[0].finish_work(work, world.now);
@@ -82,7 +82,7 @@ fn best_effort_that_is_too_dear_puts_no_channel_at_risk() {
 fn late_again(world: &mut World, open: &Open, is_full: bool, times: u32) {
     for _ in 0..times {
         assert!(open.outbox.send(&[7; 1_000], world.now));
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.still = Some((0, world.now + MS(90)));
         if is_full {
             world.nodes[0].handle_full(LINK, world.now);
@@ -127,7 +127,7 @@ fn a_message_of_a_clock_of_unknown_error_is_not_measured() {
         true
     }));
     assert!(open.outbox.send(&[7; 1_000], world.now));
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(MS(100));
     let mut told = None;
     assert!(open.inbox.recv(|_, info| told = Some(info)));

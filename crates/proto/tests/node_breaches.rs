@@ -29,7 +29,7 @@ fn stream(world: &mut World, open: &Open, span: Nanos, mut between: impl FnMut(&
     let mut number = 0;
     while world.now < until {
         open.outbox.send(&pattern(1, number, BYTES as usize), world.now);
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(Nanos::from_millis(5));
         while open.inbox.recv(|_, _| {}) {}
         between(world);
@@ -234,7 +234,7 @@ fn who_is_late_and_whose_ring_is_full_is_told_once_and_nobody_else() {
     let open = world.open(0, 2, contract()).expect("it fits");
     for number in 0..200 {
         open.outbox.send(&pattern(1, number, BYTES as usize), world.now);
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(Nanos::from_millis(5));
     }
     let counters = world.nodes[2].channel(open.sink).expect("open").counters;
@@ -252,7 +252,7 @@ fn lateness_counts_from_when_the_application_sent() {
     let sent = world.now;
     assert!(open.outbox.send(&pattern(1, 400, BYTES as usize), sent));
     world.run_for(LATE);
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(LATE);
     let mut told = None;
     while open.inbox.recv(|_, info| told = Some(info)) {}
@@ -323,7 +323,7 @@ fn what_an_application_says_of_when_it_sent_names_no_processor() {
     for number in 0..200 {
         let claimed = world.now - Nanos::from_millis(50);
         open.outbox.send(&pattern(1, number, BYTES as usize), claimed);
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(Nanos::from_millis(5));
         while open.inbox.recv(|_, _| {}) {}
     }

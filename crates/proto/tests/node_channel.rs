@@ -36,7 +36,7 @@ fn exchange(world: &mut World, contract: Contract, count: u64, from: usize, to: 
                 open.outbox.send(&pattern(1, next, bytes), world.now),
                 "the ring has room for a conforming sender"
             );
-            world.nodes[from].handle_outbox(open.source, world.now);
+            world.nodes[from].handle_ring(open.source, world.now);
             next += 1;
         }
         world.run_for(Nanos::from_micros(500));
@@ -106,7 +106,7 @@ fn messages_that_wait_for_their_deadline_are_delivered_in_order_however_late_the
         let (mut next, mut late) = (0, 0);
         for sent in 0..1_000 {
             assert!(open.outbox.send(&pattern(1, sent, 300), world.now));
-            world.nodes[0].handle_outbox(open.source, world.now);
+            world.nodes[0].handle_ring(open.source, world.now);
             if random.below(100) == 0 && world.still.is_none() {
                 world.still = Some((1, world.now + Nanos(random.below(250_000_000))));
             }
@@ -130,7 +130,7 @@ fn excess_is_delayed_dropped_or_demoted() {
         let mut sent = 0;
         for number in 0..8 {
             sent += u64::from(open.outbox.send(&pattern(2, number, 1_000), world.now));
-            world.nodes[0].handle_outbox(open.source, world.now);
+            world.nodes[0].handle_ring(open.source, world.now);
         }
         world.run_for(Nanos::from_secs(2));
         let (mut in_time, mut demoted) = (0, 0);
@@ -176,7 +176,7 @@ fn hostile_packets_are_dropped_and_counted_by_reason() {
         true
     }));
     assert!(open.outbox.send(&pattern(3, 0, 500), world.now));
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(Nanos::from_millis(60));
     let packet = seen.borrow()[0].clone();
     let with = |at: usize, value: u8| {
@@ -198,7 +198,7 @@ fn hostile_packets_are_dropped_and_counted_by_reason() {
     world.inject(1, link, Port::Data, &packet);
     world.run_for(Nanos::from_millis(200));
     assert!(open.outbox.send(&pattern(3, 1, 500), world.now));
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(Nanos::from_millis(60));
     let mut numbers = Vec::new();
     while open.inbox.recv(|_, info| numbers.push(info.number)) {}
@@ -218,7 +218,7 @@ fn a_lost_fragment_costs_its_message_and_nothing_else() {
     let mut numbers = Vec::new();
     for number in 0..6 {
         assert!(open.outbox.send(&pattern(4, number, 10_000), world.now));
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(contract.interval());
         while open.inbox.recv(|message, info| {
             assert!(message == pattern(4, info.number, 10_000));
@@ -252,8 +252,8 @@ fn what_is_behind_a_packet_in_its_frame_does_not_go_on() {
     for number in 0..4 {
         assert!(open.outbox.send(&pattern(5, number, 300), world.now));
         assert!(bulk.send(&pattern(6, number, 300), world.now));
-        world.nodes[0].handle_outbox(open.source, world.now);
-        world.nodes[0].handle_outbox(flow, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
+        world.nodes[0].handle_ring(flow, world.now);
         world.run_for(Nanos::from_millis(50));
         assert!(open.inbox.recv(|message, _| assert!(message == pattern(5, number, 300))));
         assert!(sink.recv(|message, _| assert!(message == pattern(6, number, 300))));
@@ -276,10 +276,10 @@ fn guaranteed_messages_keep_their_bound_beside_a_flood() {
     let mut sent_at: Vec<Instant> = Vec::new();
     while world.now < start + Nanos::from_secs(2) {
         while flood.send(&message, world.now) {}
-        world.nodes[0].handle_outbox(flow, world.now);
+        world.nodes[0].handle_ring(flow, world.now);
         if world.now >= start + contract.interval() * sent_at.len() as u64 {
             assert!(open.outbox.send(&pattern(6, sent_at.len() as u64, 20_000), world.now));
-            world.nodes[0].handle_outbox(open.source, world.now);
+            world.nodes[0].handle_ring(open.source, world.now);
             sent_at.push(world.now);
         }
         world.run_for(Nanos::from_micros(250));
@@ -305,7 +305,7 @@ fn cold_units_are_no_risk_and_frequent_overruns_are_one_that_is_told_once() {
         let over = Nanos(u64::from(number >= 150)); // than cold units may take
         world.nodes[0].record_idle(Nanos::from_millis(10));
         assert!(open.outbox.send(&pattern(7, number, 1_000), world.now));
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         while let Some(work) = world.nodes[0].begin_work(world.now) {
             let (kind, handler) = (work.kind, work.handler);
             world.nodes[0].finish_work(work, world.now);
@@ -345,7 +345,7 @@ fn a_ring_stuffed_beyond_the_contract_is_drained_in_the_background() {
     for number in 0..3 {
         open.outbox.stuff(&pattern(8, number, 100), 1_000, world.now);
     }
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     let taken = |world: &World| world.nodes[0].channel(open.source).unwrap().counters.messages_in;
     let at_once = taken(&world);
     assert!(at_once < 100, "{at_once} messages in one call");
@@ -525,7 +525,7 @@ fn bulk(world: &mut World, to: usize, messages: u64) -> u64 {
         while sent < messages && outbox.send(&pattern(7, sent, 4_000), world.now) {
             sent += 1;
         }
-        world.nodes[0].handle_outbox(flow, world.now);
+        world.nodes[0].handle_ring(flow, world.now);
         world.run_for(Nanos::from_millis(1));
         while inbox.recv(|message, info| assert!(message == pattern(7, info.number, 4_000))) {
             received += 1;
@@ -579,7 +579,7 @@ fn a_soft_channel_drops_what_comes_too_late_where_it_comes_in() {
         let mut numbers = Vec::new();
         for number in 0..4 {
             assert!(open.outbox.send(&pattern(3, number, 4_000), world.now));
-            world.nodes[0].handle_outbox(open.source, world.now);
+            world.nodes[0].handle_ring(open.source, world.now);
             world.run_for(Nanos::from_millis(150));
             while open.inbox.recv(|_, info| numbers.push((info.number, info.demoted))) {}
         }
@@ -635,7 +635,7 @@ fn an_idle_way_is_quick_under_every_policy_and_slow_where_each_hop_holds() {
             for number in 0..20 {
                 let sent = world.now;
                 assert!(open.outbox.send(&pattern(1, number, 1_000), sent));
-                world.nodes[0].handle_outbox(open.source, sent);
+                world.nodes[0].handle_ring(open.source, sent);
                 world.run_for(Nanos::from_millis(120));
                 let mut took = None;
                 assert!(open.inbox.recv(|_, info| took = Some(info.delivered.since(sent))), "{number}");

@@ -21,7 +21,7 @@ fn send(world: &mut World, open: &Open, count: u64) {
             "{number}: the ring is full"
         );
     }
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
 }
 
 /// Lets the receiver read for `span`; how many messages it was given.

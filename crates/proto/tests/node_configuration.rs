@@ -99,7 +99,7 @@ fn processors_serve_as_they_admit_and_leave_something_over() {
 fn links_carry_what_is_to_be_sent() {
     all_are_refused(&[
         ("link left: rate 0", |c| c.links[0].rate = BitRate(0)),
-        ("rate_error is a half", |c| c.links[0].rate_error = Ppm(500_000)),
+        ("rate_error is 50 %", |c| c.links[0].rate_error = Ppm(500_000)),
         ("pipeline_depth 0", |c| c.links[0].pipeline_depth = 0),
         ("packet of 200 B holds neither", |c| c.links[0].packet_bytes_max = 200),
         ("frames: give", |c| c.links[0].frames = 1),

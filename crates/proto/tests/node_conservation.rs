@@ -170,19 +170,19 @@ fn run(contract: &Contract, seed: u64) -> Run {
             open.outbox.stuff(&pattern(seed, 0, bytes + 1), 1, world.now);
             (offered, too_long) = (offered + 1, too_long + 1);
         }
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(MS(5));
         bring(&mut world, &wires, overhead, &mut waiting);
         if round / 50 % 2 == 0 {
             read(&open, seed, contract.deadline, &mut given);
-            world.nodes[2].handle_outbox(open.sink, world.now);
+            world.nodes[2].handle_ring(open.sink, world.now);
         }
     }
     for _ in 0..1_500 {
         world.run_for(MS(2));
         bring(&mut world, &wires, overhead, &mut waiting);
         read(&open, seed, contract.deadline, &mut given);
-        world.nodes[2].handle_outbox(open.sink, world.now);
+        world.nodes[2].handle_ring(open.sink, world.now);
     }
     Run { world, open, wires, given, offered, too_long, overhead }
 }
@@ -316,7 +316,7 @@ fn what_a_source_drops_is_not_lost_on_the_way() {
         open.outbox.stuff(&pattern(1, 0, 200), copies as usize, world.now);
         open.outbox.stuff(&pattern(1, 0, 201), 1, world.now);
         offered += copies + 1;
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(MS(40));
         while open.inbox.recv(|_, info| numbers.push(info.number)) {}
     }

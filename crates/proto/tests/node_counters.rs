@@ -116,14 +116,14 @@ fn run(world: &mut World, open: &Open, contract: &Contract, rounds: u64, seed: u
         // The second one finds the link busy.
         for many in [many, 1] {
             open.outbox.stuff(&pattern(seed, round, bytes - round as usize % 3), many, world.now);
-            world.nodes[0].handle_outbox(open.source, world.now);
+            world.nodes[0].handle_ring(open.source, world.now);
             world.settle();
             reader.look(world, open);
         }
         if dice.one_in(20) {
             open.outbox.stuff(&pattern(seed, round, bytes + 1), 1, world.now);
         }
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         for _ in 0..5 {
             world.run_for(MS(1));
             reader.look(world, open);
@@ -137,7 +137,7 @@ fn run(world: &mut World, open: &Open, contract: &Contract, rounds: u64, seed: u
         }
         if (round / 40) % 2 == 0 {
             while open.inbox.recv(|_, _| {}) {}
-            world.nodes[2].handle_outbox(open.sink, world.now);
+            world.nodes[2].handle_ring(open.sink, world.now);
         }
     }
     world.tap = None;
@@ -193,7 +193,7 @@ fn whatever_changes_what_is_said_is_told() {
     let mut reader = Reader::new(&world, &open);
     let step = |world: &mut World, reader: &mut Reader, number: u64| {
         open.outbox.send(&pattern(1, number, 200), world.now);
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(MS(5));
         while open.inbox.recv(|_, _| {}) {}
         reader.look(world, &open);

@@ -26,7 +26,7 @@ fn held(world: &World, host: usize) -> usize {
     world.nodes[host].status(world.now).channels as usize
 }
 
-fn books_are_right(world: &World) {
+fn accounts_hold(world: &World) {
     for node in &world.nodes {
         let wrong: Vec<_> = node.accounts().into_iter().filter(|a| a.counted != a.held).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
@@ -46,7 +46,7 @@ fn send(world: &mut World, open: &Open, contract: &Contract, count: u64) {
     for number in 0..count {
         open.outbox.send(&pattern(1, number, contract.message_bytes_max as usize), world.now);
     }
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
 }
 
 /// One user opens and closes channels of D = 1 h without end, with a program of its own at either end that
@@ -93,7 +93,7 @@ fn who_opens_and_closes_without_end_holds_no_more_than_its_quota() {
             }
             most = most.max(held(&world, 1));
         }
-        books_are_right(&world);
+        accounts_hold(&world);
         let other = Contract::new(60_000, Rate::per_second(1).expect("a rate"), 1, Nanos::from_secs(2));
         let other = world.open(0, 2, other.expect("in range"));
         assert!(other.is_ok(), "seed {seed}: {:?}", other.err());
@@ -150,7 +150,7 @@ fn what_was_accepted_before_a_close_arrives_in_time() {
                 open.outbox.send(&pattern(1, number, contract.message_bytes_max as usize), world.now),
             );
         }
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(Nanos(random.below(contract.deadline.0)));
         let mut received = 0;
         while open.inbox.recv(|_, _| received += 1) {}
@@ -173,7 +173,7 @@ fn what_was_accepted_before_a_close_arrives_in_time() {
         assert!(waited <= END, "seed {seed}: {waited} after the last message");
         world.run_for(END);
         assert!(world.nodes.iter().all(|node| node.is_quiet()), "seed {seed}");
-        books_are_right(&world);
+        accounts_hold(&world);
     }
     assert!(under_way > 60, "{under_way} had something under way");
 }

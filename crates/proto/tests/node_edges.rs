@@ -133,7 +133,7 @@ fn a_unit_whose_handler_is_gone_does_nothing_for_who_has_its_id() {
     let begin = |world: &mut World, port| {
         let (flow, outbox) = flow(world, port);
         assert!(outbox.send(&[7; 100], now));
-        world.nodes[0].handle_outbox(flow, now);
+        world.nodes[0].handle_ring(flow, now);
         (flow, outbox)
     };
     let (gone, _) = begin(&mut world, "first");
@@ -161,7 +161,7 @@ fn messages_that_are_too_long_for_their_flow_are_counted() {
     for bytes in [100, 101, 99, 200, 100] {
         assert!(outbox.send(&pattern(1, bytes as u64, bytes), world.now));
     }
-    world.nodes[0].handle_outbox(flow, world.now);
+    world.nodes[0].handle_ring(flow, world.now);
     world.run_for(Nanos::from_millis(100));
     let mut came = Vec::new();
     while inbox.recv(|bytes, _| came.push(bytes.len())) {}
@@ -191,7 +191,7 @@ fn no_notice_is_lost_while_nobody_reads_them() {
     let now = world.now;
     for channel in &open {
         channel.outbox.stuff(&[7; 11], 2, now);
-        world.nodes[0].handle_outbox(channel.source, now);
+        world.nodes[0].handle_ring(channel.source, now);
     }
     // Units that take far more than they may, of all handlers: the first ones count as accidents.
     for handler in (0..10 + CHANNELS as u32).cycle().take(30 * CHANNELS) {

@@ -47,7 +47,7 @@ impl Used {
         if self.sent_at.last().is_none_or(|last| *last + self.contract.interval() <= world.now) {
             let number = self.sent_at.len() as u64;
             assert!(self.open.outbox.send(&pattern(self.seed, number, bytes), world.now));
-            world.nodes[0].handle_outbox(self.open.source, world.now);
+            world.nodes[0].handle_ring(self.open.source, world.now);
             self.sent_at.push(world.now);
         }
         let Self { open, contract, seed, sent_at, good, bad } = self;

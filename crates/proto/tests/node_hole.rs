@@ -20,7 +20,7 @@ fn late(contract: Contract) -> (usize, usize) {
     while world.now < start + Nanos::from_secs(3) {
         if world.now >= start + contract.interval() * sent.len() as u64 {
             assert!(open.outbox.send(&[7; 1_000], world.now), "the ring has room for a conforming sender");
-            world.nodes[0].handle_outbox(open.source, world.now);
+            world.nodes[0].handle_ring(open.source, world.now);
             sent.push(world.now);
             due_by.push(None);
         }

@@ -149,7 +149,7 @@ fn a_kernel_that_gives_no_more_time_ends_the_channel_that_was_admitted_last() {
         assert_eq!(reasons(&world, 0, second.source), [CloseReason::RuntimeRefused], "host {host}");
         assert_eq!(reasons(&world, 2, second.sink), [CloseReason::RuntimeRefused], "host {host}");
         assert!(first.outbox.send(&pattern(1, 0, 1_000), world.now));
-        world.nodes[0].handle_outbox(first.source, world.now);
+        world.nodes[0].handle_ring(first.source, world.now);
         world.run_for(contract().deadline);
         assert!(first.inbox.recv(|_, info| assert!(!info.demoted)), "the first one goes on");
     }
@@ -239,7 +239,7 @@ fn best_effort_waits_in_the_driver_for_what_is_more_urgent() {
     let mut world = World::line(2, RATE);
     let open = world.open(0, 1, contract()).unwrap();
     assert!(open.outbox.send(&pattern(1, 0, 1_000), world.now));
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     assert!(!world.nodes[0].has_best_effort_room(LinkId(0)), "a message waits for the processor");
     world.settle();
     assert!(world.nodes[0].has_best_effort_room(LinkId(0)));

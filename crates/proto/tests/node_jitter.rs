@@ -49,7 +49,7 @@ impl Run {
             last = last.max(start + INTERVAL * number + lateness(number));
             world.run_until(last);
             assert!(open.outbox.send(&[7; 64], last), "the ring has room for message {number}");
-            world.nodes[0].handle_outbox(open.source, last);
+            world.nodes[0].handle_ring(open.source, last);
             logical = last.max(logical);
             sent.push(last);
             due.push(logical + contract.deadline);
@@ -118,7 +118,7 @@ fn dropping_begins_where_the_allowance_ends() {
     for number in 0..5 {
         assert!(open.outbox.send(&[number; 64], world.now), "room for message {number}");
     }
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(MS(30));
     let mut came = Vec::new();
     while open.inbox.recv(|bytes, _| came.push(bytes[0])) {}
@@ -138,7 +138,7 @@ fn the_first_message_is_as_good_as_the_confirmation() {
         let mut established = None;
         for number in 0..100_u64 {
             assert!(open.outbox.send(&[number as u8; 64], world.now), "room");
-            world.nodes[0].handle_outbox(open.source, world.now);
+            world.nodes[0].handle_ring(open.source, world.now);
             world.run_for(INTERVAL);
             while let Some(event) = world.events[last].pop_front() {
                 if let Event::Established { channel } = event {
@@ -167,7 +167,7 @@ fn confirmation_comes_to_who_sends_nothing_and_behind_data() {
         let open = world.open(0, 2, contract(1_000)).expect("room");
         if sends {
             assert!(open.outbox.send(&[1; 64], world.now));
-            world.nodes[0].handle_outbox(open.source, world.now);
+            world.nodes[0].handle_ring(open.source, world.now);
         }
         world.run_for(MS(300));
         let told = world.events[2].iter().filter(|event| matches!(event, Event::Established { .. })).count();

@@ -19,7 +19,7 @@ fn contract(bytes: u32, policing: Policing) -> Contract {
     Contract { policing, ..Contract::new(bytes, rate, 4, MS(60)).expect("in range") }
 }
 
-fn holds_its_books(world: &World, when: &str) {
+fn accounts_hold(world: &World, when: &str) {
     for node in &world.nodes {
         let wrong: Vec<_> = node.accounts().into_iter().filter(|a| a.counted != a.held).collect();
         assert!(wrong.is_empty(), "{when}: {wrong:?}");
@@ -62,10 +62,10 @@ impl Traffic {
     fn send(&self, world: &mut World, round: u64) {
         for open in &self.channels {
             while open.outbox.send(&pattern(1, round, 4_000), world.now) {}
-            world.nodes[0].handle_outbox(open.source, world.now);
+            world.nodes[0].handle_ring(open.source, world.now);
         }
         while self.flow.1.send(&pattern(2, round, 3_000), world.now) {}
-        world.nodes[0].handle_outbox(self.flow.0, world.now);
+        world.nodes[0].handle_ring(self.flow.0, world.now);
     }
 }
 
@@ -112,24 +112,24 @@ fn what_ends_suddenly_leaves_nothing() {
         for round in 0..6 + random.below(6) {
             traffic.send(&mut world, round);
             world.run_for(MS(1 + random.below(9)));
-            holds_its_books(&world, "while it runs");
+            accounts_hold(&world, "while it runs");
         }
         let messages = traffic.channels[0].grant.outbox_messages as usize;
         let how = end_suddenly(&mut world, &traffic, &mut random);
-        holds_its_books(&world, how);
+        accounts_hold(&world, how);
         for open in &traffic.channels {
             let _ = world.nodes[0].close(open.source, world.now);
         }
         let _ = world.nodes[0].close(traffic.flow.0, world.now);
         world.run_for(MS(1));
-        holds_its_books(&world, how);
+        accounts_hold(&world, how);
         for _ in 0..400 {
             for open in &traffic.channels {
                 while open.inbox.recv(|_, _| ()) {}
             }
             world.run_for(MS(10));
         }
-        holds_its_books(&world, how);
+        accounts_hold(&world, how);
         assert_eq!(world.pool.free(), FRAMES, "seed {seed}, {how}: frames are missing");
         assert_eq!(given_away(&world), before, "seed {seed}, {how}");
         let whole = traffic.channels.iter().all(|open| is_whole(&open.outbox, messages));
@@ -215,7 +215,7 @@ fn an_adapter_that_stands_still_costs_what_is_counted() {
     }));
     for round in 0..100 {
         open.1.send(&pattern(1, round, 4_000), world.now);
-        world.nodes[0].handle_outbox(open.0, world.now);
+        world.nodes[0].handle_ring(open.0, world.now);
         world.run_for(MS(10));
     }
     let status = world.nodes[1].status(world.now);
@@ -225,7 +225,7 @@ fn an_adapter_that_stands_still_costs_what_is_counted() {
     assert!(here.overflows > 0, "{here:?}");
     let held = world.nodes[1].frames_held(LinkId(0));
     assert_eq!(here.packets_in, here.packets_out + here.overflows + held, "{here:?}");
-    holds_its_books(&world, "while it stands still");
+    accounts_hold(&world, "while it stands still");
     for _ in 0..200 {
         complete(&mut world);
         world.run_for(MS(1));
@@ -233,7 +233,7 @@ fn an_adapter_that_stands_still_costs_what_is_counted() {
     assert_eq!(world.nodes[1].frames_held(LinkId(0)), 0);
     let here = world.nodes[1].channels()[0].counters;
     assert_eq!(here.packets_in, here.packets_out + here.overflows, "{here:?}");
-    holds_its_books(&world, "when it sends again");
+    accounts_hold(&world, "when it sends again");
 }
 
 /// A channel from h1 to h3 while other traffic keeps the adapter busy.

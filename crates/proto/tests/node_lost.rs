@@ -13,7 +13,7 @@ fn stream(world: &mut World, open: &Open, millis: u64) -> u64 {
     let mut received = 0;
     for number in 0..millis {
         open.outbox.send(&pattern(1, number, BYTES as usize), world.now);
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(Nanos::from_millis(1));
         while open.inbox.recv(|_, _| received += 1) {}
     }

@@ -27,9 +27,9 @@ fn probe(world: &mut World, from: usize, to: usize, contract: Contract) -> Resul
 }
 
 /// For each host: channels, bytes of buffers, shares of its processor and links.
-type Books = Vec<(u32, u64, Ppm, Vec<Ppm>)>;
+type Reserved = Vec<(u32, u64, Ppm, Vec<Ppm>)>;
 
-fn books(world: &World) -> Books {
+fn reserved(world: &World) -> Reserved {
     let of = |node: &punctual_proto::node::Node<punctual_rig::TestMemory>| {
         let wrong: Vec<_> = node.accounts().into_iter().filter(|a| a.counted != a.held).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
@@ -82,9 +82,9 @@ fn a_probe_says_what_an_open_would() {
             let wanted = contract(&mut random);
             // All channels that were refused or closed before are removed everywhere.
             world.run_for(Nanos::from_secs(1));
-            let before = books(&world);
+            let before = reserved(&world);
             let probed = probe(&mut world, from, to, wanted);
-            assert_eq!(books(&world), before, "seed {seed}: a probe holds nothing");
+            assert_eq!(reserved(&world), before, "seed {seed}: a probe holds nothing");
             match (probed, world.open(from, to, wanted)) {
                 (Ok(probed), Ok(opened)) => {
                     let told = |grant: &Grant| {

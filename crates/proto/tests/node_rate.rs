@@ -158,7 +158,7 @@ fn who_wants_a_channel_meanwhile_waits_and_is_not_refused() {
     // All filler packets have left: nothing is late.
     world.slow = None;
     open.outbox.send(&[7; 200], world.now);
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(Nanos::from_millis(100));
     assert!(open.inbox.recv(|_, info| assert_eq!(info.len, 200)));
     assert_eq!(world.nodes[1].channel(open.sink).unwrap().counters.misses, 0);
@@ -227,7 +227,7 @@ fn a_link_that_measures_itself_admits_nothing_before_and_by_the_measured_rate_af
     let open = world.open(0, 1, modest).expect("it fits");
     for number in 0..150u64 {
         open.outbox.send(&[number as u8; 12_500], world.now);
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(Nanos(6_666_667));
         while open.inbox.recv(|_, _| {}) {}
     }
@@ -297,7 +297,7 @@ fn what_a_link_drains_is_seen_while_it_is_used() {
     let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), world.now).expect("a flow");
     for _ in 0..500 {
         outbox.stuff(&[7; 1_400], 60, world.now);
-        world.nodes[0].handle_outbox(flow, world.now);
+        world.nodes[0].handle_ring(flow, world.now);
         world.run_for(Nanos::from_millis(10));
     }
     let status = &world.nodes[0].status(world.now).links[0];
@@ -325,7 +325,7 @@ fn other_traffic_on_the_link_is_no_part_of_the_error_that_is_not_stated() {
         let to = Address { port: name("bulk"), host: name("h2") };
         let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), world.now).expect("a flow");
         outbox.stuff(&[7; 1_400], 6_000, world.now);
-        world.nodes[0].handle_outbox(flow, world.now);
+        world.nodes[0].handle_ring(flow, world.now);
         let found = measure(&mut world).expect("it can be measured");
         assert!(is_right(found, BitRate(drains)), "{drains}: {found:?}");
         assert!(found.rate.0 > drains / 10 * 8, "a half is the other flow's: {found:?}");

@@ -72,7 +72,7 @@ fn a_link_that_was_measured_slow_and_carries_more_is_measured_anew() {
     while slow_link(&world).is_some() {
         assert!(world.now.since(began) < Nanos::from_secs(5), "best effort takes all that it carries");
         outbox.stuff(&[7; 1_400], 60, world.now);
-        world.nodes[0].handle_outbox(flow, world.now);
+        world.nodes[0].handle_ring(flow, world.now);
         world.run_for(Nanos::from_millis(10));
     }
     let measured = world.nodes[0].status(world.now).links[0].rate.measured.expect("anew");
@@ -87,7 +87,7 @@ fn a_link_that_was_slow_in_use_is_measured_before_it_counts_as_healed() {
     let open = world.open(0, 1, wide).expect("it fits what is configured");
     for _ in 0..30_000 {
         open.outbox.send(&[7; 1_000], world.now);
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(Nanos::from_micros(200));
         while open.inbox.recv(|_, _| {}) {}
     }

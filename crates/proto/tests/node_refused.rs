@@ -10,9 +10,9 @@ use punctual_rig::{World, line_config};
 const RATE: BitRate = BitRate(40_000_000);
 
 /// For each host: channels, bytes of buffers, shares of its processor and links.
-type Books = Vec<(u32, u64, Ppm, Vec<Ppm>)>;
+type Reserved = Vec<(u32, u64, Ppm, Vec<Ppm>)>;
 
-fn books(world: &World) -> Books {
+fn reserved(world: &World) -> Reserved {
     let of = |node: &punctual_proto::node::Node<punctual_rig::TestMemory>| {
         let wrong: Vec<_> = node.accounts().into_iter().filter(|a| a.counted != a.held).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
@@ -56,10 +56,10 @@ fn a_refusal_in_either_phase_leaves_everything_as_it_was() {
         let mut random = SplitMix64::new(seed);
         let mut world = short_of_buffers(&mut random);
         world.run_for(Nanos::from_secs(2));
-        let empty = books(&world);
+        let empty = reserved(&world);
         let (mut open, last) = (Vec::new(), world.nodes.len() - 1);
         for _ in 0..12 {
-            let before = books(&world);
+            let before = reserved(&world);
             let (from, to) = if random.below(2) == 0 { (0, last) } else { (last, 0) };
             match world.open(from, to, contract(&mut random)) {
                 Ok(channel) => open.push((from, channel.source)),
@@ -69,7 +69,7 @@ fn a_refusal_in_either_phase_leaves_everything_as_it_was() {
                         _ => by_stages += 1,
                     }
                     world.run_for(Nanos::from_millis(500));
-                    assert_eq!(books(&world), before, "seed {seed}: {refusal}");
+                    assert_eq!(reserved(&world), before, "seed {seed}: {refusal}");
                 }
                 Err(other) => panic!("seed {seed}: {other:?}"),
             }
@@ -79,7 +79,7 @@ fn a_refusal_in_either_phase_leaves_everything_as_it_was() {
             world.nodes[host].close(channel, world.now).expect("it is open");
         }
         world.run_for(Nanos::from_secs(3));
-        assert_eq!(books(&world), empty, "seed {seed}");
+        assert_eq!(reserved(&world), empty, "seed {seed}");
     }
     let tried = (by_buffers, by_stages, opened);
     assert!(by_buffers > 20 && by_stages > 10 && opened > 60, "{tried:?}");

@@ -217,7 +217,7 @@ fn best_effort_is_bound_by_name_once_and_closed_by_its_handle() {
     let flow = world.nodes[0].open_best_effort(to, 1_000, outbox.clone(), world.now).unwrap();
     let send = |world: &mut World| {
         assert!(outbox.send(b"line", world.now));
-        world.nodes[0].handle_outbox(flow, world.now);
+        world.nodes[0].handle_ring(flow, world.now);
         world.run_for(Nanos::from_millis(10));
         let mut got = 0;
         while inbox.recv(|bytes, _| assert_eq!(bytes, b"line")) {

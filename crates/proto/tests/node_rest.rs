@@ -36,7 +36,7 @@ impl Flood {
         let (before, end) = (sent(world), world.now + Nanos::from_secs(1));
         while world.now < end {
             while self.outbox.send(&pattern(1, 0, 1_400), world.now) {}
-            world.nodes[0].handle_outbox(self.flow, world.now);
+            world.nodes[0].handle_ring(self.flow, world.now);
             world.run_for(Nanos::from_micros(250));
             while self.inbox.recv(|_, _| {}) {}
         }

@@ -60,7 +60,7 @@ fn bench(terms: RtuTerms, timed: bool) -> Bench {
 impl Bench {
     fn report(&mut self, report: UpcallReport) {
         assert!(self.reports.send(&report.to_bytes(), self.now), "room");
-        self.node.handle_outbox(self.channel, self.now);
+        self.node.handle_ring(self.channel, self.now);
     }
 
     fn done(&mut self, call: UpcallRequest, units: u32, more: bool) {
@@ -166,7 +166,7 @@ fn reports_that_fit_no_call_change_nothing() {
         bench.done(UpcallRequest { number, units: 1 }, u32::MAX, true);
     }
     assert!(bench.reports.send(b"no report", AT(0)));
-    bench.node.handle_outbox(bench.channel, AT(0));
+    bench.node.handle_ring(bench.channel, AT(0));
     assert_eq!(bench.run_until(AT(1_000)), []);
     bench.report(UpcallReport::Ready);
     let calls = bench.run_until(AT(2_000));
@@ -182,7 +182,7 @@ fn few_reports_are_read_at_once() {
     let mut bench = bench(low(MS(1), 1), false);
     let most = UPCALL_REPORTS_MAX as usize;
     bench.reports.stuff(&UpcallReport::Ready.to_bytes(), most + 1, AT(0));
-    bench.node.handle_outbox(bench.channel, AT(0));
+    bench.node.handle_ring(bench.channel, AT(0));
     assert_eq!(bench.reports.waiting(), 1);
 }
 
@@ -200,7 +200,7 @@ fn a_program_that_closes_or_is_gone_gives_everything_back() {
         assert_eq!((bench.node.handlers().count(), bench.node.cpu_utilisation()), (0, fresh));
         assert!(bench.node.accounts().iter().all(|account| account.counted == account.held));
         assert!(bench.node.close(channel, now).is_err(), "once");
-        bench.node.handle_outbox(channel, now);
+        bench.node.handle_ring(channel, now);
         assert_eq!(bench.run_until(AT(2_000)), []);
     }
 }

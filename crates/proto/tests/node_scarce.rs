@@ -22,7 +22,7 @@ const RATE: BitRate = BitRate(40_000_000);
 const LEFT: LinkId = LinkId(0);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-fn holds_its_books(world: &World) {
+fn accounts_hold(world: &World) {
     for node in &world.nodes {
         let wrong: Vec<_> = node.accounts().into_iter().filter(|it| it.counted != it.held).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
@@ -89,7 +89,7 @@ fn best_effort_is_taken_while_the_next_link_gives_frames_back() {
     assert_eq!(world.nodes[1].status(world.now).drops.no_buffer, 1);
     world.run_for(MS(1));
     assert!(world.nodes[1].has_best_effort_room(LEFT), "that has sent some");
-    holds_its_books(&world);
+    accounts_hold(&world);
 }
 
 fn hard() -> Contract {
@@ -118,7 +118,7 @@ fn captured(world: &mut World, open: &Open) -> Vec<Vec<u8>> {
         !is_taken
     }));
     assert!(open.outbox.send(&pattern(1, 0, 2_000), world.now));
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(MS(40));
     world.tap = None;
     seen.take()
@@ -160,7 +160,7 @@ fn soft_channels_that_come_together_find_the_pool_empty_and_hard_ones_do_not_car
         }
     }
     packets[0].iter().for_each(|packet| arrive(&mut world, 1, &moved(packet, 1, Nanos::ZERO)));
-    holds_its_books(&world);
+    accounts_hold(&world);
     let counters: Vec<_> = open.iter().map(|open| at_relay(&world, open)).collect();
     assert!(counters.iter().all(|counted| counted.demoted == 0), "{counters:?}");
     let sum = |of: fn(&ChannelCounters) -> u64| counters.iter().map(of).sum::<u64>();
@@ -179,7 +179,7 @@ fn soft_channels_that_come_together_find_the_pool_empty_and_hard_ones_do_not_car
         assert!(arrived + counted.overflows >= counted.packets_in / 2, "{arrived}: {counted:?}");
     }
     assert_eq!(world.nodes[1].frames_held(LEFT), 0, "the pool is full again");
-    holds_its_books(&world);
+    accounts_hold(&world);
 }
 
 /// Packets of each unit in which a source has served its messages.
@@ -229,7 +229,7 @@ fn a_budget_that_begins_anew_waits_for_the_slots_of_a_whole_unit() {
         assert_eq!(units.iter().sum::<u64>(), 6 * MESSAGES, "seed {seed}");
         let counters = s.world.nodes[0].channel(s.source(channel)).expect("it is open").counters;
         assert_eq!((counters.messages_out, counters.dropped), (MESSAGES, 0), "seed {seed}");
-        holds_its_books(&s.world);
+        accounts_hold(&s.world);
     }
 }
 
@@ -250,7 +250,7 @@ fn capture(world: &mut World) -> Rc<RefCell<Vec<Vec<u8>>>> {
 fn sends(world: &mut World, open: &Open, messages: usize, bytes: usize) {
     // More than the ring has room for.
     open.outbox.stuff(&pattern(1, 0, bytes), messages, world.now);
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(MS(100));
 }
 
@@ -331,7 +331,7 @@ fn demoted_messages_wait_for_room_or_are_counted() {
     for number in 0..400_u64 {
         for open in &open {
             open.outbox.stuff(&pattern(1, number, 1_000), 1, world.now);
-            world.nodes[0].handle_outbox(open.source, world.now);
+            world.nodes[0].handle_ring(open.source, world.now);
         }
         world.run_for(Nanos::from_micros(100));
     }

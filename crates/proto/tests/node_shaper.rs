@@ -185,7 +185,7 @@ fn asked_until_open(before: Nanos) -> Option<(World, Vec<BitRate>)> {
         assert!(world.now < grows_at + Nanos::from_millis(100), "it is granted");
         while outbox.send(&[1; 1_400], world.now) {}
         let now = world.now;
-        world.nodes[0].handle_outbox(flow, now);
+        world.nodes[0].handle_ring(flow, now);
         if channel.is_none() && now + before >= grows_at {
             channel = Some(asks(&mut world, contract(Nanos::from_millis(25))));
         }
@@ -257,7 +257,7 @@ fn best_effort_that_waits_has_what_the_kernel_was_lent() {
         while world.now < until {
             while outbox.send(&[1; 1_400], world.now) {}
             let now = world.now;
-            world.nodes[0].handle_outbox(flow, now);
+            world.nodes[0].handle_ring(flow, now);
             run(world, Nanos::from_millis(1));
         }
     };
@@ -301,7 +301,7 @@ fn best_effort_waits_for_a_moment_before_it_takes_anything() {
     let put = |world: &mut World, packets: usize| {
         (0..packets).for_each(|_| assert!(outbox.send(&[1; 1_400], world.now)));
         let now = world.now;
-        world.nodes[0].handle_outbox(flow, now);
+        world.nodes[0].handle_ring(flow, now);
     };
     for _ in 0..20 {
         put(&mut world, 5);

@@ -64,9 +64,9 @@ fn the_greatest_burst_is_taken_in_slices_and_keeps_its_bounds() {
     let contract = contract(20_000, BURST, MS(40));
     let open = world.open(0, 1, contract).expect("it fits");
     fill(&open, u64::from(BURST), &world);
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     assert_eq!(taken(&world, &open), u64::from(RING_MESSAGES_MAX), "of a doorbell");
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     let more = u64::from(RING_MESSAGES_BEHIND);
     assert_eq!(taken(&world, &open), u64::from(RING_MESSAGES_MAX) + more, "it is known that there are more");
     let mut in_background = 0;
@@ -91,7 +91,7 @@ fn a_burst_keeps_its_bounds_where_the_background_has_no_time() {
         let contract = contract(per_second, 4_000, deadline);
         let open = world.open(0, 1, contract).expect("it fits");
         fill(&open, 4_000, &world);
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
         world.settle();
         let at_once = taken(&world, &open);
         assert!(at_once < 1_000, "{at_once}: the background had no time");
@@ -115,7 +115,7 @@ fn what_comes_behind_a_rest_keeps_its_bounds() {
         for _ in 0..more {
             assert!(open.outbox.send(&pattern(1, sent.len() as u64, BYTES as usize), world.now));
             sent.push(world.now);
-            world.nodes[0].handle_outbox(open.source, world.now);
+            world.nodes[0].handle_ring(open.source, world.now);
         }
         world.run_for(Nanos::from_micros(500));
         while open.inbox.recv(|_, info| {
@@ -145,8 +145,8 @@ fn an_urgent_message_that_is_rung_behind_a_full_ring_goes_first() {
     let urgent = world.open(0, 1, contract(100, 1, MS(2))).expect("it fits");
     fill(&great, 65_536, &world);
     fill(&urgent, 1, &world);
-    world.nodes[0].handle_outbox(great.source, world.now);
-    world.nodes[0].handle_outbox(urgent.source, world.now);
+    world.nodes[0].handle_ring(great.source, world.now);
+    world.nodes[0].handle_ring(urgent.source, world.now);
     assert_eq!(taken(&world, &great), u64::from(RING_MESSAGES_MAX), "before it is known of");
     let work = world.nodes[0].begin_work(world.now).expect("work");
     world.nodes[0].finish_work(work, world.now);
@@ -167,7 +167,7 @@ fn rings_that_have_rung_together_share_what_is_taken_at_once() {
     opened.iter().for_each(|open| fill(open, 200, &world));
     let now = world.now;
     for (open, share) in opened.iter().zip([u32::MAX, RING_MESSAGES_MAX, 20, 3, RING_MESSAGES_BEHIND, 1]) {
-        let took = world.nodes[0].handle_outbox_within(open.source, share, now);
+        let took = world.nodes[0].handle_ring_within(open.source, share, now);
         assert_eq!(took, share.min(RING_MESSAGES_MAX));
         assert_eq!(taken(&world, open), u64::from(took));
     }
@@ -182,7 +182,7 @@ fn what_breaks_the_contract_is_dropped_in_slices() {
     let contract = Contract { policing: Policing::Drop, ..contract(100, 4, MS(50)) };
     let open = world.open(0, 1, contract).expect("it fits");
     open.outbox.stuff(&pattern(1, 0, BYTES as usize), 5_000, world.now);
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     assert!(taken(&world, &open) <= u64::from(RING_MESSAGES_MAX));
     while let Some(work) = world.nodes[0].begin_work(world.now) {
         let before = taken(&world, &open);
@@ -199,7 +199,7 @@ fn free(outbox: &TestOutbox) -> u64 {
     outbox.free() as u64
 }
 
-fn holds_its_books(world: &World) {
+fn accounts_hold(world: &World) {
     for node in &world.nodes {
         let wrong: Vec<_> = node.accounts().into_iter().filter(|a| a.counted != a.held).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
@@ -213,7 +213,7 @@ fn what_a_burst_leaves_behind_is_given_back_in_slices() {
     let mut world = world(|_| {});
     let open = world.open(0, 1, contract(10_000, BURST, MS(40))).expect("it fits");
     fill(&open, u64::from(BURST), &world);
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     while let Some(work) = world.nodes[0].begin_work(world.now) {
         world.nodes[0].finish_work(work, world.now);
     }
@@ -222,14 +222,14 @@ fn what_a_burst_leaves_behind_is_given_back_in_slices() {
     assert!(world.nodes[0].abort_newest(CloseReason::RuntimeRefused, world.now));
     assert!(free(&open.outbox) - before <= u64::from(LEFTOVERS_MAX), "at the end itself");
     assert!(world.nodes[0].channel(open.source).is_none(), "nobody finds it");
-    holds_its_books(&world);
+    accounts_hold(&world);
     let mut calls = 0;
     while world.nodes[0].has_leftovers() {
         let before = free(&open.outbox);
         assert!(world.nodes[0].poll_timeout().is_some_and(|due| due <= world.now), "it wants to go on");
         world.nodes[0].handle_timeout(world.now);
         assert!(free(&open.outbox) - before <= u64::from(LEFTOVERS_MAX));
-        holds_its_books(&world);
+        accounts_hold(&world);
         calls += 1;
     }
     assert!((u64::from(BURST / LEFTOVERS_MAX)..2_000).contains(&calls), "{calls}");
@@ -237,7 +237,7 @@ fn what_a_burst_leaves_behind_is_given_back_in_slices() {
     // The next one has its room.
     let next = world.open(0, 1, contract(10_000, BURST, MS(40))).expect("it fits");
     fill(&next, 100, &world);
-    world.nodes[0].handle_outbox(next.source, world.now);
+    world.nodes[0].handle_ring(next.source, world.now);
     world.run_for(MS(100));
     assert_eq!(next.inbox.waiting(), 100);
 }
@@ -259,7 +259,7 @@ fn channels_that_end_together_end_in_slices() {
         before = after;
     }
     world.run_for(Nanos::from_secs(8));
-    holds_its_books(&world);
+    accounts_hold(&world);
     assert_eq!(world.nodes[0].status(world.now).channels, 0);
 }
 
@@ -272,7 +272,7 @@ fn a_channel_that_ends_while_its_ring_is_drained_leaves_the_rest_in_it() {
     let [stays, ends] = [0, 1].map(|_| world.open(0, 1, contract).expect("it fits"));
     for open in [&ends, &stays] {
         open.outbox.stuff(&pattern(1, 0, BYTES as usize), MESSAGES as usize, world.now);
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
     }
     let at_once = MESSAGES as usize - ends.outbox.waiting();
     assert!((1..100).contains(&at_once), "{at_once}");
@@ -280,7 +280,7 @@ fn a_channel_that_ends_while_its_ring_is_drained_leaves_the_rest_in_it() {
     world.run_for(Nanos::from_secs(1));
     assert_eq!(ends.outbox.waiting(), MESSAGES as usize - at_once);
     assert_eq!((taken(&world, &stays), stays.outbox.waiting()), (MESSAGES, 0));
-    holds_its_books(&world);
+    accounts_hold(&world);
 }
 
 /// What waits at a sink when its channel ends there.
@@ -318,7 +318,7 @@ fn ending_sink(remains: Remains) -> (World, Open) {
     }));
     for number in 0..MESSAGES {
         assert!(open.outbox.send(&pattern(1, number, bytes as usize), world.now));
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
     }
     let mut received = Vec::new();
     for _ in 0..250 {

@@ -81,7 +81,7 @@ fn run(
             if at <= world.now && at < start + span {
                 let message = pattern(index as u64, number, contract.message_bytes_max as usize);
                 assert!(channel.outbox.send(&message, world.now), "channel {index} keeps its contract");
-                world.nodes[0].handle_outbox(channel.source, world.now);
+                world.nodes[0].handle_ring(channel.source, world.now);
                 sent[index].push(world.now);
             }
             while channel.inbox.recv(|_, info| {

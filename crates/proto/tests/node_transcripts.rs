@@ -139,7 +139,7 @@ fn best_effort_beside_a_channel() {
                 .into_iter()
                 .for_each(|bytes| outbox.stuff(&vec![7; bytes], 3, s.world.now));
             let now = s.world.now;
-            s.world.nodes[0].handle_outbox(*flow, now);
+            s.world.nodes[0].handle_ring(*flow, now);
         }
         s.run(8);
         while inbox.recv(|bytes, info| {

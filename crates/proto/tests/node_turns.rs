@@ -29,7 +29,7 @@ fn send_all(world: &mut World, channels: &[Open]) {
         for number in 0..MESSAGES {
             assert!(open.outbox.send(&pattern(1, number, 500), world.now));
         }
-        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_ring(open.source, world.now);
     }
     world.run_for(Nanos::from_millis(200));
     for open in channels {
@@ -56,7 +56,7 @@ fn each_message_is_shown_once_the_one_before_was_taken() {
         assert_eq!(take(&open.inbox), Some(pattern(1, number, 500)), "{number}");
         world.run_for(Nanos::from_millis(1));
         assert_eq!(shown(open), 0, "nobody has said that it was taken");
-        world.nodes[1].handle_outbox(open.sink, world.now);
+        world.nodes[1].handle_ring(open.sink, world.now);
         assert_eq!(shown(open), usize::from(number + 1 < MESSAGES), "{number}");
     }
     assert!(!world.nodes[1].has_leftovers(), "nothing waits");
@@ -76,7 +76,7 @@ fn a_channel_without_a_ring_has_nothing_to_show() {
         Event::Incoming(incoming) => Some(incoming.channel),
         _ => None,
     });
-    world.nodes[1].handle_outbox(asked.expect("it is asked"), world.now);
+    world.nodes[1].handle_ring(asked.expect("it is asked"), world.now);
     assert!(!world.nodes[1].has_leftovers());
 }
 
@@ -87,7 +87,7 @@ fn what_waits_for_its_turn_is_shown_when_the_channel_ends() {
     let (mut world, channels) = with_channels(1);
     send_all(&mut world, &channels);
     channels[0].inbox.become_eager();
-    world.nodes[1].handle_outbox(channels[0].sink, world.now);
+    world.nodes[1].handle_ring(channels[0].sink, world.now);
     assert!(shown(&channels[0]) < MESSAGES as usize && world.nodes[1].has_leftovers());
     world.nodes[1].close(channels[0].sink, world.now).expect("it is open");
     world.run_for(Nanos::from_millis(1));
@@ -102,7 +102,7 @@ fn an_eager_application_is_shown_all_in_portions_by_itself() {
     send_all(&mut world, &channels);
     let open = &channels[0];
     open.inbox.become_eager();
-    world.nodes[1].handle_outbox(open.sink, world.now);
+    world.nodes[1].handle_ring(open.sink, world.now);
     let mut seen = 1;
     while open.inbox.held_back() > 0 {
         assert_eq!(shown(open), seen + SHOWN_AT_ONCE, "a portion");
@@ -122,9 +122,9 @@ fn eager_applications_have_turns_one_after_the_other() {
     send_all(&mut world, &channels);
     channels.iter().for_each(|open| open.inbox.become_eager());
     let [one, other] = &channels[..] else { panic!("two channels") };
-    world.nodes[1].handle_outbox(other.sink, world.now);
+    world.nodes[1].handle_ring(other.sink, world.now);
     let again = 3;
-    (0..again).for_each(|_| world.nodes[1].handle_outbox(one.sink, world.now));
+    (0..again).for_each(|_| world.nodes[1].handle_ring(one.sink, world.now));
     let portion = SHOWN_AT_ONCE;
     assert_eq!([one, other].map(shown), [1 + again * portion, 1 + portion]);
     for turn in 1..=2 {

@@ -40,7 +40,7 @@ fn flows_that_are_told_of_once_send_all_that_they_have() {
     for (flow, outbox, _) in &flows {
         (0..MESSAGES).for_each(|number| assert!(outbox.send(&pattern(flow.0, number, BYTES), world.now)));
         let now = world.now;
-        world.nodes[0].handle_outbox(*flow, now);
+        world.nodes[0].handle_ring(*flow, now);
     }
     // Each flow has its part of the total 25 ms from the beginning on.
     world.run_for(Nanos::from_millis(9));
@@ -69,7 +69,7 @@ fn what_is_demoted_waits_for_its_turn_and_is_not_lost() {
         let heap = open.outbox.free().min(3);
         (0..heap).for_each(|_| assert!(open.outbox.send(&pattern(7, round, BYTES), world.now)));
         let now = world.now;
-        world.nodes[0].handle_outbox(open.source, now);
+        world.nodes[0].handle_ring(open.source, now);
         world.run_for(Nanos::from_millis(200));
         while open.inbox.recv(|bytes, _| assert_eq!(bytes, pattern(7, round, BYTES))) {
             came += 1;
@@ -93,7 +93,7 @@ fn rings_that_hold_too_much_are_drained_in_turn() {
     let open: Vec<_> = (0..3).map(|_| world.open(0, 1, contract).expect("there is room")).collect();
     for channel in &open {
         channel.outbox.stuff(&[7; 200], COPIES, world.now);
-        world.nodes[0].handle_outbox(channel.source, world.now);
+        world.nodes[0].handle_ring(channel.source, world.now);
     }
     let waiting = || open.iter().map(|channel| channel.outbox.waiting()).collect::<Vec<_>>();
     let (mut before, mut portion, mut turns) = (waiting(), 0, Vec::new());

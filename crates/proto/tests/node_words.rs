@@ -18,7 +18,7 @@ fn a_measurement_says_how_good_it_is_and_who_was_in_its_way() {
     assert_eq!(measured(true).to_string(), "at least 20.0 Mbit/s +-0.2");
     let in_use = |channels, there| RateRefusal::InUse { channels, there }.to_string();
     assert!(in_use(1, false).starts_with("a guaranteed channel uses the link:"));
-    assert!(in_use(2, true).starts_with("2 guaranteed channels use the link, as the neighbour says:"));
+    assert!(in_use(2, true).starts_with("2 guaranteed channels use the link, as the neighbour reports:"));
     for (auto, known, is_known) in
         [(false, None, true), (true, None, false), (true, Some(measured(false)), true)]
     {

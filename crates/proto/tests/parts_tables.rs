@@ -156,9 +156,10 @@ fn link_schedulers_of_every_pace() {
         for _ in 0..70 {
             line.step(&mut random, &mut table);
             let link = &line.link;
-            let books = (link.outstanding(line.now), link.next_timeout(), link.books(), link.channels());
+            let accounts =
+                (link.outstanding(line.now), link.next_timeout(), link.accounts(), link.channels());
             let words = (link.is_served(line.now), link.best_effort_waits(), link.is_empty());
-            table.row(&format!("  {}", line.now.0), &(books, words));
+            table.row(&format!("  {}", line.now.0), &(accounts, words));
         }
         line.link.set_parameters(&LinkParameters { rate: BitRate(30_000_000), ..parameters });
         line.link.set_best_effort_cap(Ppm(200_000));

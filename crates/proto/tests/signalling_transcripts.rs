@@ -76,7 +76,7 @@ impl Story {
     }
 
     /// The counters and reservations of each host.
-    fn books(&mut self) {
+    fn accounts(&mut self) {
         for host in 0..self.network.hosts.len() {
             let states = self.network.states(host);
             let at = &self.network.hosts[host];
@@ -123,18 +123,18 @@ fn a_line_of_four_hosts_whose_links_are_bad() {
         let token = story.network.at(3, |s, now, _| s.request(&source, name("in"), wanted, UserId(5), now));
         story.say(&format!("{token:?}"));
         story.run(2 * SECOND);
-        story.books();
+        story.accounts();
         story.close_first(0, CloseReason::Local);
         story.close_first(2, CloseReason::Vanished);
         story.run(SECOND);
         story.network.crash(1);
         story.run(3 * SECOND);
-        story.books();
+        story.accounts();
         story.network.start(1);
         story.run(SECOND);
         story.open(0, 3, 100, false);
         story.run(SECOND);
-        story.books();
+        story.accounts();
         is_as_written(&format!("line_{seed}"), &story.text);
     }
 }
@@ -185,14 +185,14 @@ fn two_ways_of_which_one_refuses() {
     story.network.hosts[3].agent = Agent::Consent;
     story.open(0, 3, 100, false);
     story.run(300 * MILLI);
-    story.books();
+    story.accounts();
     let (busy, reason) = (story.network.hosts[0].signalling.is_some(), CloseReason::Local);
     assert!(busy);
     story.close_first(3, reason);
     story.network.at(0, |s, now, stages| s.shutdown(now, stages));
     story.open(0, 3, 100, false);
     story.run(2 * SECOND);
-    story.books();
+    story.accounts();
     is_as_written("two_ways", &story.text);
 }
 
@@ -208,14 +208,14 @@ fn a_direction_that_is_cut() {
     story.network.lossy.insert((1, 2), 100);
     story.open(0, 2, 100, false);
     story.run(2_500 * MILLI);
-    story.books();
+    story.accounts();
     story.run(5 * SECOND);
-    story.books();
+    story.accounts();
     story.network.lossy.clear();
     story.run(2 * SECOND);
     story.open(0, 2, 100, false);
     story.run(SECOND);
-    story.books();
+    story.accounts();
     is_as_written("cut", &story.text);
 }
 
@@ -229,6 +229,6 @@ fn a_host_of_another_version() {
     story.open(0, 2, 100, false);
     story.open(0, 1, 100, false);
     story.run(3 * SECOND);
-    story.books();
+    story.accounts();
     is_as_written("version", &story.text);
 }

@@ -43,9 +43,9 @@ pub struct Case {
     pub size: Option<SizeChoice>,
     /// Time for which applications send; drawn if missing.
     pub traffic_ms: Option<u64>,
-    /// A long run of this many seconds, see [`Options::uptime`].
+    /// A long run of this many seconds, see [`Traffic::Uptime`].
     pub uptime_s: Option<u64>,
-    /// Traffic at full rate for this many seconds, see [`Options::drift`].
+    /// Traffic at full rate for this many seconds, see [`Traffic::Drift`].
     pub drift_s: Option<u64>,
     /// Kinds of faults besides those of single frames; drawn if missing.
     pub schedule: Option<String>,

@@ -226,7 +226,7 @@ pub fn write(segment: &Segment, hop_limit: u8, is_to_peer: bool, packet: &mut Ve
     write_with(segment, &[], hop_limit, is_to_peer, packet);
 }
 
-/// [`write`] with a payload of at most 65,000 bytes.
+/// [`write()`] with a payload of at most 65,000 bytes.
 pub fn write_with(segment: &Segment, payload: &[u8], hop_limit: u8, is_to_peer: bool, packet: &mut Vec<u8>) {
     let Flow { local, remote } = segment.flow;
     let (source, destination) = if is_to_peer { (local, remote) } else { (remote, local) };

@@ -1,4 +1,4 @@
-//! The included policies, each an [`AdmissionPolicy`] of one stage.
+//! The included policies, each an [`AdmissionPolicy`](crate::AdmissionPolicy) of one stage.
 //!
 //! To add a policy, write a module with a [`Policy`], and add a line to [`Admission::ALL`]. Each policy
 //! belongs to one run-time order: `edf` and `d-order` to EDF, `statistical` to EDF with soft channels behind

@@ -106,7 +106,7 @@ impl Convention {
 
 /// The busy period is too long to analyse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the busy period takes too long to look at: use coarser periods, or less utilisation or jitter")]
+#[error("the busy period is too long to analyse: use coarser periods, or less utilisation or jitter")]
 pub struct TooLong;
 
 /// Effort that an answer may still take.

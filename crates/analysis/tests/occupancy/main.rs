@@ -6,7 +6,7 @@
 //! seed.
 
 mod pools;
-mod way;
+mod route;
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use punctual_analysis::{Nanos, buffers};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use way::{Choice, Hop, INTERVAL, POLICED, Passage, Stage, Way, most};
+use route::{Choice, Hop, INTERVAL, POLICED, Passage, Route, Stage, most};
 
-const WAYS_SHORT: u64 = 2_000;
+const ROUTES_SHORT: u64 = 2_000;
 /// Changes that are tried at each place of a route.
 const CHANGES: usize = 40;
 /// Routes that are tried for each part that is left out.
-const WAYS_BLIND: u64 = 100;
+const ROUTES_BLIND: u64 = 100;
 
 /// Where messages wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ type Row = &'static str;
 /// is not checked.
 const ENTRY: Row = "regulated, as reserved at a host's entry";
 
-fn draw(rng: &mut SmallRng) -> Way {
+fn draw(rng: &mut SmallRng) -> Route {
     let mut some = |most: i64| if rng.random_bool(0.3) { 0 } else { rng.random_range(0..=most) };
     let hosts = 2 + some(2);
     let (burst, allowance, regulated) = (1 + some(5), some(3 * INTERVAL), some(3) == 0);
@@ -58,7 +58,7 @@ fn draw(rng: &mut SmallRng) -> Way {
         Stage { bound: 1 + some(3 * INTERVAL), hop: first.then_some(hop) }
     });
     let stages = stages.collect();
-    Way { burst, allowance: if regulated { 0 } else { allowance }, regulated, stages }
+    Route { burst, allowance: if regulated { 0 } else { allowance }, regulated, stages }
 }
 
 fn nanos(parts: i64) -> Nanos {
@@ -66,59 +66,59 @@ fn nanos(parts: i64) -> Nanos {
 }
 
 /// The reservation at that place, and its formula.
-fn reserved(way: &Way, place: Place) -> (Row, u64) {
-    let bound = |index: usize| nanos(way.stages[index].bound);
-    let (period, burst) = (nanos(POLICED), way.burst as u32);
-    let early = nanos(way.allowance);
+fn reserved(route: &Route, place: Place) -> (Row, u64) {
+    let bound = |index: usize| nanos(route.stages[index].bound);
+    let (period, burst) = (nanos(POLICED), route.burst as u32);
+    let early = nanos(route.allowance);
     match place {
         Place::Source => ("source", buffers::source(burst, early + bound(0), period)),
         Place::Ring => ("source, ring", buffers::source(burst, early + bound(0) + bound(1), period)),
-        Place::Stage(index) if way.regulated => {
-            let error = nanos(way.error(index));
+        Place::Stage(index) if route.regulated => {
+            let error = nanos(route.error(index));
             ("regulated", buffers::regulated(bound(index - 1), Nanos::ZERO, bound(index), error, period))
         }
         Place::Stage(index) => {
-            let (horizon, error) = (nanos(way.horizon(index)), nanos(way.error(index)));
+            let (horizon, error) = (nanos(route.horizon(index)), nanos(route.error(index)));
             ("cumulative", buffers::cumulative(horizon, bound(index), error, period))
         }
         Place::Held => {
-            let error = nanos(way.error(way.stages.len() - 1));
-            ("at deadline", buffers::sink_at_deadline(early, nanos(deadline(way)), error, period))
+            let error = nanos(route.error(route.stages.len() - 1));
+            ("at deadline", buffers::sink_at_deadline(early, nanos(deadline(route)), error, period))
         }
     }
 }
 
 /// The actual reservation of a node there, if it is not the formula.
-fn reserved_at_entry(way: &Way, place: Place) -> Option<u64> {
+fn reserved_at_entry(route: &Route, place: Place) -> Option<u64> {
     let Place::Stage(index) = place else { return None };
-    let stage = way.stages[index];
-    let (upstream, error) = (nanos(way.upstream(index)), nanos(way.error(index)));
-    (way.regulated && stage.hop.is_some())
+    let stage = route.stages[index];
+    let (upstream, error) = (nanos(route.upstream(index)), nanos(route.error(index)));
+    (route.regulated && stage.hop.is_some())
         .then(|| buffers::regulated(upstream, Nanos::ZERO, nanos(stage.bound), error, nanos(POLICED)))
 }
 
 /// The smallest D that the route can keep.
-fn deadline(way: &Way) -> i64 {
-    let last = way.stages.len() - 1;
-    way.upstream(last) + way.stages[last].bound
+fn deadline(route: &Route) -> i64 {
+    let last = route.stages.len() - 1;
+    route.upstream(last) + route.stages[last].bound
 }
 
 /// The most messages that were there at once.
-fn occupancy(way: &Way, place: Place, passages: &[Passage]) -> u64 {
-    let last = way.stages.len() - 1;
+fn occupancy(route: &Route, place: Place, passages: &[Passage]) -> u64 {
+    let last = route.stages.len() - 1;
     let span = |passage: &Passage| match place {
         Place::Source => (passage.sent, passage.left[0]),
         Place::Ring => (passage.sent, passage.left[1]),
         Place::Stage(index) => (passage.came[index], passage.left[index]),
-        Place::Held => (passage.left[last], (passage.held_from + deadline(way)).max(passage.left[last])),
+        Place::Held => (passage.left[last], (passage.held_from + deadline(route)).max(passage.left[last])),
     };
     most(passages.iter().map(span))
 }
 
 /// All senders as dense as allowed; service at once before `place`, at the last moment there; wires slow for
 /// the first `slow`.
-fn start(way: &Way, place: Place, messages: usize, slow: usize) -> Vec<Choice> {
-    let stages = way.stages.len();
+fn start(route: &Route, place: Place, messages: usize, slow: usize) -> Vec<Choice> {
+    let stages = route.stages.len();
     let late_at = match place {
         Place::Source => 0,
         Place::Ring => 1,
@@ -151,16 +151,16 @@ fn change(choices: &mut [Choice], rng: &mut SmallRng) {
 }
 
 /// The largest occupancy that is found there.
-fn largest(way: &Way, place: Place, reserved: u64, rng: &mut SmallRng) -> Result<u64, String> {
+fn largest(route: &Route, place: Place, reserved: u64, rng: &mut SmallRng) -> Result<u64, String> {
     let messages = reserved as usize + 4;
     let mut found = 0;
     for slow in [0, 1, messages / 2, messages] {
-        let mut best = start(way, place, messages, slow);
-        let mut most = occupancy(way, place, &way.run(&best)?);
+        let mut best = start(route, place, messages, slow);
+        let mut most = occupancy(route, place, &route.run(&best)?);
         for _ in 0..CHANGES {
             let mut other = best.clone();
             change(&mut other, rng);
-            let there = occupancy(way, place, &way.run(&other)?);
+            let there = occupancy(route, place, &route.run(&other)?);
             if there >= most {
                 (best, most) = (other, there);
             }
@@ -216,30 +216,30 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Places at which the occupancy of a route is searched.
-fn places(way: &Way, rng: &mut SmallRng) -> Vec<Place> {
-    let stage = Place::Stage(rng.random_range(1..way.stages.len()));
+fn places(route: &Route, rng: &mut SmallRng) -> Vec<Place> {
+    let stage = Place::Stage(rng.random_range(1..route.stages.len()));
     // At a regulated channel's sink no message arrives early.
-    let held = (!way.regulated).then_some(Place::Held);
+    let held = (!route.regulated).then_some(Place::Held);
     [Place::Source, Place::Ring, stage].into_iter().chain(held).collect()
 }
 
 /// A part that a formula may leave out, and the route as the formula would model it then.
-type Blind = (&'static str, fn(Way) -> Way);
+type Blind = (&'static str, fn(Route) -> Route);
 
 const BLIND: [Blind; 5] = [
-    ("the burst", |way| Way { burst: 1, ..way }),
-    ("the jitter allowance", |way| Way { allowance: 0, ..way }),
-    ("the bound of the source's processor", |mut way| {
-        way.stages[0].bound = 0;
-        way
+    ("the burst", |route| Route { burst: 1, ..route }),
+    ("the jitter allowance", |route| Route { allowance: 0, ..route }),
+    ("the bound of the source's processor", |mut route| {
+        route.stages[0].bound = 0;
+        route
     }),
-    ("the arrival error", |mut way| {
-        way.stages.iter_mut().filter_map(|stage| stage.hop.as_mut()).for_each(|hop| hop.error = 0);
-        way
+    ("the arrival error", |mut route| {
+        route.stages.iter_mut().filter_map(|stage| stage.hop.as_mut()).for_each(|hop| hop.error = 0);
+        route
     }),
-    ("the last bound", |mut way| {
-        way.stages.iter_mut().skip(1).for_each(|stage| stage.bound = 0);
-        way
+    ("the last bound", |mut route| {
+        route.stages.iter_mut().skip(1).for_each(|stage| stage.bound = 0);
+        route
     }),
 ];
 
@@ -248,45 +248,45 @@ const BLIND: [Blind; 5] = [
 fn a_formula_that_leaves_a_part_out_is_exceeded() {
     for (what, blind) in BLIND {
         let mut exceeded = 0;
-        for seed in 0..WAYS_BLIND {
+        for seed in 0..ROUTES_BLIND {
             let mut rng = SmallRng::seed_from_u64(seed);
-            let way = draw(&mut rng);
+            let route = draw(&mut rng);
             let exceeds = |place: Place| {
-                let (_, wanted) = reserved(&way, place);
-                let found = largest(&way, place, wanted, &mut SmallRng::seed_from_u64(seed));
-                found.expect("honest hosts keep their bounds") > reserved(&blind(way.clone()), place).1
+                let (_, wanted) = reserved(&route, place);
+                let found = largest(&route, place, wanted, &mut SmallRng::seed_from_u64(seed));
+                found.expect("honest hosts keep their bounds") > reserved(&blind(route.clone()), place).1
             };
-            exceeded += u64::from(places(&way, &mut rng).into_iter().any(exceeds));
+            exceeded += u64::from(places(&route, &mut rng).into_iter().any(exceeds));
         }
-        println!("without {what}: exceeded in {exceeded} of {WAYS_BLIND} ways");
+        println!("without {what}: exceeded in {exceeded} of {ROUTES_BLIND} routes");
         assert!(exceeded > 0, "{what} left out is never exceeded");
     }
 }
 
 #[test]
 fn no_search_over_arrivals_finds_more_than_is_reserved() {
-    let ways = number("PUNCTUAL_ORACLE_SETS").unwrap_or(WAYS_SHORT);
+    let routes = number("PUNCTUAL_ORACLE_SETS").unwrap_or(ROUTES_SHORT);
     let seed = number("PUNCTUAL_ORACLE_SEED").unwrap_or(1);
-    println!("{ways} ways of seed {seed}");
+    println!("{routes} routes of seed {seed}");
     let mut tally = Tally::default();
-    for nth in 0..ways {
+    for nth in 0..routes {
         let mut rng = SmallRng::seed_from_u64(seed.wrapping_mul(1_000_000_007).wrapping_add(nth));
-        let way = draw(&mut rng);
-        for place in places(&way, &mut rng) {
-            let (row, reserved) = reserved(&way, place);
-            let found = largest(&way, place, reserved, &mut rng)
-                .unwrap_or_else(|what| panic!("way {nth} of seed {seed}: {what}: {way:?}"));
+        let route = draw(&mut rng);
+        for place in places(&route, &mut rng) {
+            let (row, reserved) = reserved(&route, place);
+            let found = largest(&route, place, reserved, &mut rng)
+                .unwrap_or_else(|what| panic!("route {nth} of seed {seed}: {what}: {route:?}"));
             assert!(
                 found <= reserved,
-                "way {nth} of seed {seed}, {place:?}: {found} of {reserved} in {way:?}"
+                "route {nth} of seed {seed}, {place:?}: {found} of {reserved} in {route:?}"
             );
             tally.add(row, reserved, found);
-            if let Some(reserved) = reserved_at_entry(&way, place) {
+            if let Some(reserved) = reserved_at_entry(&route, place) {
                 tally.add(ENTRY, reserved, found);
             }
         }
         if nth % 20_000 == 19_999 {
-            println!("{} of {ways} ways", nth + 1);
+            println!("{} of {routes} routes", nth + 1);
         }
     }
     let wide = tally.tell();

@@ -88,7 +88,7 @@ fn serves(host: &str, best_effort: bool) -> Finding {
 }
 
 fn stage(node: &NodeStatus, stage: &BrokenStage) -> Finding {
-    let fix = "make the stage keep its promise, or configure what it really does; it heals by itself within a lease";
+    let fix = "make the stage keep its promise, or configure its real figures; it heals within a lease";
     Finding::problem(
         "stage",
         format!("{stage}{}: channels across it are degraded", counted_late(node, stage)),
@@ -108,14 +108,14 @@ fn at_risk(path: &PathRecord) -> Option<Finding> {
 }
 
 fn wakes(late: String) -> Finding {
-    let fix = "see what keeps the daemon's CPU (a hypervisor, threads of a higher priority, power states), or raise \
-               release_latency in [processor] to what this host keeps";
+    let fix = "find what takes the daemon's CPU (a hypervisor, threads of a higher priority, power states), or \
+               raise release_latency in [processor] to a value that this host keeps";
     Finding::problem("wake-ups", format!("AT RISK: {late}"), fix)
 }
 
 /// What of the configuration is too tight for the profile.
 fn warnings(lines: &[String]) -> Vec<Finding> {
-    let fix = "give what it says in the configuration, or measure again with 'punctual profile'";
+    let fix = "set those figures in the configuration, or measure again with 'punctual profile'";
     lines.iter().map(|line| Finding::note("profile", line, fix)).collect()
 }
 
@@ -131,7 +131,7 @@ fn refused_calls(refused: u64) -> Option<Finding> {
 fn descriptors(api: &ApiStatus) -> Option<Finding> {
     let ApiStatus { descriptors_max: limit, descriptors_needed: needed, .. } = *api;
     let found = format!(
-        "users may take {needed} together, the daemon may have {limit}: some would be refused for others"
+        "users may take {needed} together, the daemon may have {limit}: some would be refused because of others"
     );
     let fix = format!(
         "set LimitNOFILE={needed} in its unit file (elsewhere: ulimit -Hn {needed}), or lower users_max or \
@@ -148,7 +148,8 @@ fn neighbour(link: &LinkStatus) -> Option<Finding> {
     if let Some(ForeignVersion { theirs, ours }) = link.foreign {
         return problem(
             format!(
-                "{name}: {neighbour_name} speaks version {theirs} of RTCOP, not {ours}: nothing can be agreed with it"
+                "{name}: {neighbour_name} uses version {theirs} of RTCOP, not {ours}: no channel can be opened \
+                 with it"
             ),
             "run the same release on both hosts".into(),
         );
@@ -170,7 +171,9 @@ fn neighbour(link: &LinkStatus) -> Option<Finding> {
                 format!(
                     "{name}: {neighbour_name} is DOWN: nothing can be guaranteed over it until it is up{and}"
                 ),
-                format!("start punctuald on {neighbour_name}, and see that packets get through both ways"),
+                format!(
+                    "start punctuald on {neighbour_name}, and check that packets pass in both directions"
+                ),
             )
         }
     }
@@ -179,7 +182,7 @@ fn neighbour(link: &LinkStatus) -> Option<Finding> {
 /// A finding if the kernel's traffic on a link's device is not bounded.
 fn unbounded(link: &LinkStatus) -> Option<Finding> {
     let found = format!("{}: nothing bounds it: channels across the link are degraded", link.name);
-    let fix = "punctual doctor --config FILE says which keys do that";
+    let fix = "punctual doctor --config FILE shows which keys do that";
     (link.kernel_traffic == KernelTraffic::Unbounded).then(|| Finding::problem("kernel traffic", found, fix))
 }
 
@@ -200,7 +203,7 @@ fn authentication(link: &LinkStatus) -> Option<Finding> {
     let found =
         format!("link {name}: packets from {neighbour_name} fail authentication ({unauthenticated} so far)");
     Some(if *alive {
-        let fix = "the neighbour itself authenticates: look who else sends to the signalling port";
+        let fix = "the neighbour itself authenticates: find who else sends to the signalling port";
         Finding::note("authentication", found, fix)
     } else {
         Finding::problem("authentication", found, AUTHENTICATION_FIX)

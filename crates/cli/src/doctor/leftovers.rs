@@ -44,8 +44,8 @@ fn devices(repair: bool) -> Vec<Finding> {
 
 fn describe(leftover: &Leftover) -> String {
     let owner = match leftover.owner() {
-        0 => "a process that is gone".to_owned(),
-        owner => format!("process {owner}, which is gone"),
+        0 => "a process that has ended".to_owned(),
+        owner => format!("process {owner}, which has ended"),
     };
     format!("{}: {} (of {owner})", leftover.device(), leftover.what())
 }
@@ -58,7 +58,7 @@ fn tell(leftover: Leftover) -> Finding {
 fn put_back(leftover: Leftover) -> Finding {
     let what = describe(&leftover);
     match leftover.repair() {
-        Ok(()) => Finding::ok(NAME, format!("{what}: put back")),
+        Ok(()) => Finding::ok(NAME, format!("{what}: restored")),
         Err(error) => Finding::problem(NAME, format!("{what}: {error}"), "run it as root"),
     }
 }

@@ -45,7 +45,7 @@ impl Report {
         text + if self.ok {
             "this host can guarantee"
         } else {
-            "this host cannot guarantee like this: see PROBLEM"
+            "this host cannot guarantee anything in this state: see PROBLEM"
         }
     }
 }

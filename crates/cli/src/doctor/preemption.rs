@@ -26,7 +26,7 @@ pub fn check() -> Finding {
             let interrupts = !matches!(model, "none" | "voluntary");
             Finding::judge(NAME, model.to_owned(), interrupts, Finding::note, FIX)
         }
-        None => Finding::note(NAME, "unknown: the kernel does not tell", FIX),
+        None => Finding::note(NAME, "unknown: the kernel does not report it", FIX),
     }
 }
 

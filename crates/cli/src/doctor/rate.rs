@@ -55,7 +55,7 @@ fn judge(link: &LinkConfig, nominal: Option<BitRate>, known: Option<&DaemonLink>
     let mbit = |rate: BitRate| format!("{:.1} Mbit/s", rate.0 as f64 / 1e6);
     let name = &link.name;
     let configured = match link.rate_auto {
-        true => format!("{name}: finds its rate out by itself"),
+        true => format!("{name}: measures its rate itself"),
         false => format!("{name}: {} configured", mbit(link.rate)),
     };
     if let Some(nominal) = nominal.filter(|nominal| !link.rate_auto && link.rate > *nominal) {
@@ -69,7 +69,7 @@ fn judge(link: &LinkConfig, nominal: Option<BitRate>, known: Option<&DaemonLink>
         return Finding::judge(CHECK, found, !link_rate::is_beyond(status), Finding::problem, &fix);
     }
     let nominal = nominal.map_or_else(String::new, |nominal| {
-        format!("; its name nominal says {}, which proves nothing", mbit(nominal))
+        format!("; its driver reports {}, which proves nothing", mbit(nominal))
     });
     let why = status.and_then(|status| status.refused).map_or_else(String::new, |why| format!(": {why}"));
     // Only with the neighbour's help.

@@ -85,8 +85,8 @@ fn throttling() -> Finding {
     match (runtime, period) {
         (Some(-1), _) => Finding::note(
             name,
-            "switched off: a runaway real-time thread can take a CPU for itself",
-            "only keep it off with a dedicated CPU; else sysctl kernel.sched_rt_runtime_us=950000",
+            "switched off: a runaway real-time thread can take a whole CPU",
+            "keep it off only with a dedicated CPU; else sysctl kernel.sched_rt_runtime_us=950000",
         ),
         (Some(runtime), Some(period)) if period > 0 => {
             let share = runtime as f64 / period as f64;
@@ -170,7 +170,7 @@ fn socket_buffers(which: &'static str) -> Finding {
         return Finding::note(
             name,
             format!("net.core.{which} cannot be read here"),
-            "look in the initial namespace",
+            "check in the initial namespace",
         );
     };
     let fix = format!("sysctl net.core.{which}={SOCKET_BUFFER_BYTES} (CAP_NET_ADMIN needs no such limit)");

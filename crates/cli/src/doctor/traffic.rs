@@ -59,7 +59,7 @@ fn judge(
         OtherTraffic::Behind(rate) => ok(&format!("shaped at {}, behind ours", rate_text(rate.rate_bps))),
         OtherTraffic::Shaped => ok("shaped: kernel_rate, and more while admission allows it"),
         OtherTraffic::Stated | OtherTraffic::Exclusive if !is_kept => None,
-        OtherTraffic::Stated => ok(&format!("as interference_burst and interference_share say{sent}")),
+        OtherTraffic::Stated => ok(&format!("as interference_burst and interference_share state{sent}")),
         OtherTraffic::Exclusive if known.is_some() => ok(&format!("none, as configured{sent}")),
         OtherTraffic::Exclusive if serving => {
             ok("none, as configured; punctual status shows what others send")
@@ -80,7 +80,7 @@ fn alone(name: &str, driver: &dyn LinkDriver) -> Finding {
             "keep that traffic off the device, or set kernel_traffic = \"shaped\"",
         ),
         Ok((device, None)) => {
-            Finding::note(CHECK, format!("{name}: {device} was made anew meanwhile"), "ask again")
+            Finding::note(CHECK, format!("{name}: {device} was made anew meanwhile"), "run doctor again")
         }
         Err(error) => {
             Finding::problem(CHECK, format!("{name}: {error}"), "correct the link's device or addresses")

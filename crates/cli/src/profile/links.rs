@@ -70,7 +70,7 @@ pub(super) fn measure(
     let alive = alive(&config).with_context(|| {
         format!("{} cannot be measured while punctuald runs: stop it first", path.display())
     })?;
-    let mut measured = unmeasured(&config, "nobody answers at the other end");
+    let mut measured = unmeasured(&config, "the other end does not answer");
     for (index, one) in measured.iter_mut().enumerate() {
         if !alive[index] || request.link.as_ref().is_some_and(|wanted| *wanted != one.name) {
             continue;

@@ -91,7 +91,7 @@ fn check_output(request: &Request) -> anyhow::Result<()> {
     let output = &request.output;
     anyhow::ensure!(
         output.is_file() || !output.exists(),
-        "--output: {} is no file, and a profile takes the place of what is there: name a file",
+        "--output: {} is not a regular file, and a profile would replace it: name a file",
         output.display()
     );
     // It is written beside it first.

@@ -107,7 +107,10 @@ fn headroom(contract: &Contract) -> String {
     let made_up = |rate: f64| Nanos((1e9 * (1.0 - (1.0 - 1.0 / CATCH_UP as f64) / rate)) as u64);
     let served = match contract.horizon {
         Horizon::Cumulative => "and waits for nothing",
-        Horizon::Regulated => "and waits only where hops hold to the logical arrival, as this channel asks",
+        Horizon::Regulated => {
+            "and waits only where hops hold messages until the logical arrival, as this \
+                               channel requires"
+        }
     };
     format!(
         "jitter: a message up to {} ahead of its logical arrival keeps the contract {served}. So a sender of exactly the \n\
@@ -130,7 +133,7 @@ fn refusal_text(answer: &Answer, explain: bool) -> String {
             format!("{reason}\n\nWhat it could offer is made of:\n{explained}")
         }
         Some(_) if explain => {
-            format!("{reason}\nNo stages to show: nothing was found that the route would have accepted")
+            format!("{reason}\nNo stages to show: no contract was found that the route would have accepted")
         }
         _ => reason,
     }
@@ -146,7 +149,7 @@ be served), blocking (less urgent work that has begun), interference (work that 
 the part of it that cold caches take after an idle time, once, however many messages follow), own (the channel's own
 messages) and others (more urgent channels). What the route could promise consists of all offers, the propagation delays,
 and the clocks' drift meanwhile. What the deadline leaves beyond that is divided among the stages when the channel is opened.
-used now: how much of the stage is given away, without this channel.";
+used now: how much of the stage is reserved, without this channel.";
 
 const EXPLANATION_COSTS: &str = "cost: what the stage is charged for one message of the largest size. On a processor this is: taking or handing over the
 message, the first packet of each run (a run is at most the host's quantum, see `punctual status`), the other packets, and

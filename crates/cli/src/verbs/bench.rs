@@ -27,7 +27,7 @@ pub struct Bench {
     /// Measure fewer points in shorter slices: done within 60 s.
     #[arg(long)]
     quick: bool,
-    /// As short as it runs at all, to see that it does; its figures say nothing.
+    /// The shortest possible run, to check that the experiment works; its figures mean nothing.
     #[arg(long, hide = true)]
     smoke: bool,
     /// Directory for the plot, the JSON and the daemons' logs.
@@ -39,10 +39,10 @@ pub struct Bench {
     /// Run over two machines: HOST or HOST:PORT, where `punctual bench --serve` runs.
     #[arg(long, value_name = "HOST", conflicts_with = "serve")]
     peer: Option<String>,
-    /// Rate of the link to the peer [default: what the network interface says].
+    /// Rate of the link to the peer [default: the rate that the network interface reports].
     #[arg(long, value_name = "RATE", value_parser = <BitRate as Quantity>::parse, requires = "peer")]
     rate: Option<BitRate>,
-    /// Serve as the other machine until Ctrl-C. Anybody who reaches the address can load this machine: use a private network.
+    /// Serve as the other machine until Ctrl-C. Any host that reaches the address can load this machine: use a private network.
     #[arg(long, conflicts_with_all = ["name", "quick", "driver"])]
     serve: bool,
     /// Address to serve on.

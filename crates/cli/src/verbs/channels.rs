@@ -13,9 +13,9 @@ use crate::output::{Outcome, Output, table};
 /// List the channels that start at, pass through or end at this host: what is promised and what was observed.
 #[derive(Args)]
 #[command(
-    after_help = "Example: punctual channels --json\nIn JSON, the list \"degraded\" of a channel says why nothing is guaranteed \
-                        across it: a place, \"cause_kind\" and \"cause_text\" each. \"late\" and \"misses\" are the same \
-                        number."
+    after_help = "Example: punctual channels --json\nIn JSON, the list \"degraded\" of a channel shows why nothing is \
+                        guaranteed across it: a place, \"cause_kind\" and \"cause_text\" each. \"late\" and \
+                        \"misses\" are the same number."
 )]
 pub struct Channels {
     #[command(flatten)]

@@ -10,7 +10,7 @@ use crate::output::{Outcome, Output};
 /// Show the whole system at work: a film, a control loop and a flood over three hosts in network namespaces.
 ///
 /// The same traffic also runs through kernel sockets, plain and with priorities set by hand. Guarantees need root; without
-/// it the demo runs degraded and says so. It takes about 40 s.
+/// it the demo runs degraded and reports that. It takes about 40 s.
 #[derive(Args)]
 #[command(after_help = "Example: sudo punctual demo\nThen open target/demo/report.html")]
 pub struct Demo {

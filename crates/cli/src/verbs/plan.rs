@@ -41,7 +41,7 @@ const EXAMPLE: &str = "Example:
 The plan uses periods that are a 128th shorter than written, as policing and admission do.
 Exit code 0: the flows are schedulable. 1: they are not.";
 
-/// Make a static schedule: give periodic flows rate groups, priorities and budgets, and say whether they fit, and with which
+/// Make a static schedule: give periodic flows rate groups, priorities and budgets, and show whether they fit, and with which
 /// margin.
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
@@ -102,7 +102,7 @@ impl Plan {
             output.print_with_units(&report, describe)?;
             anyhow::bail!(
                 "{name}: not schedulable: {}",
-                report.fix.as_deref().unwrap_or("no processor time to give away")
+                report.fix.as_deref().unwrap_or("no processor time to reserve")
             );
         }
         if let Some(path) = &self.output {
@@ -203,7 +203,7 @@ fn fix(host: &Host, flows: &[Flow], plan: &plan::Plan, remedy: Remedy) -> String
             format!("flow \"{}\" takes up to {response} of {}", flows[index].name, flows[index].deadline)
         }
         None => format!(
-            "{} of the processor would be used, {} may be given away",
+            "{} of the processor would be reserved, the limit is {}",
             percent(plan.utilisation),
             percent(host.model.utilisation_limit)
         ),

@@ -42,7 +42,7 @@ pub struct Profile {
     /// uses the link. With --config it is measured without a daemon, by what the driver completes.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
-    /// What the costs are measured on [default: what the configuration says, or udp].
+    /// What the costs are measured on [default: the driver in the configuration, or udp].
     #[arg(long, value_parser = driver_name::parser(driver_name::any))]
     driver: Option<Driver>,
     /// Where the plot goes.
@@ -60,7 +60,8 @@ impl Profile {
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         if let (Some(link), None) = (&self.link, &self.config) {
             if self.quick || self.full || self.force || self.driver.is_some() {
-                let why = "--link alone asks the running daemon: leave out --quick, --full, --force and --driver, or give --config";
+                let why = "--link alone asks the running daemon: remove --quick, --full, --force and --driver, \
+                           or give --config";
                 return Err(Usage(why.into()).into());
             }
             let rate = LinkRate::new(link, &self.host.connect()?.measure_rate(link)?);

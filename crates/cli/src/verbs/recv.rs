@@ -20,14 +20,14 @@ use crate::values;
 /// Listen on a name, accept one channel, and write its messages to standard output until it ends.
 #[derive(Args)]
 #[command(
-    after_help = "Example: punctual recv cam | ffplay -f h264 -\nrecv says on standard error that it listens. If a sender \
-                        fails before its first message, recv says so there and listens again. If a stage on the way breaks \
-                        its promise, recv says so on standard error as soon as this host hears of it.\n\
+    after_help = "Example: punctual recv cam | ffplay -f h264 -\nWhen recv listens, it prints a line on standard error. If a \
+                        sender fails before its first message, recv reports it there and listens again. If a stage on the \
+                        route breaks its promise, recv reports it on standard error as soon as this host learns of it.\n\
                         Standard output carries the messages. With --json the summary is therefore the last line on \
                         standard error (and each sender that failed before its first message has a line there). If recv \
                         itself fails before the first message, standard output gets an object with \"error\".\n\
-                        Exit code 0: the sender ended the channel, or --count messages came. 1: the sender was killed, or \
-                        the path or a daemon was lost."
+                        Exit code 0: the sender ended the channel, or --count messages arrived. 1: the sender was killed, \
+                        or the path or a daemon was lost."
 )]
 pub struct Recv {
     /// The name that senders use: cam for cam@THISHOST.
@@ -214,7 +214,7 @@ impl Recv {
     fn accept(&self, endsystem: &Endsystem, output: Output) -> anyhow::Result<Receiver> {
         let (only, stall) = (self.from.clone(), self.stall);
         let listener = endsystem.listen(self.name.as_str(), move |request| match &only {
-            Some(host) if host.as_str() != request.from => Consent::refuse(format!("only {host} is let in")),
+            Some(host) if host.as_str() != request.from => Consent::refuse(format!("only {host} may send")),
             _ => stall.map_or(Consent::Accept, Consent::AcceptWithStall),
         })?;
         if !output.json {
@@ -315,8 +315,8 @@ fn summary(received: &Received, output: Output) -> anyhow::Result<()> {
 /// the sender.
 fn lost(messages: u64) -> String {
     match messages {
-        0 => "none lost before the last that came".into(),
-        lost => format!("at least {lost} lost (the sender knows of those after the last that came)"),
+        0 => "none lost before the last that arrived".into(),
+        lost => format!("at least {lost} lost (the sender's host counts those after the last that arrived)"),
     }
 }
 
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn what_only_the_sender_can_know_is_not_claimed() {
-        assert_eq!(lost(0), "none lost before the last that came");
+        assert_eq!(lost(0), "none lost before the last that arrived");
         assert!(lost(7).starts_with("at least 7 lost"));
     }
 }

@@ -28,11 +28,11 @@ const SETTLE: Duration = Duration::from_secs(60);
 #[derive(Args)]
 #[command(after_help = "Example: ffmpeg -re -i film.mp4 -c:v copy -bsf:v h264_mp4toannexb -f h264 - \\\n  \
                         | punctual send cam@hostb --rate 25/s --size 110KB --deadline 80ms\n\
-                        At the end send waits until the receiver's host has said what arrived. The last line says what was \
-                        late or lost. If a stage on the way breaks its promise, send says so as soon as this host hears \
-                        of it.\n\
+                        At the end send waits until the receiver's host has reported what arrived. The last line shows what \
+                        was late or lost. If a stage on the route breaks its promise, send reports it as soon as this \
+                        host learns of it.\n\
                         Exit code 0: all messages arrived, in time or late (with a soft contract or --policing demote: the \
-                        channel ended in order). 1: some did not arrive, or nobody knows.")]
+                        channel ended in order). 1: some did not arrive, or it is not known.")]
 pub struct Send {
     /// The receiver's name and its host, for example cam@hostb.
     #[arg(value_parser = values::address)]
@@ -115,7 +115,8 @@ impl Arrived {
     fn late_plainly(&self) -> String {
         match (self.late, self.delivered) {
             (Some(late @ 1..), Some(delivered)) => format!(
-                "; {late} of {delivered} came AFTER THEIR DEADLINE: exit code 0 says that they arrived, not that they were in time"
+                "; {late} of {delivered} arrived AFTER THEIR DEADLINE: exit code 0 means that they arrived, \
+                 not that they were in time"
             ),
             _ => String::new(),
         }
@@ -237,7 +238,8 @@ impl Sent {
     fn judge(&mut self, ending: Option<Ending>, contract: &Contract) -> Result<(), String> {
         let unknown = "whether the last messages arrived is not known";
         let Some(Ending { reason, receipt }) = ending else {
-            return Err(format!("{unknown}: the daemon did not say within {} s", settle(contract).as_secs()));
+            let within = settle(contract).as_secs();
+            return Err(format!("{unknown}: the daemon did not report it within {within} s"));
         };
         self.arrived.ended = reason;
         let Some(receipt) = receipt else {
@@ -272,14 +274,15 @@ impl Sent {
         match reason {
             Some(CloseReason::Local | CloseReason::Peer) if lost == 0 || may_miss => Ok(()),
             Some(CloseReason::Local) => Err(format!(
-                "{lost} of them did not arrive{}; of the {delivered} that did, {}{}: see 'punctual channels' and 'punctual \
-                 status' on the hosts on the way for what was dropped, and whether the receiver keeps up",
+                "{lost} of them did not arrive{}; of the {delivered} that did, {}{}: see 'punctual channels' \
+                 and 'punctual status' on the hosts on the route for what was dropped, and whether the \
+                 receiver keeps up",
                 self.arrived.lost_where(),
                 self.arrived.in_time(),
                 stages::summary(&self.broken)
             )),
             reason => Err(format!(
-                "the receiver was given {delivered} of them, {}{}: {}",
+                "the receiver got {delivered} of them, {}{}: {}",
                 self.arrived.in_time(),
                 stages::summary(&self.broken),
                 ended(reason)
@@ -370,7 +373,7 @@ mod tests {
         judge(&mut late, 10_000, 9_865).expect("all arrived");
         let told = summary(&peer, &late);
         assert!(told.contains("10000 arrived, 9865 late"), "{told}");
-        assert!(told.contains("9865 of 10000 came AFTER THEIR DEADLINE: exit code 0 says"), "{told}");
+        assert!(told.contains("9865 of 10000 arrived AFTER THEIR DEADLINE: exit code 0 means"), "{told}");
         assert!(told.contains("DEGRADED on the way"), "{told}");
         let mut fine = sent(10, Vec::new());
         judge(&mut fine, 10, 0).expect("all arrived");

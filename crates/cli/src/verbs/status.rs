@@ -64,7 +64,8 @@ fn text(status: &HostStatus) -> String {
         })
         .collect();
     format!(
-        "host {} (node {}), up {}{degraded}{}\nprocessor {}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}{}\n\n\
+        "host {} (node {}), up {}{degraded}{}\nprocessor {}\n{}channels {}, CPU reserved {}, buffers {} B, \
+        overruns {}\n\n{}\n\n{}\n\n{}\n\n{}{}\n\n\
          API: {}, {}, {} malformed, {} over quota, {} turned away, {} not reading, {}\n\
          packets dropped at the edge: {}\nall channels since the start: {}",
         node.name,

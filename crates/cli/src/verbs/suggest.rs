@@ -20,7 +20,7 @@ const EXAMPLE: &str = "Examples:
   $ punctual suggest examples/traces/bikes-640x272-h264.csv --deadline 80ms --contract 30KB,25/s,1
 
 RECORDING is a raw H.264 stream (Annex B), the CSV of ffprobe, or a CSV with the header `frame,pts_s,bytes,...` and one line
-per frame in the order of sending. The flags of 'punctual send' that ask for a choice are printed below it.";
+per frame in the order of sending. The flags of 'punctual send' for a choice are printed below it.";
 
 /// Suggest contracts for a recorded stream.
 #[derive(Args)]
@@ -28,13 +28,13 @@ per frame in the order of sending. The flags of 'punctual send' that ask for a c
 pub struct Suggest {
     /// The recorded stream: a .h264 or CSV file.
     recording: PathBuf,
-    /// Frame rate of a .h264 stream (25/s), if the stream does not say it or says it wrongly.
+    /// Frame rate of a .h264 stream (25/s), if the stream does not state it or states it wrongly.
     #[arg(long, value_parser = values::rate)]
     rate: Option<Rate>,
     /// A frame must have arrived completely within this time after it was sent.
     #[arg(long, value_parser = values::span)]
     deadline: Nanos,
-    /// Also say how the stream would fare under this contract: size, rate and burst (110KB,25/s,1), with --deadline.
+    /// Also show how the stream would do under this contract: size, rate and burst (110KB,25/s,1), with --deadline.
     #[arg(long, value_name = "S,R,B", value_parser = traffic)]
     contract: Option<Traffic>,
     /// Payload of one packet.

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use punctual::{Books, Endsystem};
+use punctual::{Audit, Endsystem};
 use rustix::process::Pid;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Holdings {
 
 /// The differences between counters and what is held, and the requests that wait for an answer: empty on an
 /// idle host.
-fn lost(books: Option<&Books>) -> String {
+fn lost(books: Option<&Audit>) -> String {
     let books = books.expect("the daemon's own user sees them");
     assert!(books.compared > 20, "{books:?}");
     let wrong = books.wrong.iter().map(|wrong| {

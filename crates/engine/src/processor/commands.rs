@@ -103,7 +103,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// What applications on this thread have just sent.
     pub(super) fn serve_handlers(&mut self, at: Instant) {
         while let Some(channel) = direct::next_rung() {
-            self.node.handle_outbox(channel, at);
+            self.node.handle_ring(channel, at);
         }
         self.ready_handlers(at);
     }

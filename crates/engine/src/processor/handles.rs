@@ -40,7 +40,7 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
         };
         self.programs.doorbells.watch(channel, doorbell, allowance, &self.waiter)?;
         // Handle what was sent before the doorbell was watched.
-        self.node.handle_outbox(channel, at);
+        self.node.handle_ring(channel, at);
         Ok(())
     }
 

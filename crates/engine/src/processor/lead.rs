@@ -35,8 +35,8 @@ pub enum LeadError {
     Gone(#[from] EngineGone),
     /// The class cannot move from thread to thread.
     #[error(
-        "a processor of class \"deadline\" stays on its own thread: its runtime was given to that; configure [processor] \
-         class = \"fifo\""
+        "a processor of class \"deadline\" cannot work on another thread: only its own thread has the runtime; \
+         configure [processor] class = \"fifo\""
     )]
     Deadline,
     /// A processor's thread leads already.

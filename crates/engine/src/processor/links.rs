@@ -96,7 +96,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     /// Reports the traffic of other senders on the links' devices to the node, which uses it to find causes
     /// of lateness.
-    pub(super) fn tell_foreign_traffic(&mut self) {
+    pub(super) fn report_foreign_traffic(&mut self) {
         for port in &self.ports {
             let rate = BitRate(port.foreign_bps().unwrap_or(0));
             self.node.handle_foreign_traffic(port.id(), rate);
@@ -104,7 +104,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     /// What kernel traffic is held to now, if that was changed.
-    pub(super) fn tell_shaped(&mut self, at: Instant) {
+    pub(super) fn report_shaped(&mut self, at: Instant) {
         if !self.node.follows() {
             return;
         }

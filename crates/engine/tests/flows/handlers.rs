@@ -10,7 +10,7 @@ use punctual_engine::tcp::{
     TcpRefusal, TcpState, TcpTerms,
 };
 use punctual_engine::{Engine, EngineConfig, EngineHandle};
-use punctual_link::kernel::{HopState, PortHold, Way};
+use punctual_link::kernel::{HopRoute, HopState, PortHold};
 use punctual_link::xdp::AttachMode;
 use punctual_link::{Inlet, NextHop, Stream};
 use punctual_proto::api::{RtuClass, RtuCost, RtuRefusal, RtuSending, RtuTarget, RtuTerms};
@@ -109,7 +109,7 @@ fn parts(terms: TcpTerms) -> (Parts, RemoteOutbox, RemoteInbox, Receiver<TcpEven
 }
 
 /// The way to `remote`, as soon as the kernel has answered.
-fn way(handle: &Handle, remote: SocketAddr) -> (NextHop, Way) {
+fn way(handle: &Handle, remote: SocketAddr) -> (NextHop, HopRoute) {
     let hop = handle.next_hop(LINK, remote.ip()).expect("it runs").expect("a link with flows");
     let until = Time::now() + LONG;
     loop {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use punctual_analysis::Instant;
 use punctual_link::kernel::{
-    CareOptions, Device, Follow, FollowedLink, HopState, Mac, Opener, PathRequest, PortHold, Way, follow,
+    CareOptions, Device, Follow, FollowedLink, HopRoute, HopState, Mac, Opener, PathRequest, PortHold, follow,
 };
 use punctual_link::xdp::{Addresses, AttachMode, XdpLink, XdpMemory, XdpOptions};
 use punctual_link::{
@@ -183,7 +183,7 @@ impl Native {
         self.placed.insert(id, Placed { index, key, _hold: hold });
     }
 
-    /// The way to a destination, followed.
+    /// The route to a destination, followed.
     pub fn hop(&mut self, remote: IpAddr) -> NextHop {
         let hop = self.link.next_hop(remote).expect("a link that is followed");
         self.hops.insert(remote, hop.clone());
@@ -273,13 +273,13 @@ impl Native {
         epoll::wait(self.poller.as_fd(), spare, Some(&slice)).expect("to wait");
     }
 
-    /// The way to `remote` as soon as its next hop has answered.
-    pub fn way(&mut self, remote: IpAddr) -> Way {
+    /// The route to `remote` as soon as its next hop has answered.
+    pub fn route(&mut self, remote: IpAddr) -> HopRoute {
         let hop = self.hop(remote);
         let mut found = None;
         self.until("a next hop", |_| {
             found = match hop.state() {
-                Some(HopState::Known(way)) if way.is_answered => Some(way),
+                Some(HopState::Known(route)) if route.is_answered => Some(route),
                 Some(HopState::Refused(why)) => panic!("{why}"),
                 _ => None,
             };
@@ -290,10 +290,10 @@ impl Native {
 
     /// Begins to connect. The driver knows the flow, and the port is held, before the first segment leaves.
     pub fn connect(&mut self, remote: SocketAddr) -> ConnectionId {
-        let way = self.way(remote.ip());
-        let config = Config { mtu_bytes: way.mtu as u16, ..self.config };
+        let route = self.route(remote.ip());
+        let config = Config { mtu_bytes: route.mtu as u16, ..self.config };
         loop {
-            let id = self.stack.connect(Self::now(), way.source, remote, &config).expect("a port is free");
+            let id = self.stack.connect(Self::now(), route.source, remote, &config).expect("a port is free");
             let local = self.at(id).flow().local;
             match PortHold::take(local) {
                 Ok(hold) => {

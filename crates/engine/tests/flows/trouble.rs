@@ -179,7 +179,7 @@ fn a_connection_outlives_its_device() {
             native.until("its end", |native| !native.link.is_open());
             network.lay();
             native.until("a new device", |native| native.link.is_open());
-            native.way(ip(B[0]));
+            native.route(ip(B[0]));
             ready.send(()).expect("the other end waits");
             native.exchange(id, 0, BYTES);
             native.end(id);

@@ -1,11 +1,11 @@
-//! Compares Punctual with the best that a user can configure by hand, stretch by stretch: whichever is
+//! Compares Punctual with the best that a user can configure by hand, phase by phase: whichever is
 //! better.
 
 use serde::Serialize;
 
 use super::outcome::Ran;
+use super::phase::Phase;
 use super::scenario;
-use super::stretch::Stretch;
 use crate::excuse::Excuses;
 use crate::measure::{LatencySummary, StreamSummary};
 use crate::testbed::System;
@@ -48,16 +48,17 @@ pub const PROMISES: [Promise; 3] = [
     },
 ];
 
-/// A stretch, in each system that ran it.
+/// A phase, in each system that ran it.
 #[derive(Clone, Debug, Serialize)]
-pub struct StretchOutcome {
+pub struct PhaseOutcome {
     /// Which.
-    pub stretch: Stretch,
+    #[serde(rename = "stretch")]
+    pub phase: Phase,
     /// The results, in the order of the systems.
     pub worlds: Vec<WorldOutcome>,
 }
 
-/// A stretch in one system.
+/// A phase in one system.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorldOutcome {
     /// Which.
@@ -70,7 +71,7 @@ pub struct WorldOutcome {
     pub link_filled: f64,
 }
 
-/// A stream of a stretch.
+/// A stream of a phase.
 #[derive(Clone, Debug, Serialize)]
 pub struct NamedSummary {
     /// Its name.
@@ -81,7 +82,7 @@ pub struct NamedSummary {
     pub figures: StreamSummary,
 }
 
-impl StretchOutcome {
+impl PhaseOutcome {
     /// One system's part.
     pub fn of(&self, world: System) -> Option<&WorldOutcome> {
         self.worlds.iter().find(|one| one.world == world)
@@ -96,9 +97,9 @@ impl WorldOutcome {
 
     /// Messages of channels that were granted and keep their contracts: how many were late or lost, in holes or not, of
     /// how many.
-    pub fn missed(&self, stretch: Stretch) -> (u64, u64) {
+    pub fn missed(&self, phase: Phase) -> (u64, u64) {
         let keeps = |name: &str| {
-            name != scenario::EXTRA && (name != scenario::INTRUDER || stretch != Stretch::ContractBroken)
+            name != scenario::EXTRA && (name != scenario::INTRUDER || phase != Phase::ContractBroken)
         };
         let kept = self.streams.iter().filter(|one| one.guaranteed && keeps(one.name));
         kept.fold((0, 0), |(missed, all), one| (missed + one.figures.misses, all + one.figures.judged()))
@@ -121,7 +122,8 @@ pub enum Better {
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// When.
-    pub stretch: Stretch,
+    #[serde(rename = "stretch")]
+    pub phase: Phase,
     /// Which figure. Latencies are from sending.
     pub figure: &'static str,
     /// Its unit.
@@ -134,18 +136,18 @@ pub struct Comparison {
     pub better: Better,
 }
 
-/// Every stretch that was run.
-pub fn stretches(worlds: &[Ran], excuses: &Excuses) -> Vec<StretchOutcome> {
-    let all = [Stretch::ContractsKept, Stretch::ContractBroken, Stretch::ChannelTooMany];
-    let outcome = |stretch| {
-        let ran = worlds.iter().filter_map(|world| in_world(world, stretch, excuses));
-        StretchOutcome { stretch, worlds: ran.collect() }
+/// Every phase that was run.
+pub fn phases(worlds: &[Ran], excuses: &Excuses) -> Vec<PhaseOutcome> {
+    let all = [Phase::ContractsKept, Phase::ContractBroken, Phase::ChannelTooMany];
+    let outcome = |phase| {
+        let ran = worlds.iter().filter_map(|world| in_world(world, phase, excuses));
+        PhaseOutcome { phase, worlds: ran.collect() }
     };
     all.map(outcome).into()
 }
 
-fn in_world(world: &Ran, stretch: Stretch, excuses: &Excuses) -> Option<WorldOutcome> {
-    let spans = world.timetable.of(&[stretch]);
+fn in_world(world: &Ran, phase: Phase, excuses: &Excuses) -> Option<WorldOutcome> {
+    let spans = world.timetable.of(&[phase]);
     if spans.loaded.spans().is_empty() {
         return None;
     }
@@ -169,10 +171,10 @@ struct Figure {
     name: &'static str,
     unit: &'static str,
     more_is_better: bool,
-    of: fn(&WorldOutcome, Stretch) -> Option<f64>,
+    of: fn(&WorldOutcome, Phase) -> Option<f64>,
 }
 
-const fn latency(name: &'static str, of: fn(&WorldOutcome, Stretch) -> Option<f64>) -> Figure {
+const fn latency(name: &'static str, of: fn(&WorldOutcome, Phase) -> Option<f64>) -> Figure {
     Figure { name, unit: "ms", more_is_better: false, of }
 }
 
@@ -186,7 +188,7 @@ const FIGURES: [Figure; 7] = [
         name: "late or lost of those that keep their contracts",
         unit: "messages",
         more_is_better: false,
-        of: |world, stretch| Some(world.missed(stretch).0 as f64),
+        of: |world, phase| Some(world.missed(phase).0 as f64),
     },
     Figure {
         name: "bulk",
@@ -196,19 +198,19 @@ const FIGURES: [Figure; 7] = [
     },
 ];
 
-/// Punctual against priorities by hand, in every stretch that both ran.
-pub fn compare(stretches: &[StretchOutcome]) -> Vec<Comparison> {
+/// Punctual against priorities by hand, in every phase that both ran.
+pub fn compare(phases: &[PhaseOutcome]) -> Vec<Comparison> {
     let mut found = Vec::new();
-    for one in stretches {
+    for one in phases {
         let (Some(ours), Some(theirs)) = (one.of(System::Punctual), one.of(System::KernelPriority)) else {
             continue;
         };
         for figure in &FIGURES {
-            let value = |world| (figure.of)(world, one.stretch);
+            let value = |world| (figure.of)(world, one.phase);
             let (Some(punctual), Some(by_hand)) = (value(ours), value(theirs)) else { continue };
             let better = better(punctual, by_hand, figure.more_is_better);
             let Figure { name, unit, .. } = *figure;
-            found.push(Comparison { stretch: one.stretch, figure: name, unit, punctual, by_hand, better });
+            found.push(Comparison { phase: one.phase, figure: name, unit, punctual, by_hand, better });
         }
     }
     found
@@ -226,15 +228,15 @@ fn better(punctual: f64, by_hand: f64, more_is_better: bool) -> Better {
 
 /// The figures in which priorities by hand are better, in one sentence.
 pub fn where_by_hand_is_better(comparisons: &[Comparison]) -> String {
-    let of = |stretch: Stretch| {
-        let better = |one: &&Comparison| one.stretch == stretch && one.better == Better::ByHand;
+    let of = |phase: Phase| {
+        let better = |one: &&Comparison| one.phase == phase && one.better == Better::ByHand;
         let told = comparisons.iter().filter(better).map(|one| {
             format!("{} {} against {} {}", one.figure, number(one.by_hand), number(one.punctual), one.unit)
         });
         let told: Vec<String> = told.collect();
-        (!told.is_empty()).then(|| format!("while {}: {}", clause(stretch), told.join("; ")))
+        (!told.is_empty()).then(|| format!("while {}: {}", clause(phase), told.join("; ")))
     };
-    let told: Vec<String> = Stretch::COMPARED.into_iter().filter_map(of).collect();
+    let told: Vec<String> = Phase::COMPARED.into_iter().filter_map(of).collect();
     if told.is_empty() {
         return "Priority by hand was better nowhere in this run.".into();
     }
@@ -242,23 +244,23 @@ pub fn where_by_hand_is_better(comparisons: &[Comparison]) -> String {
 }
 
 /// The effect of one channel too many on a system that does not refuse it, in one sentence.
-pub fn what_too_many_did(stretches: &[StretchOutcome]) -> Option<String> {
-    let one = stretches.iter().find(|one| one.stretch == Stretch::ChannelTooMany)?;
+pub fn what_too_many_did(phases: &[PhaseOutcome]) -> Option<String> {
+    let one = phases.iter().find(|one| one.phase == Phase::ChannelTooMany)?;
     let world = one.of(System::KernelPriority)?;
-    let (missed, all) = world.missed(one.stretch);
+    let (missed, all) = world.missed(one.phase);
     let control = world.stream("control")?;
     Some(format!(
-        "By hand nobody refuses the channel too many: beside it {missed} of {all} messages of the others, which all keep \
-         their contracts, were late or lost (control p99 {} ms).",
+        "By hand the channel too many is not refused: beside it {missed} of {all} messages of the others, \
+         which all keep their contracts, were late or lost (control p99 {} ms).",
         number(control.from_sending.p99_ms)
     ))
 }
 
-const fn clause(stretch: Stretch) -> &'static str {
-    match stretch {
-        Stretch::ContractsKept => "all keep their contracts",
-        Stretch::ContractBroken => "the second video sends threefold",
-        Stretch::ChannelTooMany => "one channel too many sends",
+const fn clause(phase: Phase) -> &'static str {
+    match phase {
+        Phase::ContractsKept => "all keep their contracts",
+        Phase::ContractBroken => "the second video sends threefold",
+        Phase::ChannelTooMany => "one channel too many sends",
     }
 }
 
@@ -285,7 +287,7 @@ mod tests {
     #[test]
     fn the_report_says_where_by_hand_is_better() {
         let one = |figure, better| Comparison {
-            stretch: Stretch::ContractsKept,
+            phase: Phase::ContractsKept,
             figure,
             unit: "ms",
             punctual: 0.4,

@@ -4,26 +4,26 @@
 //!
 //! a - r - b, r forwards, r - b is the bottleneck. The systems take turns on identical networks; half-way a
 //! second video joins that breaks its contract threefold. At last the channel too many, which Punctual has
-//! refused, runs on the systems that refuse none. [`scenario`] defines what is sent, [`stretch`] when,
+//! refused, runs on the systems that refuse none. [`scenario`] defines what is sent, [`phase`] when,
 //! [`table`] shows it while it runs, [`outcome`] judges it from what [`ran`], [`by_hand`] compares, [`page`]
 //! draws it.
 
 pub mod by_hand;
 pub mod outcome;
 pub mod page;
+pub mod phase;
 pub mod ran;
 pub mod scenario;
-pub mod stretch;
 pub mod table;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use outcome::{Outcome, Ran, Refused, Setting};
+use phase::{Phase, Timetable};
 use punctual::{Contract, OpenError};
 use punctual_os::clock::{now, wait_until};
 use punctual_os::interrupt;
-use stretch::{Stretch, Timetable};
 use table::LiveTable;
 
 use crate::excuse::Excuses;
@@ -95,31 +95,31 @@ fn perform(options: &DemoOptions, privilege: Privilege) -> anyhow::Result<Outcom
     Ok(Outcome::judge(setting, &ran))
 }
 
-/// All slices of all systems in turns, then the stretch of the channel too many on the systems that refuse
+/// All slices of all systems in turns, then the phase of the channel too many on the systems that refuse
 /// none.
 fn run_all(
     tracks: &mut [Track; 3],
     mut show: impl FnMut(&[Track; 3], usize),
 ) -> anyhow::Result<[Timetable; 3]> {
     let mut timetables = <[Timetable; 3]>::default();
-    let mut run = |tracks: &mut [Track; 3], turn: usize, stretch: Stretch| -> anyhow::Result<()> {
-        let mut running = tracks[turn].begin(scenario::SLICE, |spec| stretch.sends(spec))?;
+    let mut run = |tracks: &mut [Track; 3], turn: usize, phase: Phase| -> anyhow::Result<()> {
+        let mut running = tracks[turn].begin(scenario::SLICE, |spec| phase.sends(spec))?;
         while running.goes_on() {
             show(tracks, turn);
         }
-        timetables[turn].push(stretch, tracks[turn].end(running)?);
+        timetables[turn].push(phase, tracks[turn].end(running)?);
         Ok(())
     };
     for number in 0..scenario::SLICES {
         for turn in 0..tracks.len() {
-            run(tracks, turn, Stretch::of_slice(number))?;
+            run(tracks, turn, Phase::of_slice(number))?;
         }
     }
     // Wait until the queues contain no packets of the last slice.
-    wait_until(now() + stretch::SETTLE)?;
+    wait_until(now() + phase::SETTLE)?;
     let by_hand = System::KernelPriority as usize;
     tracks[by_hand].set_arrivals(scenario::INTRUDER, scenario::FRAMES);
-    run(tracks, by_hand, Stretch::ChannelTooMany)?;
+    run(tracks, by_hand, Phase::ChannelTooMany)?;
     Ok(timetables)
 }
 

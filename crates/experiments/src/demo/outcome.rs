@@ -3,9 +3,9 @@
 use punctual::{ChannelRefusal, Contract, Nanos, Ppm};
 use serde::Serialize;
 
-use super::by_hand::{self, Comparison, PROMISES, Promise, StretchOutcome};
+use super::by_hand::{self, Comparison, PROMISES, PhaseOutcome, Promise};
+use super::phase::Phase;
 pub use super::ran::Ran;
-use super::stretch::Stretch;
 use super::{describe, scenario};
 use crate::excuse::Testimony;
 use crate::excuse::{Excuses, HoleSummary, summarise};
@@ -125,7 +125,7 @@ pub struct Outcome {
     pub holes: HoleSummary,
     /// What had to hold.
     pub checks: Vec<Check>,
-    /// Every stream, over the stretches that all systems ran.
+    /// Every stream, over the phases that all systems ran.
     pub streams: Vec<StreamOutcome>,
     /// Round trip of the control loop through each system: p50, p99, max in ms.
     pub round_trip: [LatencySummary; 3],
@@ -136,11 +136,12 @@ pub struct Outcome {
     pub link_filled: [f64; 3],
     /// What each system promises.
     pub promises: [Promise; 3],
-    /// The run's stretches one by one.
-    pub stretches: Vec<StretchOutcome>,
+    /// The run's phases one by one.
+    #[serde(rename = "stretches")]
+    pub phases: Vec<PhaseOutcome>,
     /// Punctual against priorities by hand.
     pub comparison: Vec<Comparison>,
-    /// How long each system was loaded in the stretches that all ran.
+    /// How long each system was loaded in the phases that all ran.
     #[serde(skip)]
     pub loaded: [Nanos; 3],
 }
@@ -150,13 +151,13 @@ impl Outcome {
     pub fn table(&self) -> String {
         let by_hand = [
             Some(by_hand::where_by_hand_is_better(&self.comparison)),
-            by_hand::what_too_many_did(&self.stretches),
+            by_hand::what_too_many_did(&self.phases),
         ];
         let sentences: String = by_hand.into_iter().flatten().map(|one| one + "\n").collect();
         format!(
             "{}\n{}\n{}",
             super::page::figures(self).text(),
-            super::page::by_stretch(self).text(),
+            super::page::by_phase(self).text(),
             sentences
         )
     }
@@ -165,7 +166,7 @@ impl Outcome {
     pub fn judge(setting: Setting, worlds: &[Ran; 3]) -> Self {
         let Setting { privilege, guaranteed_load, refused, testimony } = setting;
         let excuses = Excuses::new(&testimony.holes, guaranteed_load);
-        let spans = worlds.each_ref().map(|world| world.timetable.of(&Stretch::COMPARED));
+        let spans = worlds.each_ref().map(|world| world.timetable.of(&Phase::COMPARED));
         let summaries = [0, 1, 2].map(|index| worlds[index].summaries(&spans[index], &excuses));
         let link_filled = [0, 1, 2].map(|index| worlds[index].link_filled(&summaries[index]));
         let round_trip = [0, 1, 2].map(|index| worlds[index].round_trip(&spans[index]));
@@ -177,7 +178,7 @@ impl Outcome {
         let checks = checks(&streams, &refused, &worlds[0].finished);
         let verdict = verdict(&checks, privilege, &holes);
         let summary = sentence(verdict, &streams, &checks, &holes);
-        let stretches = by_hand::stretches(worlds, &excuses);
+        let phases = by_hand::phases(worlds, &excuses);
         Self {
             verdict,
             summary,
@@ -189,8 +190,8 @@ impl Outcome {
             refused,
             link_filled,
             promises: PROMISES,
-            comparison: by_hand::compare(&stretches),
-            stretches,
+            comparison: by_hand::compare(&phases),
+            phases,
             loaded: spans.map(|spans| spans.loaded.total()),
         }
     }

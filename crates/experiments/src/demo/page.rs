@@ -6,8 +6,8 @@ use punctual::counted;
 
 use super::by_hand::{self, Better, Promise, WorldOutcome};
 use super::outcome::{Outcome, StreamOutcome, Verdict};
+use super::phase::Phase;
 use super::scenario;
-use super::stretch::Stretch;
 use super::table::{COLUMNS, head};
 use crate::measure::{LatencySummary, StreamSummary};
 use crate::report::{Mark, Page, Plot, Series, Table, save};
@@ -47,12 +47,12 @@ pub fn write(outcome: &Outcome, directory: &Path) -> anyhow::Result<()> {
          platform hole explains, which are no fault of Punctual's. Policed: not taken beyond the contract. Rates are payload \
          in steady state.",
     );
-    page.heading("Stretch by stretch").table(&by_stretch(outcome));
+    page.heading("Phase by phase").table(&by_phase(outcome));
     page.note(
-        "In the last stretch every sender keeps its contract, the second video too, and the channel that Punctual refused \
+        "In the last phase every sender keeps its contract, the second video too, and the channel that Punctual refused \
          sends what its contract would have allowed. Latencies from sending, in all systems; misses in holes are counted.",
     );
-    page.text(&by_hand::what_too_many_did(&outcome.stretches).unwrap_or_default());
+    page.text(&by_hand::what_too_many_did(&outcome.phases).unwrap_or_default());
     page.heading("Punctual and priority by hand")
         .text(&by_hand::where_by_hand_is_better(&outcome.comparison));
     page.table(&comparison(outcome));
@@ -79,7 +79,7 @@ pub fn write(outcome: &Outcome, directory: &Path) -> anyhow::Result<()> {
     save(&directory.join("report.html"), &page.finish())
 }
 
-/// Every stream through all systems, over the stretches that all ran.
+/// Every stream through all systems, over the phases that all ran.
 pub fn figures(outcome: &Outcome) -> Table {
     let mut table = Table::new(&COLUMNS).with_words(3);
     for stream in &outcome.streams {
@@ -121,16 +121,16 @@ fn marked(system: System, figures: &StreamSummary) -> String {
     format!("{}{}", if bad == 0 { '+' } else { '!' }, figures.misses)
 }
 
-/// What each stretch did to those with contracts, system by system.
-pub fn by_stretch(outcome: &Outcome) -> Table {
+/// What each phase did to those with contracts, system by system.
+pub fn by_phase(outcome: &Outcome) -> Table {
     let missed = format!("missed: control, answer, video, {}, {}", scenario::INTRUDER, scenario::EXTRA);
-    let columns = format!("stretch, through, control p50 ms, p99, max, {missed}, bulk Mbit/s");
+    let columns = format!("phase, through, control p50 ms, p99, max, {missed}, bulk Mbit/s");
     let mut table = Table::with_columns(&columns).with_words(2);
-    for one in &outcome.stretches {
-        let mut name = one.stretch.name();
+    for one in &outcome.phases {
+        let mut name = one.phase.name();
         for system in SYSTEMS {
             let cells = match one.of(system) {
-                Some(world) => stretch_cells(world),
+                Some(world) => phase_cells(world),
                 None if system == System::Punctual && outcome.refused.refused => vec!["refused".into()],
                 None => continue,
             };
@@ -141,7 +141,7 @@ pub fn by_stretch(outcome: &Outcome) -> Table {
     table
 }
 
-fn stretch_cells(world: &WorldOutcome) -> Vec<String> {
+fn phase_cells(world: &WorldOutcome) -> Vec<String> {
     let control = world.stream("control").map(|control| control.from_sending.cells());
     let missed = ["control", "answer", scenario::FILM, scenario::INTRUDER, scenario::EXTRA].map(|name| {
         let cell =
@@ -172,10 +172,10 @@ fn filled(outcome: &Outcome) -> String {
 }
 
 fn comparison(outcome: &Outcome) -> Table {
-    let mut table = Table::new(&["stretch", "figure", "Punctual", "by hand", "", "better"]).with_words(2);
-    let mut last = None::<Stretch>;
+    let mut table = Table::new(&["phase", "figure", "Punctual", "by hand", "", "better"]).with_words(2);
+    let mut last = None::<Phase>;
     for one in &outcome.comparison {
-        let name = if last.replace(one.stretch) == Some(one.stretch) { "" } else { one.stretch.name() };
+        let name = if last.replace(one.phase) == Some(one.phase) { "" } else { one.phase.name() };
         let better = match one.better {
             Better::Punctual => "Punctual",
             Better::ByHand => "by hand",

@@ -1,7 +1,7 @@
-//! One system after the run: owns its logs, and evaluates any of its stretches.
+//! One system after the run: owns its logs, and evaluates any of its phases.
 
+use super::phase::{Spans, Timetable};
 use super::scenario;
-use super::stretch::{Spans, Timetable};
 use crate::excuse::Excuses;
 use crate::measure::{Latencies, LatencySummary, Question, SendLog, Sent, StreamSummary};
 use crate::testbed::{Finished, System};

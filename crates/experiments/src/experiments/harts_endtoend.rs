@@ -91,11 +91,11 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
             let receiver = pair.far_endsystem(engine)?.bind_best_effort(&name, bytes)?;
             let channel = pair.endsystem(engine)?.best_effort(&format!("{name}@b"), bytes)?;
             let (place, class) = (pair.place.clone(), conditions.class());
-            let mut way = Way { channel, receiver, bytes: bytes as usize, place, class };
-            let latency = Side::of(way.latencies(singles)?);
+            let mut stream = PairChannel { channel, receiver, bytes: bytes as usize, place, class };
+            let latency = Side::of(stream.latencies(singles)?);
             let laps = match (fragment, kb) == (fragments[2], CHECKED_KB) {
-                true => own.beside(&mut way, length)?,
-                false => Side::of(way.throughput(length)?),
+                true => own.beside(&mut stream, length)?,
+                false => Side::of(stream.throughput(length)?),
             };
             found.push(Found { fragment, kb, laps, latency });
         }
@@ -113,13 +113,13 @@ impl Own {
     }
 
     /// The checked point in rounds, the adapter before and after each.
-    fn beside(&mut self, way: &mut Way, length: Nanos) -> anyhow::Result<Side> {
+    fn beside(&mut self, stream: &mut PairChannel, length: Nanos) -> anyhow::Result<Side> {
         let mut laps = Side::default();
         for _ in 0..ROUNDS {
             let piece = Nanos((length * 4).0 / ROUNDS);
-            let before = self.laps(&way.place, piece)?;
-            laps.push(way.throughput(piece)?);
-            let after = self.laps(&way.place, piece)?;
+            let before = self.laps(&stream.place, piece)?;
+            laps.push(stream.throughput(piece)?);
+            let after = self.laps(&stream.place, piece)?;
             self.before.push(before);
             self.after.push(after);
         }
@@ -136,7 +136,7 @@ impl Own {
 }
 
 /// One size of messages through one pair of engines.
-struct Way {
+struct PairChannel {
     channel: Channel,
     receiver: Receiver,
     bytes: usize,
@@ -144,7 +144,7 @@ struct Way {
     class: Class,
 }
 
-impl Way {
+impl PairChannel {
     /// Single messages on an idle link, from sending to delivery.
     fn latencies(&mut self, count: usize) -> anyhow::Result<Vec<Sample>> {
         let message = vec![7; self.bytes];

@@ -146,8 +146,8 @@ fn judge(swept: &[Swept], excuses: &Excuses) -> anyhow::Result<Measured> {
         measured.compare(format!("{what}, quantum 1 and {LONGEST}"), "left open", shown, "-");
     }
     measured.note(
-        "an application on another thread is heard when the processor looks at its descriptors, after at most 50 us \
-         of work at any quantum",
+        "the processor serves an application on another thread when it checks its descriptors, after at most \
+         50 us of work at any quantum",
     );
     let [access, cost] = curves;
     let series = [

@@ -41,7 +41,7 @@ fn counted(policy: RunPolicy, messages: u32) -> anyhow::Result<f64> {
     // "==123== Collected : 4711"
     let line = told.lines().find_map(|line| line.split_once("Collected :"));
     let count = line.and_then(|(_, count)| count.trim().parse().ok());
-    count.context("callgrind does not say what it has counted")
+    count.context("callgrind did not print what it counted")
 }
 
 /// The counted work. It uses no clock, no thread and no driver, because valgrind supports neither our clock

@@ -301,7 +301,7 @@ impl Report {
                 "inconclusive: not everything was done as it is named; run it again"
             }
             _ if !self.holes.inconclusive => {
-                "inconclusive: two equal sides differed too much to tell; run it again, or in full length"
+                "inconclusive: two equal sides differed too much; run it again, or in full length"
             }
             _ => "inconclusive: the platform took too much time away; run it again",
         }

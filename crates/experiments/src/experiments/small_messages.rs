@@ -87,10 +87,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     judged(witness, |_| {
         let mut measured = judge(&of_kernel, &ours);
         let untold = lost.saturating_sub(told) as f64;
-        measured.at_most("messages lost that no counter of the hosts tells of", untold, 0.0);
-        measured
-            .notes
-            .push(format!("{lost} of {sent} messages were lost, the hosts' counters tell of {told}"));
+        measured.at_most("messages lost that no counter of the hosts shows", untold, 0.0);
+        measured.notes.push(format!("{lost} of {sent} messages were lost, the hosts' counters show {told}"));
         Ok(measured)
     })
 }

@@ -133,7 +133,7 @@ impl Running {
                 return Ok(());
             }
             if now() >= until {
-                bail!("{} does not hear its neighbours; {}", self.host, self.last_words());
+                bail!("{} does not receive from its neighbours; {}", self.host, self.last_words());
             }
             self.wait_alive()?;
         }

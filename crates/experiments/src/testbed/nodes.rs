@@ -94,7 +94,7 @@ impl Nodes {
 
     /// The source hears that messages of the long channel wait.
     fn ring(&mut self) {
-        self.world.nodes[SOURCE].handle_outbox(self.long.open.source, self.world.now);
+        self.world.nodes[SOURCE].handle_ring(self.long.open.source, self.world.now);
     }
 
     /// Protocol processing of what was offered: fragments into the link scheduler's queues. Returns its units.

@@ -433,7 +433,7 @@ impl Pair {
     pub fn counted(&mut self, role: RoleId) -> anyhow::Result<Counted> {
         match self.order(Order::Counted { role })? {
             Answer::Counted(counted) => Ok(counted),
-            other => bail!("b answers {other:?} where it was asked what it has counted"),
+            other => bail!("b answers {other:?} where its counters were requested"),
         }
     }
 }

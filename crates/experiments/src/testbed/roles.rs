@@ -80,7 +80,7 @@ pub fn see_neighbours(
 ) -> anyhow::Result<()> {
     while !endsystem.status()?.node.links.iter().all(|link| link.alive) {
         if now() >= until {
-            bail!("{} does not hear its neighbours within {READY_WITHIN}", endsystem.host());
+            bail!("{} does not receive from its neighbours within {READY_WITHIN}", endsystem.host());
         }
         is_well()?;
         wait_until(now() + POLL)?;

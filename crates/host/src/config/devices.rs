@@ -148,7 +148,8 @@ impl Allowed {
         let is = format!("foreign traffic of about {} on {device}", rate_text(bps));
         (bps > self.bps()).then(|| match self {
             Self::Housekeeping(_) => format!(
-                "{is}, which kernel_traffic says is Punctual's alone: keep it off, or set kernel_traffic = \"shaped\""
+                "{is}, which kernel_traffic reserves for Punctual: keep it off, or set kernel_traffic = \
+                \"shaped\""
             ),
             Self::Stated(allowed) => format!(
                 "{is}, where {} are stated: raise interference_share, or set kernel_traffic = \"shaped\"",

@@ -369,6 +369,6 @@ impl HostConfig {
         };
         let node = NodeConfig { epoch: Epoch(epoch), links: self.paced_links(), ..self.node.clone() };
         let &Self { real_time, spin, forbidden_calls, heap, .. } = self;
-        Ok(EngineConfig { node, links, real_time, spin, seed: random()?, forbidden_calls, heap })
+        Ok(EngineConfig { node, links, real_time, spin, seed: random()?, forbidden_calls, heap, tcp: None })
     }
 }

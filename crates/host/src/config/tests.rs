@@ -310,7 +310,7 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (
             small("", udp, "kernel_traffic = \"shaped\"\nkernel_rate = \"10%\"\nkernel_rate_max = \"50%\""),
             13,
-            "kernel_rate: only for driver \"xdp\"; here kernel_traffic = \"shaped\" says it all",
+            "kernel_rate: only for driver \"xdp\"; here kernel_traffic = \"shaped\" is enough",
         ),
         (small("", &xdp.replace("10.0.0.2", "::1"), ""), 13, "one family"),
         (small("", xdp, &second), 22, "a device for each"),
@@ -329,7 +329,7 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
             13,
             "this host itself",
         ),
-        (small("", &udp.replace("10.0.0.2", "0.0.0.0"), ""), 13, "peer 0.0.0.0 is no host's"),
+        (small("", &udp.replace("10.0.0.2", "0.0.0.0"), ""), 13, "peer 0.0.0.0 is not the address of a host"),
         (small("", &udp.replace("10.0.0.2", "::1"), ""), 13, "one family"),
         (small("", udp, "data_port = 7412"), 13, "data_port and signalling_port are both 7412: give two"),
         (small("quantum = 0", MEMORY, ""), 3, "[processor] quantum = 0: give"),
@@ -349,7 +349,7 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
             5,
             "[signalling] hello is below a millisecond: give",
         ),
-        (small("", MEMORY, "rate_error = \"50%\""), 13, "rate_error is a half or more: give"),
+        (small("", MEMORY, "rate_error = \"50%\""), 13, "rate_error is 50 % or more: give"),
         (
             small("", MEMORY, "propagation_min = \"1s\""),
             13,
@@ -483,8 +483,8 @@ fn a_deadline_processor_is_neither_pinned_nor_has_a_priority() {
     for (rest, named) in [
         ("cpu = 1", "cannot be scheduled by deadline"),
         ("priority = 3", "has none: leave it out"),
-        ("spin = \"always\"", "for nothing"),
-        ("deadline_period = \"10us\"", "the kernel takes: give"),
+        ("spin = \"always\"", "without doing work"),
+        ("deadline_period = \"10us\"", "what the kernel accepts: give"),
         ("best_effort_host = true", "exclude each other"),
     ] {
         let error = read(&text(rest)).expect_err(rest);
@@ -537,7 +537,7 @@ fn links_of_one_device_fit_it_or_are_refused() {
     let [one, another] = both(&small);
     refused(&one, &another, &["drains 999 Mbit/s", "together claim 1000 Mbit/s", "lower their rates"]);
     let exclusive = format!("{another}\nkernel_traffic = \"exclusive\"").replace("999M", "1G");
-    refused(&both(whole)[0], &exclusive, &["says otherwise of its kernel traffic"]);
+    refused(&both(whole)[0], &exclusive, &["with other settings for kernel traffic"]);
     let xdp = another.replace("\"udp\"", "\"xdp\"").replace("999M", "1G");
     refused(&both(whole)[0], &xdp, &["a device of its own"]);
     let error = two(&udp(1, "device_rate = \"1Mbit/s\""), &udp(2, "")).expect_err("less than its link");
@@ -573,9 +573,9 @@ fn what_is_known_of_kernel_traffic_decides_whether_a_link_is_degraded() {
     }
     // Each driver with the keys that fit the rest of the link.
     for (driver, keys, fix) in [
-        ("udp", "", "kernel_traffic = \"shaped\" has the daemon order"),
-        ("udp", "rate_max = \"1Gbit/s\"", "give the link a rate instead of \"auto\""),
-        ("xdp", "", "kernel_rate = \"10%\" has the daemon bound it"),
+        ("udp", "", "set kernel_traffic = \"shaped\", then the daemon limits it"),
+        ("udp", "rate_max = \"1Gbit/s\"", "set a rate instead of \"auto\""),
+        ("xdp", "", "set kernel_rate = \"10%\", then the daemon limits it"),
     ] {
         let text = format!(
             "driver = \"{driver}\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\n{keys}"

@@ -4,9 +4,9 @@ use punctual_proto::config::{KernelTraffic, LinkConfig};
 
 use super::{Driver, HostConfig};
 
-/// The two ways that always work.
-const SAID: &str = "kernel_traffic = \"exclusive\" says that there is none, interference_burst and \
-                    interference_share say how much there is";
+/// The advice that fits every link.
+const STATED: &str = "state it: kernel_traffic = \"exclusive\" if there is none, else interference_burst and \
+                      interference_share";
 
 impl HostConfig {
     /// A line for each link whose configuration permits no guarantee, with the fix.
@@ -28,14 +28,14 @@ impl HostConfig {
     /// configuration.
     pub fn kernel_traffic_fix(&self, link: &LinkConfig, driver: Driver) -> String {
         if link.rate_auto {
-            return format!("{SAID}; to have the daemon bound it, give the link a rate instead of \"auto\"");
+            return format!("{STATED}; or set a rate instead of \"auto\", then the daemon can limit it");
         }
         if driver.bypasses_kernel() {
-            format!("kernel_rate = \"10%\" has the daemon bound it; or {SAID}")
+            format!("set kernel_rate = \"10%\", then the daemon limits it; or {STATED}")
         } else if self.is_best_effort_host() {
-            format!("a best-effort host cannot shape it; {SAID}")
+            format!("a best-effort host cannot limit it: {STATED}")
         } else {
-            format!("kernel_traffic = \"shaped\" has the daemon order and bound it; or {SAID}")
+            format!("set kernel_traffic = \"shaped\", then the daemon limits it; or {STATED}")
         }
     }
 }

@@ -59,7 +59,7 @@ impl<H: Host> Service<H> {
     }
 
     /// Discards the time used since the last charge: no user is charged for it.
-    pub fn charge_nobody(&mut self) {
+    pub fn discard_time(&mut self) {
         self.spent.take();
         self.take_served();
     }

@@ -21,7 +21,7 @@ const DECISION_CHARGE_DIVISOR: u64 = 5;
 /// The reason that a source gets if there was no place to wait for consent, or another user has taken its
 /// place.
 const CROWDED: &str =
-    "too many opens of this user wait for consent here: wait for some of them, then ask again";
+    "too many opens of this user wait for consent here: wait for some of them, then try again";
 
 /// The channel that an event is about, whose owner is charged for its cost.
 fn channel_of(event: &Event) -> Option<ChannelId> {
@@ -55,7 +55,7 @@ impl<H: Host> Service<H> {
     /// See [`Self::handle_events`].
     pub fn handle_next_event(&mut self) -> Result<bool, HostGone> {
         let Some(event) = self.host.try_next_event()? else { return Ok(false) };
-        self.charge_nobody();
+        self.discard_time();
         let account = channel_of(&event).and_then(|channel| self.ends.get(&channel)).map(|end| end.account);
         self.handle_event(event);
         if let Some(account) = account {

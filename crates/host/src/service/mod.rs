@@ -4,12 +4,12 @@
 //! One thread owns a [`Service`]. It does no I/O except for making rings. Messages to clients collect in its
 //! outbox, which the [`server`] empties. Every channel handle belongs to exactly one client (or to none, if
 //! that client is gone and the network has not answered yet). When a client disconnects, its listeners and
-//! channels are closed ([`leaving`]). Quotas are charged from the request until the node reports that the
+//! channels are closed (module `cleanup`). Quotas are charged from the request until the node reports that the
 //! channel is closed.
 
 mod acceptance;
+mod audit;
 mod backlog;
-mod books;
 mod charges;
 mod cleanup;
 mod clients;

@@ -14,7 +14,7 @@ impl<H: Host> Service<H> {
     pub(super) fn measure_rate(&mut self, client: ClientId, call: u64, name: String) -> Outcome {
         let (user, own) = (self.user_of(client), rustix::process::geteuid().as_raw());
         if !is_privileged(user) {
-            let who = format!("user {} may not measure links: ask as root, or as user {own}", user.0);
+            let who = format!("user {} may not measure links: run this as root, or as user {own}", user.0);
             return Err(ApiError::Forbidden(who));
         }
         let wanted = name.clone();

@@ -136,10 +136,10 @@ impl<H: Host> Server<H> {
         loop {
             let ready = self.wait(stop)?;
             // The wait, and the part of the last turn that belongs to no user.
-            self.service.charge_nobody();
+            self.service.discard_time();
             self.turn = TurnBudget::default();
             if ready.stop {
-                self.farewell();
+                self.close_down();
                 return Ok(());
             }
             if ready.accept {
@@ -152,7 +152,7 @@ impl<H: Host> Server<H> {
             if self.look_at.is_some_and(|at| at <= Instant::now()) {
                 self.look_aloft();
             }
-            self.service.charge_nobody();
+            self.service.discard_time();
             self.service.end_some();
             self.hang_up(&ready.hung_up);
             self.read_all(&ready.read);
@@ -175,8 +175,8 @@ impl<H: Host> Server<H> {
         let told = self.service.collect_gone();
         if let (Err(error), None) = (&told, self.collect_at) {
             tracing::warn!(
-                "cannot learn which files of rings are gone ({error}): they count in their users' quotas until that \
-                 is known; if it goes on, raise the limit of descriptors (LimitNOFILE)"
+                "cannot find out which ring files are still in use ({error}): they count in their users' \
+                 quotas until that works; if this continues, raise the limit of descriptors (LimitNOFILE)"
             );
         }
         self.collect_at = told.err().and_then(|_| Instant::now().checked_add(COLLECT_PAUSE));

@@ -9,8 +9,9 @@ use super::backlog::Cost;
 use super::{ClientId, Host, Service};
 
 /// The error that a program gets if its answer could not carry the descriptors.
-const TOO_MANY_ALOFT: &str = "the kernel takes no more descriptors on their way to programs that do not read (ETOOMANYREFS): try \
-                              again, or raise the daemon's limit of descriptors (LimitNOFILE)";
+const TOO_MANY_ALOFT: &str = "the kernel accepts no more descriptors on their way to programs that do not read \
+                              (ETOOMANYREFS): try again, or raise the daemon's limit of descriptors \
+                              (LimitNOFILE)";
 
 impl<H: Host> Service<H> {
     /// Whether the longest answer to `client` fits into its user's quota of unread bytes.

@@ -32,7 +32,8 @@ pub enum ApiError {
     Malformed(String),
     /// Another version.
     #[error(
-        "this daemon speaks version {ours} of the API, the client {theirs}: install the same release of both"
+        "this daemon uses version {ours} of the API, the client version {theirs}: install the same release of \
+         both"
     )]
     Version {
         /// API version of the daemon.

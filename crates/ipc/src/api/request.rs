@@ -13,7 +13,7 @@ use crate::ring::RingShape;
 pub enum Request {
     /// First of all (rtcInit).
     Hello {
-        /// [`VERSION`].
+        /// [`super::VERSION`].
         version: u32,
         /// The program, for `status`.
         program: String,
@@ -38,7 +38,7 @@ pub enum Request {
         to: Address,
         /// Contract of the channel.
         contract: Contract,
-        /// Token from [`Push::Requested`], if this answers a receiver's request.
+        /// Token from [`super::Push::Requested`], if this answers a receiver's request.
         token: Option<u64>,
     },
     /// Returns what would be offered, and reserves nothing.
@@ -59,12 +59,12 @@ pub enum Request {
     },
     /// Refuses a receiver's request.
     RefuseAsk {
-        /// Token of the request, from [`Push::Requested`].
+        /// Token of the request, from [`super::Push::Requested`].
         token: u64,
         /// Why the request is refused.
         why: String,
     },
-    /// Accepts [`Push::Incoming`].
+    /// Accepts [`super::Push::Incoming`].
     Consent {
         /// Handle of the channel.
         channel: ChannelId,
@@ -72,7 +72,7 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stall: Option<Nanos>,
     },
-    /// Refuses [`Push::Incoming`].
+    /// Refuses [`super::Push::Incoming`].
     Refuse {
         /// Handle of the channel.
         channel: ChannelId,

@@ -19,7 +19,7 @@ pub struct HostStatus {
     /// The resources that users have taken, in order of their ids.
     pub users: Vec<UserStatus>,
     /// True if the users do not all fit into one packet: the client must request those after the last one
-    /// ([`Request::Users`]).
+    /// ([`super::Request::Users`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more_users: bool,
     /// Time for which the daemon has been up.
@@ -29,12 +29,12 @@ pub struct HostStatus {
     /// Programs' handlers. The daemon's answer has none: the client requests them.
     #[serde(default)]
     pub handlers: Vec<HandlerStatus>,
-    /// True if there are handlers that the client must request ([`Request::Handlers`]).
+    /// True if there are handlers that the client must request ([`super::Request::Handlers`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more_handlers: bool,
     /// Counts compared with what there is; only for root and the daemon's own user, and where few channels are here.
     #[serde(default)]
-    pub books: Option<Books>,
+    pub books: Option<Audit>,
 }
 
 /// A program's handler on the processor.
@@ -49,7 +49,7 @@ pub struct HandlerStatus {
 
 /// The host's counters, compared with what is actually held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Books {
+pub struct Audit {
     /// Number of counts that were compared.
     pub compared: u32,
     /// Counters that are wrong: they count something that is not held, or do not count something that is

@@ -410,9 +410,9 @@ fn nothing_of_an_application_is_looked_at_before_it_has_sealed_its_file() {
 }
 
 /// Counts how often a thread's rank was raised or lowered.
-struct Told(std::sync::Arc<AtomicUsize>);
+struct RaisedRank(std::sync::Arc<AtomicUsize>);
 
-impl Rank for Told {
+impl Rank for RaisedRank {
     fn begin(&mut self) -> std::io::Result<()> {
         Ok(())
     }
@@ -466,7 +466,7 @@ fn a_ringer_that_cannot_begin_is_none() {
 #[test]
 fn a_ringer_rings_and_buries() {
     let (told, freed, broken) = (std::sync::Arc::default(), alarm(), alarm());
-    let rank = Box::new(Told(std::sync::Arc::clone(&told)));
+    let rank = Box::new(RaisedRank(std::sync::Arc::clone(&told)));
     let ringer = Ringer::start(rank, freed.clone()).expect("a thread");
     let shape = RingShape::new(4, 64).expect("a shape");
     let ring_path = RingPath::Ringer(ringer.bells());

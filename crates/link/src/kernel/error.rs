@@ -13,7 +13,7 @@ use super::netlink::errno;
 pub enum KernelError {
     /// There is no shaper whose rate can be changed.
     #[error(
-        "interface {0} has no shaper whose rate follows: give its link kernel_rate and restart punctuald"
+        "interface {0} has no shaper with a variable rate: set kernel_rate for its link and restart punctuald"
     )]
     NoShaper(String),
     /// No such interface.
@@ -93,7 +93,7 @@ pub enum KernelError {
         device: String,
     },
     /// Another program has the port.
-    #[error("TCP port {0} is in use: stop who has it (ss -tanp), or take another port")]
+    #[error("TCP port {0} is in use: stop the program that uses it (ss -tanp), or choose another port")]
     PortTaken(SocketAddr),
     /// No address of this host.
     #[error("{0} is no address of this host: ip address shows which are")]
@@ -113,8 +113,8 @@ pub enum KernelError {
     },
     /// A qdisc of another program that could not be restored.
     #[error(
-        "interface {device} has a qdisc {qdisc} that could not be put back afterwards: remove it (tc qdisc del dev {device} \
-         root), or leave \"kernel_rate\" out and bound kernel traffic yourself"
+        "interface {device} has a qdisc {qdisc} that could not be restored afterwards: remove it (tc qdisc del \
+         dev {device} root), or remove \"kernel_rate\" and limit kernel traffic yourself"
     )]
     ForeignQdisc {
         /// Name of the device.
@@ -143,7 +143,8 @@ pub enum KernelError {
     NoNapi(String),
     /// Another process does all this already.
     #[error(
-        "another Punctual host (process {owner}) already looks after interface {device}: stop it, or use another device"
+        "another Punctual host (process {owner}) already manages interface {device}: stop it, or use another \
+         device"
     )]
     Busy {
         /// Name of the device.
@@ -160,7 +161,7 @@ pub enum KernelError {
         capability: &'static str,
     },
     /// The record of what to put back.
-    #[error("{}: {error}: what is changed on a device is put on record there; make it writable", path.display())]
+    #[error("{}: {error}: changes to devices are recorded there; make it writable", path.display())]
     Record {
         /// The file or its folder.
         path: PathBuf,

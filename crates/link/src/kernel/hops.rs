@@ -1,6 +1,6 @@
 //! Next hops of connections to any host, as the kernel has them: route, gateway, neighbour, source address and MTU.
 //!
-//! Two parties. [`Hops`] belongs to a link's real-time thread: it asks for the way to a destination and never waits.
+//! Two parties. [`Hops`] belongs to a link's real-time thread: it asks for the route to a destination and never waits.
 //! [`HopKeeper`] belongs to an ordinary thread: it asks the kernel, and looks again where the kernel says that a route, an
 //! address, a neighbour or the device has changed. A [`NextHop`] is what both share: the hardware address that packets go
 //! to is an atomic, everything else is behind a lock that the real-time thread only tries.
@@ -33,9 +33,9 @@ const REFRESH: Duration = Duration::from_secs(10);
 /// Destinations of which none is forgotten.
 const KNOWN_MIN: usize = 64;
 
-/// The way to a destination.
+/// The route to a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct HopRoute {
     /// Address that the kernel would send from.
     pub source: IpAddr,
     /// The router on the way, or the destination itself.
@@ -46,18 +46,18 @@ pub struct Way {
     pub is_answered: bool,
 }
 
-/// What is known of the way to a destination.
+/// What is known of the route to a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HopState {
     /// The kernel was not asked yet.
     Asked,
-    /// This is the way.
-    Known(Way),
+    /// The kernel's answer.
+    Known(HopRoute),
     /// There is none over the link's device; why, with the fix.
     Refused(String),
 }
 
-/// The way to one destination, followed while a clone of this handle exists, or a fixed hardware address.
+/// The route to one destination, followed while a clone of this handle exists, or a fixed hardware address.
 #[derive(Clone, Debug)]
 pub struct NextHop(Kind);
 
@@ -122,7 +122,7 @@ pub struct Hops {
 }
 
 impl Hops {
-    /// The way to `remote`: [`HopState::Asked`] at first, unless somebody has asked before.
+    /// The route to `remote`: [`HopState::Asked`] at first, unless somebody has asked before.
     pub fn to(&mut self, remote: IpAddr) -> NextHop {
         if let Some(cell) = self.known.get(&remote).and_then(Weak::upgrade) {
             return NextHop(Kind::Followed(cell));
@@ -158,7 +158,7 @@ pub struct HopKeeper {
     kept: Vec<Kept>,
 }
 
-/// A way as it was when last looked at.
+/// A route as it was when last looked at.
 #[derive(Debug)]
 struct Kept {
     cell: Arc<Cell>,
@@ -176,7 +176,7 @@ pub fn hops(device: &str) -> Result<(Hops, HopKeeper), KernelError> {
     Ok((hops, HopKeeper { owns_bell: true, ..keeper }))
 }
 
-/// The same with somebody's bell, which rings when a way is asked for and is cleared by them.
+/// The same with somebody's bell, which rings when a route is asked for and is cleared by them.
 pub(super) fn hops_with(device: &str, bell: Arc<Bell>) -> Result<(Hops, HopKeeper), KernelError> {
     let socket = subscribe().map_err(KernelError::net("following next hops"))?;
     let (sender, asked) = channel();
@@ -196,7 +196,7 @@ pub(super) fn hops_with(device: &str, bell: Arc<Bell>) -> Result<(Hops, HopKeepe
 }
 
 impl HopKeeper {
-    /// Readable when the kernel says something, and when a way is asked for.
+    /// Readable when the kernel says something, and when a route is asked for.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.socket.as_fd(), self.bell.as_fd()]
     }
@@ -294,16 +294,16 @@ impl Kept {
         let found = device
             .as_ref()
             .map_err(ToString::to_string)
-            .and_then(|device| way(netlink, device, self.cell.remote).map_err(|error| error.to_string()));
+            .and_then(|device| route(netlink, device, self.cell.remote).map_err(|error| error.to_string()));
         let (state, destination) = match found {
-            Ok((mut way, mac)) => {
+            Ok((mut route, mac)) => {
                 let before = self.cell.destination.load(Ordering::Relaxed);
                 // A neighbour that the kernel has forgotten is where it was until somebody says otherwise.
-                let old = if self.next_hop == Some(way.next_hop) { before } else { UNKNOWN };
-                self.next_hop = Some(way.next_hop);
+                let old = if self.next_hop == Some(route.next_hop) { before } else { UNKNOWN };
+                self.next_hop = Some(route.next_hop);
                 let destination = mac.map_or(old, Mac::to_number);
-                way.is_answered = destination != UNKNOWN;
-                (HopState::Known(way), destination)
+                route.is_answered = destination != UNKNOWN;
+                (HopState::Known(route), destination)
             }
             Err(why) => {
                 self.next_hop = None;
@@ -322,9 +322,13 @@ impl Kept {
     }
 }
 
-/// The way to `remote` over `device`, and the next hop's hardware address; the kernel is made to look for it where it does
+/// The route to `remote` over `device`, and the next hop's hardware address; the kernel is made to look for it where it does
 /// not know it, or is not sure.
-fn way(netlink: &mut Netlink, device: &Device, remote: IpAddr) -> Result<(Way, Option<Mac>), KernelError> {
+fn route(
+    netlink: &mut Netlink,
+    device: &Device,
+    remote: IpAddr,
+) -> Result<(HopRoute, Option<Mac>), KernelError> {
     let route = route_by(netlink, remote)?;
     if route.local || route.device != device.index {
         let by = Device::numbered(route.device).map_or_else(|_| route.device.to_string(), |it| it.name);
@@ -338,7 +342,7 @@ fn way(netlink: &mut Netlink, device: &Device, remote: IpAddr) -> Result<(Way, O
         ask_for(device.index, next_hop);
     }
     let mtu = route.mtu.map_or(device.mtu, |mtu| mtu.min(device.mtu));
-    Ok((Way { source, next_hop, mtu, is_answered: false }, entry.and_then(|entry| entry.mac)))
+    Ok((HopRoute { source, next_hop, mtu, is_answered: false }, entry.and_then(|entry| entry.mac)))
 }
 
 #[cfg(test)]

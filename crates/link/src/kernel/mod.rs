@@ -3,7 +3,7 @@
 //!
 //! - Facts come by netlink: [`Device`], [`route_to`], [`resolve`]; [`Watcher`] follows them.
 //! - [`hops()`] follows the next hop of each connection to other hosts; a [`PortHold`] keeps its port from others.
-//! - Kernel traffic on the device is bounded by a [`Shaper`], receive work runs in [`napi`] threads of a chosen
+//! - Kernel traffic on the device is bounded by a shaper, receive work runs in [`napi`] threads of a chosen
 //!   priority, interrupts may be deferred: [`DeviceCare`] sets all of it up for one device and puts everything back
 //!   when it is dropped.
 //! - All traffic that a device has sent, whatever its sender: [`TrafficSample`]. A link counts its own part
@@ -44,7 +44,7 @@ pub use classes::FIRST_CLASS;
 pub use device::{Device, Mac, XdpAttachment, XdpFeatures};
 pub use error::KernelError;
 pub use follow::{Follow, FollowError, FollowedLink, Opener, follow};
-pub use hops::{HopKeeper, HopState, Hops, NextHop, Way, hops};
+pub use hops::{HopKeeper, HopRoute, HopState, Hops, NextHop, hops};
 pub use neighbours::{Route, neighbour, resolve, route_to};
 pub use path::{LinkPath, PathRequest, RESOLVE_PATIENCE};
 pub use ports::PortHold;

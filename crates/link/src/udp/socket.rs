@@ -116,7 +116,7 @@ fn set_buffers(socket: &OwnedFd, options: &UdpOptions) -> Result<(), LinkError> 
     let send = sockopt::socket_send_buffer_size(socket).map_err(os("SO_SNDBUF"))? / 2;
     if options.socket_buffer_required && receive.min(send) < wanted {
         return Err(LinkError::Options(format!(
-            "socket buffers of {wanted} B wanted, {} B obtained: raise net.core.rmem_max and wmem_max, grant \
+            "requested socket buffers of {wanted} B, got {} B: raise net.core.rmem_max and wmem_max, grant \
              CAP_NET_ADMIN, or set a smaller socket_buffer",
             receive.min(send)
         )));

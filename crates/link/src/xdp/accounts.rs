@@ -140,7 +140,7 @@ pub(super) struct Returned {
 
 /// The accounts that a received packet is charged to: to be given back exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a charge that is not given back takes a buffer away for ever"]
+#[must_use = "a charge that is not returned loses its buffer for ever"]
 pub struct Charge {
     stream: u32,
     /// [`Tag::NO_PATH`] if it belongs to none.

@@ -152,10 +152,10 @@ fn not_attached(device: &str, mode: AttachMode, error: io::Error) -> LinkError {
         Some(libc::EPERM | libc::EACCES) => {
             " (grant CAP_NET_ADMIN and CAP_BPF in the namespaces that own the interface)"
         }
-        Some(libc::ENODEV) => " (it has just gone: see ip link)",
+        Some(libc::ENODEV) => " (it was just removed: see ip link)",
         Some(libc::ERANGE | libc::EINVAL | libc::ENOSPC) => {
-            " (its driver does not take a program as it is set up: a smaller MTU, fewer queues (ethtool -L) or no LRO \
-             (ethtool -K) may help, else set xdp_mode = \"generic\")"
+            " (its driver does not accept a program in its present setup: a smaller MTU, fewer queues (ethtool \
+             -L) or no LRO (ethtool -K) may help, else set xdp_mode = \"generic\")"
         }
         _ => "",
     };

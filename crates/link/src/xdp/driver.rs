@@ -212,7 +212,9 @@ impl Link for XdpLink {
 
     fn next_hop(&mut self, _: IpAddr) -> Result<NextHop, LinkError> {
         Err(LinkError::Options(
-            "nobody follows the kernel for this link: open it by kernel::follow, or ask kernel::hops".into(),
+            "nothing follows the kernel's neighbours for this link: open it by kernel::follow, or use \
+             kernel::hops"
+                .into(),
         ))
     }
 

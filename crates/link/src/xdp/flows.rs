@@ -109,7 +109,7 @@ impl<K: aya::Pod + PartialEq> Table<K> {
         }
         if inlet.stream == Stream::Signalling {
             return fail(format!(
-                "{what} {name:?}: signalling is the neighbour's alone, give another stream"
+                "{what} {name:?}: the signalling stream is only for the neighbour, choose another stream"
             ));
         }
         let room = self.numbered.len();
@@ -262,7 +262,7 @@ fn check(end: SocketAddr) -> Result<(), LinkError> {
     let is_mapped = matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some());
     if ip.is_unspecified() || ip.is_multicast() || is_mapped || end.port() == 0 {
         return Err(LinkError::Options(format!(
-            "{end} is no end of a connection: give an address and a port"
+            "{end} cannot be an end of a connection: give an address and a port"
         )));
     }
     Ok(())

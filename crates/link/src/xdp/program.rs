@@ -163,7 +163,7 @@ impl Program {
         let domain = socket_domain(socket)
             .map_err(|error| LinkError::Os { what: "SO_DOMAIN".into(), error: error.into() })?;
         if i32::from(domain.as_raw()) != libc::AF_XDP {
-            return Err(LinkError::Options("only AF_XDP sockets take steered packets".into()));
+            return Err(LinkError::Options("only AF_XDP sockets receive steered packets".into()));
         }
         self.sockets
             .set(account_of(queue, stream), socket.as_raw_fd(), 0)

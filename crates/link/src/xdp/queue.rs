@@ -121,13 +121,14 @@ fn refused(device: &Device, queue: u32, zero_copy: bool, error: io::Error) -> Li
             "this device has no zero copy: configure zero_copy = \"auto\" or \"no\""
         }
         Some(libc::EINVAL) if zero_copy => {
-            "the device takes no zero copy on that queue as it is set up: configure zero_copy = \"auto\" or \"no\""
+            "the device does not support zero copy on that queue in its present setup: configure zero_copy = \
+             \"auto\" or \"no\""
         }
         Some(libc::EINVAL) => "is that a receive queue of the device? see `ethtool -l`",
         Some(libc::ENODEV) => "is the device still there? see `ip link`",
         Some(libc::ENETDOWN) => "the device is down: `ip link set DEVICE up`",
         Some(libc::EPERM) => "needs CAP_NET_RAW",
-        _ => "see the kernel's answer",
+        _ => "see the kernel's error",
     };
     let name = &device.name;
     LinkError::Os { what: format!("binding AF_XDP to {name}, queue {queue}{how} ({fix})"), error }

@@ -124,7 +124,7 @@ impl Socket {
                      grant CAP_IPC_LOCK, or configure fewer frames"
                 }
                 Some(libc::EPERM) => "grant CAP_NET_RAW and CAP_IPC_LOCK",
-                _ => "see the kernel's answer",
+                _ => "see the kernel's error",
             };
             LinkError::Os { what: format!("locking {bytes} B of XDP frames ({fix})"), error }
         })

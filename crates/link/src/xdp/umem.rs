@@ -64,7 +64,7 @@ impl XdpMemory {
 
     fn map(frames: u32, frame_bytes: usize, huge_pages: bool) -> Result<Self, LinkError> {
         if !FRAME_BYTES.contains(&frame_bytes) {
-            let text = format!("XDP frames of {frame_bytes} B: the kernel takes 2048 or 4096");
+            let text = format!("XDP frames of {frame_bytes} B: the kernel supports 2048 or 4096");
             return Err(LinkError::Options(text));
         }
         if frames == 0 || frames > u32::MAX / 2 {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use punctual_link::kernel::{HopKeeper, HopState, Mac, NextHop, PortHold, Way, hops};
+use punctual_link::kernel::{HopKeeper, HopRoute, HopState, Mac, NextHop, PortHold, hops};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::namespaces::{ADDRESSES, MACS, Pair, privileged};
@@ -27,15 +27,15 @@ fn until(keeper: &mut HopKeeper, hop: &NextHop, what: &str, done: impl Fn(&HopSt
     }
 }
 
-fn way(state: HopState) -> Way {
+fn route(state: HopState) -> HopRoute {
     match state {
-        HopState::Known(way) => way,
+        HopState::Known(route) => route,
         other => panic!("{other:?}"),
     }
 }
 
 fn is_answered(state: &HopState) -> bool {
-    matches!(state, HopState::Known(way) if way.is_answered)
+    matches!(state, HopState::Known(route) if route.is_answered)
 }
 
 fn refusal(keeper: &mut HopKeeper, hop: &NextHop) -> String {
@@ -58,8 +58,8 @@ fn a_next_hop_is_found_and_followed() {
         // Beside us, and behind a router whose route has an MTU of its own.
         let [near, far] = [peer, FAR].map(|remote| hops.to(remote));
         for (hop, mtu) in [(&near, 1_500), (&far, 1_400)] {
-            let found = way(until(&mut keeper, hop, "an answer", is_answered));
-            assert_eq!(found, Way { source: own, next_hop: peer, mtu, is_answered: true });
+            let found = route(until(&mut keeper, hop, "an answer", is_answered));
+            assert_eq!(found, HopRoute { source: own, next_hop: peer, mtu, is_answered: true });
             assert_eq!(hop.destination(), Some(Mac(MACS[1])));
         }
         let version = far.version();
@@ -71,10 +71,10 @@ fn a_next_hop_is_found_and_followed() {
         assert_ne!(far.version(), version);
         // The device's MTU, then the route's.
         pair.left("ip link set va mtu 1300");
-        until(&mut keeper, &far, "the MTU", |state| way(state.clone()).mtu == 1_300);
+        until(&mut keeper, &far, "the MTU", |state| route(state.clone()).mtu == 1_300);
         pair.left(&format!("ip route replace 10.98.0.0/24 via {} mtu 1290", ADDRESSES[1]));
-        until(&mut keeper, &far, "the route's MTU", |state| way(state.clone()).mtu == 1_290);
-        assert_eq!(way(near.state().expect("known")).mtu, 1_300);
+        until(&mut keeper, &far, "the route's MTU", |state| route(state.clone()).mtu == 1_290);
+        assert_eq!(route(near.state().expect("known")).mtu, 1_300);
         // The route goes, and comes again.
         pair.left("ip route del 10.98.0.0/24");
         let why = refusal(&mut keeper, &far);
@@ -86,12 +86,12 @@ fn a_next_hop_is_found_and_followed() {
         pair.left("ip address add 10.99.0.9/32 dev va");
         pair.left(&format!("ip route replace 10.98.0.0/24 via {} src 10.99.0.9", ADDRESSES[1]));
         let other: IpAddr = [10, 99, 0, 9].into();
-        until(&mut keeper, &far, "the address", |state| way(state.clone()).source == other);
+        until(&mut keeper, &far, "the address", |state| route(state.clone()).source == other);
         // The router speaks IPv6 (RFC 5549).
         pair.left("ip -6 neighbour replace fe80::7 lladdr 02:00:00:00:00:79 dev va");
         pair.left("ip route replace 10.98.0.0/24 via inet6 fe80::7 dev va onlink src 10.99.0.9");
         let router: IpAddr = "fe80::7".parse().expect("an address");
-        until(&mut keeper, &far, "the router", |state| way(state.clone()).next_hop == router);
+        until(&mut keeper, &far, "the router", |state| route(state.clone()).next_hop == router);
         assert_eq!(far.destination(), Some(Mac([2, 0, 0, 0, 0, 0x79])));
         // It leaves by another device.
         pair.left("ip link add other type veth peer name another");

@@ -193,7 +193,7 @@ impl fmt::Display for LateStage {
         write!(f, "{name} was up to {by_max} late, {times} in the last minute")?;
         match seen_in {
             SeenIn::OwnClock | SeenIn::Signalling => Ok(()),
-            SeenIn::Data => f.write_str(" (seen in data packets, which a stranger on the wire can forge)"),
+            SeenIn::Data => f.write_str(" (seen in data packets, which an attacker on the wire can forge)"),
         }
     }
 }

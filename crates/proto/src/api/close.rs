@@ -49,20 +49,21 @@ impl CloseReason {
         match self {
             Self::Local => "closed at this end",
             Self::Peer => "closed by the application at the other end",
-            Self::PathLost => "a link or node on the way is down",
+            Self::PathLost => "a link or node on the route is down",
             Self::PeerRestarted => "the other host restarted",
-            Self::Vanished => "this application is gone without having closed it",
+            Self::Vanished => "this application ended without closing it",
             Self::PeerVanished => {
-                "the application at the other end is gone without having closed it: killed or crashed"
+                "the application at the other end ended without closing it: killed or crashed"
             }
             Self::Stopped => "this host's daemon is shutting down",
-            Self::PeerStopped => "the daemon of the other host, or of one on the way, was shut down",
+            Self::PeerStopped => "the daemon of the other host, or of one on the route, was shut down",
             Self::LeaseOver => "its reservation was not refreshed in time",
             Self::FilterRefused => {
-                "a link's driver would not let its packets in: see the log of the hosts on the way"
+                "a link's driver did not accept the filter for its packets: see the logs of the hosts on the \
+                 route"
             }
             Self::RuntimeRefused => {
-                "the kernel of a host on the way does not give its processor enough time: see that host's log"
+                "the kernel of a host on the route does not give its processor enough time: see that host's log"
             }
         }
     }

@@ -50,18 +50,18 @@ pub enum RateRefusal {
     #[error("this host or the neighbour is measuring a link now: try again in a second")]
     Busy,
     /// The neighbour is down.
-    #[error("the neighbour does not answer: start punctuald there, and see whether its link leads here")]
+    #[error("the neighbour does not answer: start punctuald there, and check that its link leads here")]
     NoNeighbour,
     /// The neighbour was up and did not report what it received.
-    #[error("the neighbour did not tell what it received: see whether the link loses packets")]
+    #[error("the neighbour did not report what it received: check whether the link loses packets")]
     NoAnswer,
     /// Too few packets came through for a result.
-    #[error("too few packets came through to tell a rate: see whether the link loses packets")]
+    #[error("too few packets arrived to measure a rate: check whether the link loses packets")]
     TooFew,
     /// The packets did not come through evenly.
     #[error(
-        "what came through came so unevenly that the rate may be wrong by {:.0} %: keep other traffic and \
-         work away from both hosts, or write the rate down",
+        "packets arrived so unevenly that the rate may be wrong by {:.0} %: stop other traffic and work on \
+         both hosts, or configure the rate",
         f64::from(error.0) / 10_000.0
     )]
     Uneven {
@@ -77,13 +77,13 @@ pub enum RateRefusal {
 }
 
 fn in_use(channels: u32, there: bool) -> alloc::string::String {
-    let whose = if there { ", as the neighbour says" } else { "" };
+    let whose = if there { ", as the neighbour reports" } else { "" };
     let them = match channels {
         1 => "a guaranteed channel uses".into(),
         _ => alloc::format!("{channels} guaranteed channels use"),
     };
     alloc::format!(
-        "{them} the link{whose}: a measurement would harm what is promised; try again without channels"
+        "{them} the link{whose}: a measurement would harm their guarantees; try again without channels"
     )
 }
 

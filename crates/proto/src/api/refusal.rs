@@ -35,7 +35,7 @@ pub enum RefuseCause {
         breach: Breach,
     },
     /// No application listens on the port.
-    #[error("nobody listens on \"{0}\"")]
+    #[error("no program listens on \"{0}\"")]
     NoListener(Name),
     /// The receiving application refused.
     #[error("the receiver refused: {0}")]
@@ -64,7 +64,7 @@ pub enum RefuseCause {
     #[error("no answer from the network")]
     Timeout,
     /// The next hop uses another version of RTCOP: no channel can be agreed with it.
-    #[error("node {node} speaks version {theirs} of RTCOP, not {ours}: run the same release on both hosts")]
+    #[error("node {node} uses version {theirs} of RTCOP, not {ours}: run the same release on both hosts")]
     Version {
         /// The next hop.
         node: NodeId,
@@ -74,7 +74,7 @@ pub enum RefuseCause {
         ours: u8,
     },
     /// The drain rate of the link must be measured first.
-    #[error("link: what it drains is not known yet (rate = \"auto\"): {0}")]
+    #[error("link: its rate is not known yet (rate = \"auto\"): {0}")]
     RateUnknown(RateRefusal),
     /// Messages to the next hop wait for their turn on the link. This one has waited for too long, or too
     /// many messages of its user wait already.
@@ -82,7 +82,8 @@ pub enum RefuseCause {
     Busy(NodeId),
     /// The waiting channels and requests of this user of that host have used up their share of the places.
     #[error(
-        "too many channels or requests of this user wait for an answer here: wait for some of them, then ask again"
+        "too many channels or requests of this user wait for an answer here: wait for some of them, then try \
+         again"
     )]
     Crowded,
 }
@@ -115,7 +116,7 @@ impl ChannelRefusal {
             }
             RefuseCause::Busy(node) => busy_text(&of_host(&self.hosts, *node)),
             RefuseCause::Version { node, theirs, ours } => alloc::format!(
-                "{} speaks version {theirs} of RTCOP, not {ours}: run the same release on both hosts",
+                "{} uses version {theirs} of RTCOP, not {ours}: run the same release on both hosts",
                 of_host(&self.hosts, *node)
             ),
             cause => cause.to_string(),
@@ -139,7 +140,7 @@ pub fn name_of(hosts: &[HostName], node: NodeId) -> String {
 }
 
 fn broken_text(kind: StageKind, breach: &Breach) -> String {
-    alloc::format!("{kind}: it {breach}: ask again when it has kept its promise for a lease")
+    alloc::format!("{kind}: it {breach}: try again when it has kept its promise for a lease")
 }
 
 fn busy_text(next: &str) -> String {

@@ -27,13 +27,13 @@ pub enum RequestError {
         like: Name,
     },
     /// A channel from a host to itself.
-    #[error("\"{0}\" is this host: a channel leads to another one; ask from there, or name another host")]
+    #[error("\"{0}\" is this host: a channel needs another host; open it there, or name another host")]
     Itself(Name),
     /// There is no route to the host.
     #[error("no route to \"{0}\": add a [[route]] or a link to it")]
     NoRoute(Name),
     /// The name has a listener already.
-    #[error("somebody listens on \"{0}\" already: choose another name or close it")]
+    #[error("\"{0}\" already has a listener: choose another name or close it")]
     NameTaken(Name),
     /// No such channel or listener, or not in a state for this.
     #[error("no such channel or listener")]
@@ -50,7 +50,7 @@ pub enum RequestError {
     #[error("no room for another channel: close one")]
     Exhausted,
     /// This user's requests have used up their share of the table.
-    #[error("too many requests of this user wait for their answers: wait for some of them, then ask again")]
+    #[error("too many requests of this user wait for their answers: wait for some of them, then try again")]
     Crowded,
 }
 
@@ -65,7 +65,7 @@ pub struct OpenRequest {
     pub user: UserId,
     /// A probe: only asks what would be offered, holds nothing, asks no application.
     pub probe: bool,
-    /// Set if this replies to a receiver's request (see [`Event::Requested`]): that request's token.
+    /// Set if this replies to a receiver's request (see [`super::Event::Requested`]): that request's token.
     pub token: Option<u64>,
 }
 

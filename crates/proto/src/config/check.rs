@@ -111,7 +111,7 @@ impl CpuConfig {
         ensure(self.quantum_packets >= 1, || "quantum = 0: give 1 or more".into())?;
         ensure(self.utilisation_max > Ppm(0), || "cpu_share_max is nothing: give more than \"0%\"".into())?;
         ensure(self.utilisation_max <= Ppm::ONE, || {
-            "cpu_share_max is more than all: give at most \"100%\"".into()
+            "cpu_share_max is more than 100 %: give at most \"100%\"".into()
         })?;
         ensure(self.best_effort_share_min < self.utilisation_max, || {
             "best_effort_share_min leaves channels nothing of cpu_share_max: give less, or a larger cpu_share_max".into()
@@ -147,7 +147,7 @@ impl LinkConfig {
         ensure(self.neighbour != own, || "neighbour is this host: name the host at the other end".into())?;
         ensure(self.rate > BitRate(0), || "rate 0: give more".into())?;
         ensure(self.rate_error < Ppm(500_000), || {
-            "rate_error is a half or more: give less, and a rate that it keeps".into()
+            "rate_error is 50 % or more: give less, and a rate that the link keeps".into()
         })?;
         ensure((1..=PIPELINE_DEPTH_MAX).contains(&self.pipeline_depth), || {
             format!("pipeline_depth {}: give 1 to {PIPELINE_DEPTH_MAX}", self.pipeline_depth)

@@ -219,7 +219,7 @@ impl<P> LinkScheduler<P> {
     }
 
     /// The counted and the true numbers of channels' slots and of best-effort packets.
-    pub fn books(&self) -> [[usize; 2]; 2] {
+    pub fn accounts(&self) -> [[usize; 2]; 2] {
         let (counted, queued) = self.best_effort.queued();
         [self.guaranteed.slots(), [counted, queued.count()]]
     }

@@ -155,7 +155,7 @@ impl<M: Memory> Node<M> {
             goes_on |= self.look_at_arrivals(link, now);
             goes_on |= self.look_at_departures(link, now);
         }
-        self.tell_late_stages(now);
+        self.report_late_stages(now);
         self.looks.next = goes_on.then(|| now + WATCH_SLOT);
     }
 
@@ -188,7 +188,7 @@ impl<M: Memory> Node<M> {
         if is_broken && late.times > 0 && may_tell {
             look.told = Some(now);
             let Flow { rate, span, .. } = look.received;
-            self.signalling.tell_late(link, LateArrivals { late, received: rate, span });
+            self.signalling.report_late(link, LateArrivals { late, received: rate, span });
         }
         if is_broken != look.arrivals_announced {
             look.arrivals_announced = is_broken;

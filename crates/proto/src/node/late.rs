@@ -68,7 +68,7 @@ impl<M: Memory> Node<M> {
     }
 
     /// Reports stages that were late and are not broken.
-    pub(super) fn tell_late_stages(&mut self, now: Instant) {
+    pub(super) fn report_late_stages(&mut self, now: Instant) {
         for number in 0..self.looks.watches() {
             let Some((stage, seen_in, watch)) = self.watched(number) else { continue };
             let is_late = watch.broken_since().is_none() && watch.recent(now).times > 0;

@@ -3,7 +3,7 @@
 use punctual_analysis::{Contract, Instant, Nanos};
 
 use super::Node;
-use super::plane::{FlowWay, Message, Plane, Portion, room_bytes};
+use super::plane::{FlowRoute, Message, Plane, Portion, room_bytes};
 use crate::api::{CloseReason, OpenRequest, RequestError, UserId};
 use crate::ids::{Address, ChannelId, ChannelNumber, LinkId, ListenerId, Name, NodeId, PathId};
 use crate::limits::RING_MESSAGES_MAX;
@@ -120,18 +120,18 @@ impl<M: Memory> Node<M> {
     }
 
     /// The application has put messages into its outgoing ring, or taken messages out of its incoming one.
-    pub fn handle_outbox(&mut self, channel: ChannelId, now: Instant) {
-        self.handle_outbox_within(channel, RING_MESSAGES_MAX, now);
+    pub fn handle_ring(&mut self, channel: ChannelId, now: Instant) {
+        self.handle_ring_within(channel, RING_MESSAGES_MAX, now);
     }
 
-    /// Does the same as [`Self::handle_outbox`], for several rings that share one limit of messages: it takes
+    /// Does the same as [`Self::handle_ring`], for several rings that share one limit of messages: it takes
     /// at most `messages_max` messages, and never more than [`RING_MESSAGES_MAX`]. Returns their number. The
     /// rest of the ring is taken when those messages are served, and in the background.
-    pub fn handle_outbox_within(&mut self, channel: ChannelId, messages_max: u32, now: Instant) -> u32 {
+    pub fn handle_ring_within(&mut self, channel: ChannelId, messages_max: u32, now: Instant) -> u32 {
         if self.plane.read_reports(channel, now) {
             return 1;
         }
-        self.plane.drain_outbox(channel, Portion::InPassing(messages_max), now)
+        self.plane.serve_ring(channel, Portion::InPassing(messages_max), now)
     }
 
     /// Closes either end of a channel, a best-effort flow or a bound port. A source sends its queued messages
@@ -187,7 +187,7 @@ impl<M: Memory> Node<M> {
         if bytes > bytes_max {
             return Err(RequestError::TooLong { bytes, bytes_max });
         }
-        let (channel, way) = self.flow_way(&to)?;
+        let (channel, way) = self.flow_route(&to)?;
         self.plane.open_flow(channel, way, message_bytes_max, outbox, now);
         Ok(channel)
     }
@@ -200,10 +200,10 @@ impl<M: Memory> Node<M> {
     }
 
     /// A handle and a way for what is sent without a channel.
-    pub(super) fn flow_way(&mut self, to: &Address) -> Result<(ChannelId, FlowWay), RequestError> {
+    pub(super) fn flow_route(&mut self, to: &Address) -> Result<(ChannelId, FlowRoute), RequestError> {
         let (destination, link) = self.link_towards(to)?;
         let (channel, path) = self.flow_path();
-        Ok((channel, FlowWay { to: to.clone(), destination, path, link }))
+        Ok((channel, FlowRoute { to: to.clone(), destination, path, link }))
     }
 
     /// A handle and a path of this host that no flow has.

@@ -122,7 +122,7 @@ fn what_comes_for_an_end_that_is_gone_changes_nothing() {
     plane.note_demoted_dropped(&PathId::default());
     plane.await_last(gone, Tally::default());
     plane.outdate(gone);
-    assert_eq!((plane.drain_outbox(gone, Portion::ALONE, NOW), plane.end_filling(LINK)), (0, 0));
+    assert_eq!((plane.serve_ring(gone, Portion::ALONE, NOW), plane.end_filling(LINK)), (0, 0));
     assert!(plane.stop_filling(LINK, NOW) && !plane.has_drained() && *plane.drops() == drops);
     assert!(plane.attach_inbox(gone, Nothing).is_none() && plane.begin(NOW).is_none());
     node.make_ready(RtuId(999), NOW);

@@ -43,7 +43,7 @@ impl Signalling {
         self.links.peers.get_mut(usize::from(link.0)).map(Peer::watch_mut)
     }
     /// Reports to the neighbour which of its packets arrived late.
-    pub fn tell_late(&mut self, link: LinkId, late: LateArrivals) {
+    pub fn report_late(&mut self, link: LinkId, late: LateArrivals) {
         self.say(link, &Message::LateArrivals(late));
     }
 
@@ -62,7 +62,7 @@ impl Signalling {
     pub fn announce(&mut self, towards: Option<NodeId>, breach: Option<Breach>, now: Instant) {
         let stage = StageName { node: self.config.id, towards };
         let changed = self.report(stage, Witness::Owner, breach, now);
-        self.tell_stage(None, stage, changed.known(), breach.is_none());
+        self.report_stage(None, stage, changed.known(), breach.is_none());
     }
 
     /// Notifies the hosts beyond this node that packets arrive late over a link, or no longer do. A report of
@@ -106,9 +106,9 @@ impl Signalling {
         let lease = self.config.signalling.lease;
         for StageReport { stage, breach, .. } in self.breaches.expired(self.config.id, lease, now) {
             let changed = Changed { before: breach, after: self.breaches.of(&stage) };
-            let across = |c: &&Channel| stage.place_on(&c.way.nodes).is_some();
+            let across = |c: &&Channel| stage.place_on(&c.route.nodes).is_some();
             let ends: Vec<_> = self.channels.iter().filter(across).filter_map(open_end).collect();
-            self.tell_ends(ends, stage, changed);
+            self.report_to_ends(ends, stage, changed);
         }
     }
 
@@ -125,13 +125,13 @@ impl Signalling {
     /// Stages on the route of a channel that break their promise, as far as this node knows.
     pub fn broken_on(&self, channel: ChannelId) -> Vec<BrokenStage> {
         let Some(known) = self.channels.get(channel) else { return Vec::new() };
-        let on_way = |stage: &StageName| stage.place_on(&known.way.nodes).is_some();
-        let broken = self.broken_stages().filter(|(stage, _)| on_way(stage));
+        let on_route = |stage: &StageName| stage.place_on(&known.route.nodes).is_some();
+        let broken = self.broken_stages().filter(|(stage, _)| on_route(stage));
         broken.map(|(stage, breach)| self.stage_by_name(stage, breach)).collect()
     }
     /// The report for the user, with the number of channels concerned here.
     pub fn broken_stage(&self, stage: StageName, breach: Breach) -> BrokenStage {
-        let across = self.channels.iter().filter(|channel| stage.place_on(&channel.way.nodes).is_some());
+        let across = self.channels.iter().filter(|channel| stage.place_on(&channel.route.nodes).is_some());
         BrokenStage { channels: u32::try_from(across.count()).ok(), ..self.stage_by_name(stage, breach) }
     }
     fn stage_by_name(&self, stage: StageName, breach: Breach) -> BrokenStage {
@@ -168,7 +168,7 @@ impl Signalling {
         for channel in self.channels.iter() {
             let local = &channel.local;
             match from {
-                None if report.stage.place_on(&channel.way.nodes).is_none() => continue,
+                None if report.stage.place_on(&channel.route.nodes).is_none() => continue,
                 None => links.extend(report.witness.links(local.link_in, local.link_out)),
                 Some(link) if !concerns(channel, link, &report.stage) => continue,
                 // Forwarding goes away from the stage.
@@ -180,15 +180,15 @@ impl Signalling {
         for link in links {
             self.say(link, &Message::Stage(*report));
         }
-        self.tell_ends(ends, report.stage, changed);
+        self.report_to_ends(ends, report.stage, changed);
     }
 
     /// Called when a channel has been opened here: sends this node's reports about stages on its route to its
     /// hosts, and notifies its end here of the broken stages that are known.
-    pub(super) fn tell_opened_across(&mut self, channel: &Channel) {
-        let on_way = |stage: &StageName| stage.place_on(&channel.way.nodes).is_some();
+    pub(super) fn report_opened_across(&mut self, channel: &Channel) {
+        let on_route = |stage: &StageName| stage.place_on(&channel.route.nodes).is_some();
         let own = self.breaches.own(self.config.id);
-        for report in own.into_iter().filter(|report| on_way(&report.stage)) {
+        for report in own.into_iter().filter(|report| on_route(&report.stage)) {
             for link in report.witness.links(channel.local.link_in, channel.local.link_out) {
                 self.say(link, &Message::Stage(report));
             }
@@ -196,30 +196,30 @@ impl Signalling {
         if channel.local.role == Role::Forwarder {
             return;
         }
-        for (stage, breach) in self.breaches.stages().into_iter().filter(|(stage, _)| on_way(stage)) {
-            self.tell_stage(Some(channel.local.channel), stage, Some(breach), false);
+        for (stage, breach) in self.breaches.stages().into_iter().filter(|(stage, _)| on_route(stage)) {
+            self.report_stage(Some(channel.local.channel), stage, Some(breach), false);
         }
     }
 
     /// Notifies the ends here, and this host if the stage is another host's, unless nothing is new to them.
-    fn tell_ends(&mut self, mut ends: Vec<ChannelId>, stage: StageName, changed: Changed) {
+    fn report_to_ends(&mut self, mut ends: Vec<ChannelId>, stage: StageName, changed: Changed) {
         if changed.before != changed.after {
             self.announcements.outdated.extend(&ends);
         }
-        if !changed.is_news() || changed.says_less() {
+        if !changed.is_news() || changed.only_loses_cause() {
             return;
         }
         // The host is notified of its own stages in any case.
         if stage.node != self.config.id {
-            self.tell_stage(None, stage, changed.known(), changed.after.is_none());
+            self.report_stage(None, stage, changed.known(), changed.after.is_none());
         }
         ends.sort_unstable();
         for channel in ends {
-            self.tell_stage(Some(channel), stage, changed.known(), changed.after.is_none());
+            self.report_stage(Some(channel), stage, changed.known(), changed.after.is_none());
         }
     }
 
-    fn tell_stage(
+    fn report_stage(
         &mut self,
         channel: Option<ChannelId>,
         stage: StageName,
@@ -239,7 +239,7 @@ impl Signalling {
 
 /// Whether a channel passes another host's stage (`on_stage`), in the direction of `link`.
 fn concerns(channel: &Channel, link: LinkId, stage: &StageName) -> bool {
-    let Some(place) = stage.place_on(&channel.way.nodes) else { return false };
+    let Some(place) = stage.place_on(&channel.route.nodes) else { return false };
     let here = usize::from(channel.position);
     let side = if place < here { channel.local.link_in } else { channel.local.link_out };
     debug_assert_ne!(place, here, "a stage of this host's");

@@ -132,7 +132,7 @@ pub fn outbox_messages(contract: &Contract, first: Nanos) -> u32 {
 
 /// Longest time that a message may be under way or held after its last packet has left the source. That
 /// packet may leave as much ahead of its logical arrival as the contract allows.
-pub fn way_max(contract: &Contract) -> Nanos {
+pub fn transit_time_max(contract: &Contract) -> Nanos {
     contract.early_service() + contract.deadline
 }
 
@@ -428,7 +428,7 @@ mod tests {
         let at_deadline = Contract { delivery: punctual_analysis::Delivery::AtDeadline, ..asap };
         let messages = asap.deadline.0.div_ceil(period) as u32 + 1;
         assert_eq!([0, 7 * period].map(|bounds| with(&at_deadline, 0, bounds, 0)), [messages; 2]);
-        assert_eq!(way_max(&asap), asap.early_service() + asap.deadline);
+        assert_eq!(transit_time_max(&asap), asap.early_service() + asap.deadline);
         assert_eq!(drift(&node_config(150)), Ppm(300));
     }
 

@@ -36,7 +36,7 @@ impl Attempt {
 
 /// Names of both ends and the nodes between them: what all channels between the same two ends have in common.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Way {
+pub struct ChannelRoute {
     pub from: Name,
     pub to: Address,
     pub nodes: Vec<NodeId>,
@@ -80,7 +80,7 @@ impl Channel {
     }
     /// The node behind this one.
     pub fn next(&self) -> Option<NodeId> {
-        self.way.nodes.get(usize::from(self.position) + 1).copied()
+        self.route.nodes.get(usize::from(self.position) + 1).copied()
     }
     /// The channel's setup state, taken out; an empty one if the setup is over.
     pub fn take_setup(&mut self) -> Box<Setup> {
@@ -124,14 +124,14 @@ pub struct Channels {
     /// Number of channels that use each link, in either direction.
     on_link: Multiset<LinkId>,
     /// State that channels between the same two ends share; equal values are stored once.
-    ways: Interned<Way>,
+    routes: Interned<ChannelRoute>,
     contracts: Interned<Contract>,
 }
 
 impl Channels {
     /// The shared copy of a route.
-    pub fn way(&mut self, way: Way) -> Arc<Way> {
-        self.ways.get(way)
+    pub fn route(&mut self, route: ChannelRoute) -> Arc<ChannelRoute> {
+        self.routes.get(route)
     }
     /// The shared copy of a contract.
     pub fn contract(&mut self, contract: Contract) -> Arc<Contract> {
@@ -234,7 +234,7 @@ impl Channels {
         self.by_id.len()
     }
     /// Counts that are kept, with the values computed from the channels: names, handles, timers.
-    pub fn books(&self) -> [(&'static str, [usize; 2]); 4] {
+    pub fn accounts(&self) -> [(&'static str, [usize; 2]); 4] {
         let timers = self.iter().filter(|channel| channel.wake().is_some()).count();
         let asking = self.iter().filter(|channel| channel.asks().is_some()).count();
         [
@@ -245,13 +245,13 @@ impl Channels {
         ]
     }
     /// Accounts of a link: half-open channels that came over it, their users, and channels that use it.
-    pub fn link_books(&self, link: LinkId) -> [(&'static str, [usize; 2]); 3] {
+    pub fn link_accounts(&self, link: LinkId) -> [(&'static str, [usize; 2]); 3] {
         let begun = || {
             let half_open = self.iter().filter(|channel| channel.is_half_open());
             half_open.filter(|channel| channel.local.link_in == Some(link))
         };
         let uses = self.iter().flat_map(Channel::links).filter(|used| *used == link).count();
-        let [places, taken] = self.half_open_by(link).map_or([0, 0], Places::books);
+        let [places, taken] = self.half_open_by(link).map_or([0, 0], Places::accounts);
         let sources = begun().filter(|channel| channel.source().is_some()).count();
         [
             ("half-open channels", [self.half_open(link), begun().count()]),

@@ -105,7 +105,7 @@ impl Decisions {
     }
     /// The number of channels that are indexed by path, and the number that came over a link. The two must be
     /// equal.
-    pub fn books(&self) -> [usize; 2] {
+    pub fn accounts(&self) -> [usize; 2] {
         let from_links = self.waiting.values().filter(|waiting| waiting.local.link_in.is_some()).count();
         [self.by_path.len(), from_links]
     }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Soft};
 
-use super::channel::{Timer, Way};
+use super::channel::{ChannelRoute, Timer};
 use super::decisions::NextStep;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
@@ -233,7 +233,7 @@ impl Signalling {
             .contract
             .validate()
             .map_err(|error| RefuseCause::Unsuitable(alloc::format!("{error}").into()))?;
-        let (role, link_out) = self.way_on(link_in, create)?;
+        let (role, link_out) = self.next_hop(link_in, create)?;
         let ends_here = role == Role::Sink;
         let handler_time = if ends_here { self.handler_time(&create.to.port) } else { Nanos::ZERO };
         Ok(LocalChannel {
@@ -277,7 +277,7 @@ impl Signalling {
         let nodes = create.route.nodes.clone();
         Channel {
             local,
-            way: self.channels.way(Way {
+            route: self.channels.route(ChannelRoute {
                 from: create.from.clone(),
                 to: create.to.clone(),
                 nodes,
@@ -299,7 +299,7 @@ impl Signalling {
     }
 
     /// This node's role for the channel, and the outgoing link.
-    fn way_on(
+    fn next_hop(
         &self,
         link_in: Option<LinkId>,
         create: &Create,
@@ -397,7 +397,7 @@ impl Signalling {
         self.announcements.events.push_back(Event::Incoming(Incoming {
             channel: channel.local.channel,
             listener,
-            from: channel.way.from.clone(),
+            from: channel.route.from.clone(),
             user: create.user,
             contract: create.contract,
             inbox_messages,
@@ -412,9 +412,9 @@ impl Signalling {
         let lasts = |host: &DegradedHost| host.why != Degraded::Broken;
         let degraded: Vec<_> = degraded(stages).into_iter().filter(lasts).collect();
         if !degraded.is_empty() {
-            let Way { from, to, nodes, .. } = &*channel.way;
-            let way = Way { from: from.clone(), to: to.clone(), nodes: nodes.clone(), degraded };
-            channel.way = self.channels.way(way);
+            let ChannelRoute { from, to, nodes, .. } = &*channel.route;
+            let route = ChannelRoute { from: from.clone(), to: to.clone(), nodes: nodes.clone(), degraded };
+            channel.route = self.channels.route(route);
         }
     }
 
@@ -427,8 +427,8 @@ impl Signalling {
             jitter_allowance: channel.local.contract.jitter_allowance(),
             bound_possible: budget::possible(&stages, channel.drift),
             stages,
-            hosts: self.config.names_of(&channel.way.nodes),
-            route: channel.way.nodes.clone(),
+            hosts: self.config.names_of(&channel.route.nodes),
+            route: channel.route.nodes.clone(),
             outbox_messages: budget::outbox_messages(&channel.local.contract, here),
         }
     }

@@ -68,7 +68,7 @@ impl Signalling {
                 if let Some(change) = peer.handle_foreign(version, now) {
                     self.on_change(link, change, now, resources);
                 }
-                return self.tell_link(link, None);
+                return self.report_link(link, None);
             }
             Err(Rejected::Unauthenticated) => return self.on_unauthenticated(link, now),
         };
@@ -84,7 +84,7 @@ impl Signalling {
             self.links.peers.get_mut(usize::from(link.0)).and_then(|peer| peer.poll_seal(&self.secrets.key));
         self.announcements.seals.extend(seal.map(|seal| (link, seal)));
         // This is reported before the loss of channels that it causes.
-        self.tell_link(link, change);
+        self.report_link(link, change);
         if let Some(change) = change {
             self.on_change(link, change, now, resources);
         }

@@ -54,7 +54,7 @@ impl Counts {
     }
     /// The total that is counted by users or by hosts (a wrong one, if either is wrong), beside the true
     /// total.
-    fn books(&self, held: usize) -> [usize; 2] {
+    fn accounts(&self, held: usize) -> [usize; 2] {
         let counts = [self.users.total(), self.nodes.total()];
         let wrong = counts.into_iter().find(|count| *count != held);
         [wrong.unwrap_or(self.all), held]
@@ -112,8 +112,8 @@ impl Places {
         }
     }
     /// The counted number of taken places, beside the true number.
-    pub fn books(&self) -> [usize; 2] {
-        self.counts.books(self.taken.len())
+    pub fn accounts(&self) -> [usize; 2] {
+        self.counts.accounts(self.taken.len())
     }
     /// Checks for room for one more item of `source` among `most`. If there is none, returns the item that
     /// must be removed: the last of the source that gives way.
@@ -166,8 +166,8 @@ impl<T> Fair<T> {
         self.waiting.values()
     }
     /// The counted number of waiting items, beside the true number.
-    pub fn books(&self) -> [usize; 2] {
-        self.counts.books(self.waiting.len())
+    pub fn accounts(&self) -> [usize; 2] {
+        self.counts.accounts(self.waiting.len())
     }
     /// Whether `source` may have one more of `most` waiting items, if the source with the most gives way.
     pub fn has_place(&self, source: Source, most: usize) -> bool {
@@ -272,11 +272,11 @@ mod tests {
         let mut places = Places::default();
         for _ in 0..2 {
             places.add(source(1, 1), 7);
-            assert_eq!(places.books(), [1, 1]);
+            assert_eq!(places.accounts(), [1, 1]);
         }
         for _ in 0..2 {
             places.remove(source(1, 1), 7);
-            assert_eq!(places.books(), [0, 0]);
+            assert_eq!(places.accounts(), [0, 0]);
         }
     }
 

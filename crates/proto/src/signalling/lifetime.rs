@@ -31,7 +31,7 @@ impl Signalling {
             let link = LinkId(index as u16);
             let probes = self.channels.use_link(link);
             if let Some(change) = self.links.peers[index].handle_timeout(probes, now) {
-                self.tell_link(link, Some(change));
+                self.report_link(link, Some(change));
                 self.on_change(link, change, now, resources);
             }
             self.refuse_late(link, now, resources);
@@ -88,7 +88,8 @@ impl Signalling {
     }
     fn unshaped(&self) -> InputDetails {
         let why = alloc::format!(
-            "the shaper of kernel traffic has not shrunk within {SHAPER_PATIENCE}: see this host's log, and ask again"
+            "the shaper of kernel traffic has not shrunk within {SHAPER_PATIENCE}: see this host's log, and \
+             try again"
         );
         InputDetails::refusal(self.refusal(RefuseCause::Unsuitable(why.into())))
     }
@@ -120,11 +121,11 @@ impl Signalling {
         }
         for (link, mut channels) in by_link {
             channels.sort_unstable();
-            self.say_refresh(link, self.config.id, self.config.epoch, &channels);
+            self.queue_refresh(link, self.config.id, self.config.epoch, &channels);
         }
         last.filter(|_| looked == REFRESH_CHANNELS_MAX && !active(Mutation::OneRefreshOnly))
     }
-    fn say_refresh(&mut self, link: LinkId, node: NodeId, epoch: Epoch, channels: &[ChannelNumber]) {
+    fn queue_refresh(&mut self, link: LinkId, node: NodeId, epoch: Epoch, channels: &[ChannelNumber]) {
         for channels in channels.chunks(REFRESH_CHANNELS_MAX) {
             self.say(link, &Message::Refresh { node, epoch, channels: channels.to_vec() });
         }
@@ -159,7 +160,7 @@ impl Signalling {
             }
         }
         for (link, channels) in by_link {
-            self.say_refresh(link, node, epoch, &channels);
+            self.queue_refresh(link, node, epoch, &channels);
         }
     }
 
@@ -176,10 +177,10 @@ impl Signalling {
         self.forget_waiting_from(link);
         let of_link = |channel: &Channel| match &channel.local {
             local if local.link_in == Some(link) => {
-                Some((Input::UpstreamLost, channel.way.nodes.first().copied()))
+                Some((Input::UpstreamLost, channel.route.nodes.first().copied()))
             }
             local if local.link_out == Some(link) => {
-                Some((Input::DownstreamLost, channel.way.nodes.last().copied()))
+                Some((Input::DownstreamLost, channel.route.nodes.last().copied()))
             }
             _ => None,
         };

@@ -96,7 +96,7 @@ impl Signalling {
     pub(super) fn ask_for(&mut self, link: LinkId, source: Source, message: &Message, now: Instant) {
         self.with_peer(link, |peer| peer.ask(source, message, now));
     }
-    pub(super) fn say_to(&mut self, link: Option<LinkId>, message: &Message) {
+    pub(super) fn send_to_neighbour(&mut self, link: Option<LinkId>, message: &Message) {
         if let Some(link) = link {
             self.say(link, message);
         }

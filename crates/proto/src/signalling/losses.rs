@@ -103,14 +103,14 @@ fn most_lost(
 impl Signalling {
     /// Reports to the source what has passed here.
     pub(super) fn send_passed(&mut self, channel: &Channel, passed: Passed) {
-        let route = Route { nodes: channel.way.nodes.clone(), position: channel.position }.back();
+        let route = Route { nodes: channel.route.nodes.clone(), position: channel.position }.back();
         self.pass_passed(channel.local.path, route, (self.config.id, passed));
     }
 
     /// `route` as its next receiver sees it.
     fn pass_passed(&mut self, path: PathId, route: Route, (node, passed): (NodeId, Passed)) {
         let link = self.link_along(&route);
-        self.say_to(link, &Message::Passed { path, route, node, passed });
+        self.send_to_neighbour(link, &Message::Passed { path, route, node, passed });
     }
 
     /// Handles a report of a host between.

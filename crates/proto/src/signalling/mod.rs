@@ -26,8 +26,8 @@ use crate::api::{
 use crate::config::NodeConfig;
 use crate::ids::{ChannelId, ChannelNumber, LinkId, ListenerId, Name, NodeId};
 
+mod accounts;
 mod asks;
-mod books;
 mod breaches;
 mod budget;
 mod channel;
@@ -63,7 +63,7 @@ mod window;
 
 pub use crate::seal::SealKey;
 pub use budget::drain_max;
-use channel::{Channels, Timer, Way};
+use channel::{ChannelRoute, Channels, Timer};
 pub use clock::ClockOffset;
 use decisions::{Decisions, NextStep};
 use losses::Losses;
@@ -193,7 +193,7 @@ struct Refreshes {
 #[derive(Debug)]
 struct Channel {
     local: Arc<LocalChannel>,
-    way: Arc<Way>,
+    route: Arc<ChannelRoute>,
     /// This node's position on the route.
     position: u8,
     state: State,

@@ -30,7 +30,7 @@ impl LinkNews {
 
 impl Signalling {
     /// Reports a change of the link's state, if there is one; `change`: the state that the neighbour lost.
-    pub(super) fn tell_link(&mut self, link: LinkId, change: Option<Change>) {
+    pub(super) fn report_link(&mut self, link: LinkId, change: Option<Change>) {
         let index = usize::from(link.0);
         let (Some(news), Some(peer)) = (self.links.news.get_mut(index), self.links.peers.get(index)) else {
             return;

@@ -90,7 +90,7 @@ impl Signalling {
         let offer =
             refusal.offer.map(|offer| relaxed(&wanted, &offer)).filter(|offer| offer.validate().is_ok());
         let Some(asked) = offer else {
-            return self.tell_refused(id, &attempt, ChannelRefusal { offer: None, ..refusal });
+            return self.report_refused(id, &attempt, ChannelRefusal { offer: None, ..refusal });
         };
         let until = now + self.answer_time().min(ASKING_TIME_MAX);
         let offering = Offering { refusal, via, wanted, asked, found: None, left: OFFERS_MAX - 1, until };
@@ -116,7 +116,7 @@ impl Signalling {
                 self.settle(now, resources);
             }
             // Not for want of time or of a lower rate: nothing else can be offered.
-            Err(_) => self.tell_refused(id, &attempt, offering.told()),
+            Err(_) => self.report_refused(id, &attempt, offering.told()),
         }
     }
 
@@ -148,7 +148,7 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) {
         if offering.next(Err(Some(refusal))).is_none() || offering.until <= now {
-            return self.tell_refused(id, &attempt, offering.told());
+            return self.report_refused(id, &attempt, offering.told());
         }
         self.ask_offer(id, request, attempt, offering, now, resources);
     }
@@ -170,14 +170,14 @@ impl Signalling {
             Ok((budget::possible(&what.stages, channel.drift.max(what.drift)), what.stages))
         };
         if offering.next(answer).is_none() || offering.until <= now {
-            return self.tell_refused(id, &attempt, offering.told());
+            return self.report_refused(id, &attempt, offering.told());
         }
-        let (contract, to) = (offering.asked, channel.way.to.clone());
+        let (contract, to) = (offering.asked, channel.route.to.clone());
         let request = OpenRequest { to, contract, user: attempt.user, probe: true, token: None };
         self.ask_offer(id, &request, attempt, offering, now, resources);
     }
 
-    fn tell_refused(&mut self, id: ChannelId, attempt: &Attempt, refusal: ChannelRefusal) {
+    fn report_refused(&mut self, id: ChannelId, attempt: &Attempt, refusal: ChannelRefusal) {
         if let Some(asked) = &attempt.asked {
             let on_wire = ChannelRefusal { stages: Vec::new(), ..refusal.clone() };
             self.answer_no(asked, on_wire);

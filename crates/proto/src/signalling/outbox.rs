@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use punctual_analysis::Instant;
 
-use super::books::Entry;
+use super::accounts::Entry;
 use super::fair::{Fair, Place, Source};
 use super::message::Message;
 use super::stream::{Full, SendStream};
@@ -113,7 +113,7 @@ impl Outbox {
     /// Queues a message that is neither a reply nor a request.
     pub fn say(&mut self, message: &Message) -> Result<(), CannotEncode> {
         match message {
-            Message::Refresh { node, epoch, channels } => return self.say_refresh(*node, *epoch, channels),
+            Message::Refresh { node, epoch, channels } => return self.queue_refresh(*node, *epoch, channels),
             Message::Rate(_) | Message::LateArrivals(_) => {
                 let bytes = self.encode(message)?;
                 self.first.push_back(bytes);
@@ -138,7 +138,7 @@ impl Outbox {
     }
 
     /// A channel that has not begun there needs no refresh.
-    fn say_refresh(
+    fn queue_refresh(
         &mut self,
         node: NodeId,
         epoch: Epoch,
@@ -214,16 +214,16 @@ impl Outbox {
     }
 
     /// Counts of waiting messages that are kept, with the values computed from the queues.
-    pub fn books(&self) -> [Entry; 6] {
+    pub fn accounts(&self) -> [Entry; 6] {
         let with_path = |of: &Fair<QueuedMessage>| of.iter().filter(|said| said.path.is_some()).count();
         let answered: u32 = self.answered.values().map(|(_, count)| count).sum();
         let bytes = self.first.iter().chain(&self.standing).map(Vec::len);
         let bytes: usize = bytes.chain(self.answers.iter().map(|said| said.bytes.len())).sum();
         [
-            ("asks for a link", self.asks.books()),
+            ("asks for a link", self.asks.accounts()),
             ("ages of asks", [self.ages.len(), self.asks.len()]),
             ("channels that are asked for", [self.asked.len(), with_path(&self.asks)]),
-            ("answers for a link", self.answers.books()),
+            ("answers for a link", self.answers.accounts()),
             ("channels that are answered", [answered as usize, with_path(&self.answers)]),
             ("bytes for a link", [self.bytes, bytes]),
         ]

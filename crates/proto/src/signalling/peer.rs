@@ -315,7 +315,7 @@ impl Peer {
         self.association = None;
         self.life.session = self.life.session.wrapping_add(1);
         self.envelope.seal = None;
-        self.forget_said();
+        self.clear_outgoing();
         self.hellos.nonces.clear();
         self.hellos.echo = None;
         self.travel.clock.clear();

@@ -113,7 +113,7 @@ impl Signalling {
     ) -> Result<(), RefuseCause> {
         let own = self.own_stages(&create);
         if own.is_empty() || budget::spent(&create.stages, create.drift) > local.contract.deadline {
-            return Err(RefuseCause::Unsuitable("the answer to a probe does not fit what was said".into()));
+            return Err(RefuseCause::Unsuitable("the reply to a probe contradicts the stages before".into()));
         }
         let said: Nanos = create.stages.iter().skip(own.start).take(own.len()).map(|stage| stage.bound).sum();
         let limit = said + self.propagation_max(local.link_out);

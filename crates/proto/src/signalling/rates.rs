@@ -87,7 +87,7 @@ impl Signalling {
         self.links.closed.words.push_back((link, word));
     }
     /// Sends a message about a measurement.
-    pub fn say_rate(&mut self, link: LinkId, word: RateWord) {
+    pub fn send_rate(&mut self, link: LinkId, word: RateWord) {
         self.say(link, &Message::Rate(word));
     }
     /// A token for a measurement, which cannot be guessed without observing its packets.

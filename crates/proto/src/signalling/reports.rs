@@ -34,7 +34,7 @@ impl Changed {
     }
     /// Whether the stage is broken as before, and only the report of the witness that knew the cause better
     /// has ended.
-    pub fn says_less(&self) -> bool {
+    pub fn only_loses_cause(&self) -> bool {
         self.before.zip(self.after).is_some_and(|(before, after)| after.cause.kind() < before.cause.kind())
     }
     /// The stage's breach as it is now or, if the stage has healed, as it was until now.
@@ -176,10 +176,12 @@ mod tests {
     fn a_cause_that_is_no_longer_known_is_no_news_of_the_stage() {
         let breach = |cause| Some(Breach { late: Lateness::default(), cause });
         let slow = Cause::SlowLink { drains: BitRate(1), configured: BitRate(2) };
-        let says_less = |before, after| Changed { before, after }.says_less();
-        assert!(says_less(breach(slow), breach(Cause::LongerTravel)));
-        assert!(!says_less(breach(Cause::LongerTravel), breach(slow)));
-        assert!(!says_less(breach(slow), None) && !says_less(None, breach(Cause::LongerTravel)));
+        let only_loses_cause = |before, after| Changed { before, after }.only_loses_cause();
+        assert!(only_loses_cause(breach(slow), breach(Cause::LongerTravel)));
+        assert!(!only_loses_cause(breach(Cause::LongerTravel), breach(slow)));
+        assert!(
+            !only_loses_cause(breach(slow), None) && !only_loses_cause(None, breach(Cause::LongerTravel))
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Instant};
 
 use super::Signalling;
-use super::books::Entry;
+use super::accounts::Entry;
 use super::fair::{Places, Source};
 use super::message::{Message, Request, Route};
 use crate::api::{ChannelRefusal, Event, RefuseCause, RequestError, UserId};
@@ -104,13 +104,13 @@ impl Requests {
         Some(asked)
     }
     /// Counts of this host's and others' requests that are kept, with the values computed from the tables.
-    pub fn books(&self) -> [Entry; 4] {
-        let of = |by: &Places, held: usize| [by.books()[1], held];
+    pub fn accounts(&self) -> [Entry; 4] {
+        let of = |by: &Places, held: usize| [by.accounts()[1], held];
         [
             ("requests to others", of(&self.sent_by, self.sent.len())),
-            ("places of requests to others", self.sent_by.books()),
+            ("places of requests to others", self.sent_by.accounts()),
             ("requests of others", of(&self.asked_by, self.asked.len())),
-            ("places of requests of others", self.asked_by.books()),
+            ("places of requests of others", self.asked_by.accounts()),
         ]
     }
     /// Number of this host's waiting requests, and of the others'.

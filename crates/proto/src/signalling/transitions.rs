@@ -231,7 +231,7 @@ impl Signalling {
             channel.setup = None;
         }
         if row.next == State::Open && row.state != State::Open {
-            self.tell_opened_across(&channel);
+            self.report_opened_across(&channel);
         }
         let awaits = row.next == State::Draining && row.state != State::Draining && row.role != Role::Source;
         let last = what.sent.filter(|_| awaits).map(|sent| (channel.local.channel, sent));
@@ -276,13 +276,14 @@ impl Signalling {
                 channel.setup_mut().all_stages = core::mem::take(&mut what.stages);
                 channel.deadline = Timer::due(now + SHAPER_PATIENCE);
             }
-            Action::SendConfirm => self.say_to(down, &Message::Confirm { path }),
+            Action::SendConfirm => self.send_to_neighbour(down, &Message::Confirm { path }),
             Action::SendRefuse => self.send_refuse(channel, what),
-            Action::DestroyForward => {
-                self.say_to(down, &Message::Destroy { path, reason: what.reason.told(), sent: what.sent })
-            }
+            Action::DestroyForward => self.send_to_neighbour(
+                down,
+                &Message::Destroy { path, reason: what.reason.told(), sent: what.sent },
+            ),
             Action::DestroyBack => {
-                self.say_to(up, &Message::Destroy { path, reason: what.reason.told(), sent: None })
+                self.send_to_neighbour(up, &Message::Destroy { path, reason: what.reason.told(), sent: None })
             }
             Action::KeepWord => {
                 channel.reason = what.reason;
@@ -307,7 +308,7 @@ impl Signalling {
             Action::TellEstablished => {
                 self.announcements.events.push_back(Event::Established { channel: id })
             }
-            Action::TellClosed => self.tell_closed(channel, what),
+            Action::TellClosed => self.report_closed(channel, what),
         }
     }
 
@@ -329,16 +330,16 @@ impl Signalling {
 
     /// Starts the timer for the loss reports of the hosts on the route.
     fn start_settling(&mut self, channel: &mut Channel, passed: Passed, now: Instant) {
-        let way = budget::way_max(&channel.local.contract);
-        let answered = way + self.answer_time().min(SETTLING_TIME_MAX);
+        let transit = budget::transit_time_max(&channel.local.contract);
+        let answered = transit + self.answer_time().min(SETTLING_TIME_MAX);
         channel.deadline = Timer::due(now + answered);
         self.losses.begin(channel.local.path, self.config.id, passed);
     }
 
-    fn tell_closed(&mut self, channel: &mut Channel, what: &mut InputDetails) {
+    fn report_closed(&mut self, channel: &mut Channel, what: &mut InputDetails) {
         self.answer_asker(channel, what);
         let at_source = channel.local.role == Role::Source;
-        let lost_at = self.losses.end(channel.local.path, &channel.way.nodes, what.receipt.as_ref());
+        let lost_at = self.losses.end(channel.local.path, &channel.route.nodes, what.receipt.as_ref());
         let receipt = what.receipt.filter(|_| at_source).map(|receipt| Receipt { lost_at, ..receipt });
         let closed = Event::Closed { channel: channel.local.channel, reason: what.reason, receipt };
         self.announcements.events.push_back(closed);
@@ -371,19 +372,19 @@ impl Signalling {
         let grace = self.config.signalling.grace;
         let needed = match channel.local.role {
             Role::Source => budget::drain_max(&channel.local.contract).max(grace),
-            Role::Forwarder | Role::Sink => budget::way_max(&channel.local.contract),
+            Role::Forwarder | Role::Sink => budget::transit_time_max(&channel.local.contract),
         };
         if self.leaving { needed.min(grace) } else { needed }
     }
 
     fn send_ended(&mut self, channel: &Channel, reason: CloseReason, receipt: Option<Receipt>) {
-        let route = Route { nodes: channel.way.nodes.clone(), position: channel.position }.back();
+        let route = Route { nodes: channel.route.nodes.clone(), position: channel.position }.back();
         self.pass_ended(channel.local.path, route, reason, receipt.unwrap_or_default());
     }
     /// `route` as its next receiver sees it.
     fn pass_ended(&mut self, path: PathId, route: Route, reason: CloseReason, receipt: Receipt) {
         let link = self.link_along(&route);
-        self.say_to(link, &Message::Ended { path, route, reason, receipt });
+        self.send_to_neighbour(link, &Message::Ended { path, route, reason, receipt });
     }
     pub(super) fn on_ended(
         &mut self,
@@ -421,9 +422,9 @@ impl Signalling {
         }
         let next = channel.next().unwrap_or(self.config.id);
         let refusal = what.refusal.unwrap_or_else(|| self.refusal(self.unreachable(next)));
-        attempt.note(refusal, channel.way.nodes.iter().skip(1).copied().collect());
+        attempt.note(refusal, channel.route.nodes.iter().skip(1).copied().collect());
         let (contract, user, probe) = (*channel.local.contract, attempt.user, attempt.probe);
-        let request = OpenRequest { to: channel.way.to.clone(), contract, user, probe, token: None };
+        let request = OpenRequest { to: channel.route.to.clone(), contract, user, probe, token: None };
         self.try_routes(channel.local.channel, &request, attempt, now, resources);
     }
 

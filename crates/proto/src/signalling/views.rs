@@ -33,7 +33,7 @@ pub struct NeighbourView {
     pub round_trip_recent: Option<Nanos>,
     /// Packets that came in over the link and do not authenticate, or are not from that neighbour to this node.
     pub unauthenticated: u64,
-    /// The version that it uses, if that is not [`RTCOP_VERSION`] and prevents all messages to it.
+    /// The version that it uses, if that is not [`RTCOP_VERSION`](super::RTCOP_VERSION) and prevents all messages to it.
     pub foreign_version: Option<u8>,
     /// Received signalling packets of other versions from members of the domain.
     pub packets_foreign: u64,
@@ -93,9 +93,9 @@ impl Signalling {
 fn view(channel: &Channel) -> ChannelView<'_> {
     ChannelView {
         local: &channel.local,
-        from: &channel.way.from,
-        to: &channel.way.to,
-        degraded: &channel.way.degraded,
+        from: &channel.route.from,
+        to: &channel.route.to,
+        degraded: &channel.route.degraded,
         state: channel.state.name(),
         has_ended: channel.state == State::Settling,
     }

@@ -51,7 +51,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
     /// Another version of the protocol.
-    #[error("packet of version {0}, this node speaks version {VERSION}")]
+    #[error("packet of version {0}, this node uses version {VERSION}")]
     Version(u8),
     /// Not a packet of ours, or one that contradicts itself.
     #[error("malformed packet: {0}")]
@@ -62,7 +62,7 @@ pub enum WireError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
     /// Fewer bytes than a header, or than the header states.
-    #[error("it is shorter than its header says")]
+    #[error("it is shorter than its header states")]
     Short,
     /// There is no such kind of packet.
     #[error("unknown kind {0}")]

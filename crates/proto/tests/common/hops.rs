@@ -53,7 +53,7 @@ fn captured(world: &mut World, open: &Open, bytes: u32) -> Vec<Vec<u8>> {
         !is_taken
     }));
     assert!(open.outbox.send(&pattern(1, 0, bytes as usize), world.now));
-    world.nodes[0].handle_outbox(open.source, world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(Nanos::from_millis(100));
     world.tap = None;
     seen.take()
@@ -89,7 +89,7 @@ fn told(world: &mut World, node: usize) -> Option<PathFilter> {
 }
 
 /// A channel over a line, and a host on it behind the first.
-struct Way {
+struct LineChannel {
     world: World,
     open: Open,
     contract: Contract,
@@ -98,7 +98,7 @@ struct Way {
     packets: u64,
 }
 
-fn way(random: &mut Random) -> Option<Way> {
+fn line_channel(random: &mut Random) -> Option<LineChannel> {
     let hosts = random.between(2, 4) as usize;
     let interval = random.between(4, 40) * MILLI;
     let contract = Contract::new(
@@ -115,7 +115,7 @@ fn way(random: &mut Random) -> Option<Way> {
     let node = random.between(1, hosts as u64 - 1) as usize;
     let filter = told(&mut world, node).expect("a channel that comes in is told to the driver");
     let packets = u64::from(contract.packets_max(1_400));
-    Some(Way { world, open, contract, node, filter, packets })
+    Some(LineChannel { world, open, contract, node, filter, packets })
 }
 
 /// All packets that an honest path may deliver at once, and that the node accepts as in time, pass the
@@ -123,34 +123,36 @@ fn way(random: &mut Random) -> Option<Way> {
 /// stages allow.
 pub fn bucket_too_small(seed: u64) -> Option<String> {
     let mut random = Random(seed ^ 0xb0c7);
-    let mut way = way(&mut random)?;
-    let sample = captured(&mut way.world, &way.open, way.contract.message_bytes_max);
-    let before: u64 = way.open.grant.stages.iter().take(2 * way.node).map(|stage| stage.bound.0).sum();
-    let period = way.contract.policed_interval().0;
+    let mut channel = line_channel(&mut random)?;
+    let sample = captured(&mut channel.world, &channel.open, channel.contract.message_bytes_max);
+    let before: u64 =
+        channel.open.grant.stages.iter().take(2 * channel.node).map(|stage| stage.bound.0).sum();
+    let period = channel.contract.policed_interval().0;
     // Later than anything that J allows, at any phase.
     let mut slack_ns = -((20 * period + random.below(period) + 200 * MILLI) as i64);
     let (mut number, mut came) = (1, 0);
     while slack_ns <= before as i64 {
         for packet in &sample {
-            arrive(&mut way.world, way.node, &with_slack(packet, number, slack_ns));
+            arrive(&mut channel.world, channel.node, &with_slack(packet, number, slack_ns));
             came += 1;
         }
         number += 1;
         slack_ns += period as i64;
     }
-    let counters = counters(&way.world, way.node);
+    let counters = counters(&channel.world, channel.node);
     let in_time = came - counters.demoted;
     if counters.packets_in != came || in_time == 0 {
         return Some(format!("of {came} packets the node has seen {counters:?}"));
     }
-    let burst = u64::from(way.filter.burst_packets);
+    let burst = u64::from(channel.filter.burst_packets);
     (in_time > burst).then(|| format!("{in_time} packets in time at once, the driver lets {burst} in"))
 }
 
 /// The driver has buffers for all that the node may keep, and where packets go on for another message, which the adapter
 /// has sent and not given back yet.
 pub fn buffers_too_few(seed: u64) -> Option<String> {
-    let Way { mut world, open, contract, node, filter, packets } = way(&mut Random(seed ^ 0xbf5))?;
+    let LineChannel { mut world, open, contract, node, filter, packets } =
+        line_channel(&mut Random(seed ^ 0xbf5))?;
     let kept = world.nodes[node].status(world.now).buffer_bytes;
     world.nodes[0].close(open.source, world.now).expect("it is open");
     world.run_for(Nanos::from_secs(2));
@@ -253,7 +255,7 @@ pub fn best_effort_stuck(seed: u64) -> Option<String> {
         for number in 0..random.between(4, 20) {
             outbox.send(&pattern(2, number, 900), world.now);
         }
-        world.nodes[0].handle_outbox(flow, world.now);
+        world.nodes[0].handle_ring(flow, world.now);
         world.run_for(Nanos::from_millis(8));
         while inbox.recv(|_, _| ()) {}
         if refused(&world) > 100 && round > 20 {
@@ -276,7 +278,7 @@ pub fn best_effort_stuck(seed: u64) -> Option<String> {
         return Some(format!("only {} packets were refused", refused(&world)));
     }
     outbox.send(&pattern(2, 0, 900), world.now);
-    world.nodes[0].handle_outbox(flow, world.now);
+    world.nodes[0].handle_ring(flow, world.now);
     world.run_for(Nanos::from_millis(100));
     (!inbox.recv(|_, _| ())).then(|| "best effort does not go through any more".into())
 }

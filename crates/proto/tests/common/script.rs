@@ -111,7 +111,7 @@ impl Script {
             outbox.stuff(&pattern(number as u64, *sent, *bytes), 1, now);
             *sent += 1;
         }
-        self.world.nodes[host].handle_outbox(source, now);
+        self.world.nodes[host].handle_ring(source, now);
         self.world.settle();
         self.flush();
     }
@@ -221,7 +221,7 @@ impl Script {
             if !lines.is_empty() {
                 lines.iter().for_each(|line| self.say(line));
                 let now = self.world.now;
-                self.world.nodes[host].handle_outbox(channel, now);
+                self.world.nodes[host].handle_ring(channel, now);
                 self.world.settle();
             }
         }

@@ -101,7 +101,8 @@ fn requests_that_came_from_elsewhere_are_shared_by_hosts_and_users() {
         Event::RequestFailed { refusal, .. } => Some(refusal.to_string()),
         _ => None,
     });
-    let expected = "host h1: too many channels or requests of this user wait for an answer here: wait for some of them, then ask again";
+    let expected = "host h1: too many channels or requests of this user wait for an answer here: wait for some \
+                    of them, then try again";
     assert_eq!(line.as_deref(), Some(expected));
 }
 

@@ -210,7 +210,7 @@ impl Ring {
             for channel in &host.channels {
                 let Some(outbox) = &channel.outbox else { continue };
                 outbox.send(0, MESSAGE_BYTES, now);
-                host.node.handle_outbox(channel.id, now);
+                host.node.handle_ring(channel.id, now);
             }
             self.step(number)?;
             self.run(SENDERS_EVERY)?;

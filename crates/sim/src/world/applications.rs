@@ -187,12 +187,12 @@ impl World {
                 let known = self.channels.get(channel).filter(|known| !known.source_gone);
                 let open = known.and_then(|known| known.source);
                 let before = effort();
-                open.inspect(|&id| self.hosts[host].node.handle_outbox(id, now));
+                open.inspect(|&id| self.hosts[host].node.handle_ring(id, now));
                 self.check_effort(host, Effort::Outbox, before);
                 Ok(())
             }
             Call::FloodDoorbell(flood) => {
-                self.floods[flood].handle.inspect(|&id| self.hosts[host].node.handle_outbox(id, now));
+                self.floods[flood].handle.inspect(|&id| self.hosts[host].node.handle_ring(id, now));
                 Ok(())
             }
             Call::StopFlood(flood) => {
@@ -295,7 +295,7 @@ impl World {
         let outbox = self.floods[number].outbox.clone();
         let id = self.hosts[host].node.open_best_effort(to, FLOOD_BYTES_MAX, outbox, now)?;
         self.floods[number].handle = Some(id);
-        self.hosts[host].node.handle_outbox(id, now);
+        self.hosts[host].node.handle_ring(id, now);
         Ok(())
     }
 

@@ -14,14 +14,14 @@ pub(super) enum Effort {
     /// `handle_sent`: constant.
     Sent,
     /// `poll_transmit`: at most 64 packets of closed channels are skipped; a source that has sent its message
-    /// takes the next ones from its ring, as `handle_outbox` does.
+    /// takes the next ones from its ring, as `handle_ring` does.
     Transmit,
     /// `begin_work`: constant, 16 picks.
     Begin,
     /// `finish_work` of anything but signalling: a quantum of packets, and the messages that it takes from a
     /// ring.
     Finish,
-    /// `handle_outbox`: a burst and a few messages, and never more than [`RING_MESSAGES_MAX`].
+    /// `handle_ring`: a burst and a few messages, and never more than [`RING_MESSAGES_MAX`].
     Outbox,
 }
 

@@ -48,7 +48,7 @@ pub enum Ended {
     #[error("the peer reset the connection")]
     Reset,
     /// There is no listener at the peer's port.
-    #[error("the peer refused the connection: nobody listens at its port")]
+    #[error("the peer refused the connection: it has no listener at that port")]
     Refused,
     /// The peer did not acknowledge within the user timeout.
     #[error("the peer did not answer in time")]

@@ -287,7 +287,7 @@ impl Bench {
             let channels: Vec<_> = watched.borrow().keys().copied().collect();
             channels
                 .into_iter()
-                .for_each(|channel| self.net.node_mut(host).handle_outbox(channel, self.net.now));
+                .for_each(|channel| self.net.node_mut(host).handle_ring(channel, self.net.now));
         }
         self.net.settle();
         for host in 0..HOSTS {

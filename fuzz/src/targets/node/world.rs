@@ -181,7 +181,7 @@ impl World {
             }
         }
         let (node, id) = channel.source;
-        self.net.node_mut(node).handle_outbox(id, now);
+        self.net.node_mut(node).handle_ring(id, now);
     }
 
     fn close(&mut self, channel: u8, sink: bool) {
@@ -245,7 +245,7 @@ impl World {
         for _ in 0..messages % 32 {
             self.sent += u64::from(outbox.send(self.sent, FLOW_BYTES - messages as u32, now));
         }
-        self.net.node_mut(from).handle_outbox(*id, now);
+        self.net.node_mut(from).handle_ring(*id, now);
     }
 
     fn restart(&mut self, node: usize) {
@@ -306,7 +306,7 @@ impl World {
             0 => drop(node.attach_outbox(id, SimOutbox::new(FLOW_KEY, 1), now)),
             1 => drop(node.consent(id, inbox, now)),
             2 => drop(node.refuse(id, &"no".repeat(200), now)),
-            3 => node.handle_outbox(id, now),
+            3 => node.handle_ring(id, now),
             4 => drop(node.refuse_request(u64::from(channel), "no", now)),
             5 => drop(node.abort_newest(CloseReason::FilterRefused, now)),
             6 => node.handle_sent(LinkId(0), u32::from(channel) * 100, now),

@@ -89,7 +89,7 @@ impl Host {
         let mut cpu = CpuConfig::default();
         let (mut fragment_bytes, mut neighbours) = (FRAGMENT_BYTES_DEFAULT, 1);
         let (mut quantum, mut around) = (input.quantum, OtherCosts::default());
-        let mut links = vec![link_of_nobody()];
+        let mut links = vec![link_to_no_host()];
         if let Some(path) = &input.config {
             let config =
                 punctual_host::config::load(&folder.join(path)).map_err(|error| error.to_string())?;
@@ -187,7 +187,7 @@ impl Host {
 
 /// The link that is assumed for a host that names no configuration: one link with the default packet size and
 /// reaction time. Its rate is not used here.
-fn link_of_nobody() -> LinkConfig {
+fn link_to_no_host() -> LinkConfig {
     LinkConfig::new("", NodeId(0), BitRate(1))
 }
 
@@ -282,9 +282,7 @@ fn order(hosts: &mut [Host], before: FlowName, own: FlowName) -> Result<(), Stri
     if shared {
         return Ok(());
     }
-    Err(format!(
-        "flow \"{own}\" runs after \"{before}\", but no host works for both: take the \"after\" away"
-    ))
+    Err(format!("flow \"{own}\" runs after \"{before}\", but no host works for both: remove the \"after\""))
 }
 
 #[cfg(test)]

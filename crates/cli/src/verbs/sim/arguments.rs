@@ -61,7 +61,7 @@ pub struct Sim {
     #[arg(long, group = "which", value_name = "N",
           conflicts_with_all = ["seed", "seeds", "campaign", "trace", "trace_file"])]
     minimise: Option<u64>,
-    /// Run the cases of FILE: one that --minimise has written, or one of tests/seeds. A case says everything about the run
+    /// Run the cases of FILE: one that --minimise has written, or one of tests/seeds. A case defines the run completely
     /// except what to show.
     #[arg(long, group = "which", value_name = "FILE",
           conflicts_with_all = ["seed", "seeds", "campaign", "minimise", "topology", "traffic_ms", "uptime_h",

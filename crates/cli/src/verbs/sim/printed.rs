@@ -51,11 +51,11 @@ pub fn sums(report: &Report) -> Vec<String> {
         ));
     }
     if report.requests > 0 {
-        lines.push(format!("{} of receivers came to their end", counted(report.requests, "request")));
+        lines.push(format!("{} of receivers ended", counted(report.requests, "request")));
     }
     if report.soft_messages > 0 {
         lines.push(format!(
-            "soft channels of independent sources: {} of {} missed, their contracts bear {}",
+            "soft channels of independent sources: {} of {} missed, their contracts allow {}",
             report.soft_misses,
             counted(report.soft_messages, "message"),
             report.soft_borne_milli / 1_000,

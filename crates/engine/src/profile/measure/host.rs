@@ -116,7 +116,7 @@ impl<R: Rings> Host<R> {
 
     /// The application has rung for its channel.
     pub fn ring(&mut self, channel: ChannelId) {
-        self.node.handle_outbox(channel, now());
+        self.node.handle_ring(channel, now());
     }
 
     /// Takes one packet out of a driver; `true` if there was one.

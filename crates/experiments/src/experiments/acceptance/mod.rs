@@ -3,7 +3,7 @@
 
 mod network;
 
-use network::{Shape, Way, accepted};
+use network::{BoundChoice, Shape, accepted};
 use punctual_analysis::Admission;
 use punctual_analysis::sharing::Sharing;
 use serde_json::json;
@@ -33,23 +33,23 @@ impl Sum {
     }
 }
 
-fn ways() -> impl Iterator<Item = Way> {
-    Sharing::ALL.into_iter().map(Way::Shared).chain([Way::Search])
+fn choices() -> impl Iterator<Item = BoundChoice> {
+    Sharing::ALL.into_iter().map(BoundChoice::Shared).chain([BoundChoice::Search])
 }
 
-fn name(way: Way) -> &'static str {
-    match way {
-        Way::Shared(sharing) => sharing.name(),
-        Way::Search => "search",
+fn name(choice: BoundChoice) -> &'static str {
+    match choice {
+        BoundChoice::Shared(sharing) => sharing.name(),
+        BoundChoice::Search => "search",
     }
 }
 
 /// All sets of all shapes at each load.
-fn sums(policy: Admission, way: Way, stages: usize, sets: u64) -> Vec<Sum> {
+fn sums(policy: Admission, choice: BoundChoice, stages: usize, sets: u64) -> Vec<Sum> {
     let at = |&load: &f64| {
         let all = Shape::ALL.into_iter().flat_map(|shape| (0..sets).map(move |seed| (shape, seed)));
         all.fold(Sum::default(), |sum, (shape, seed)| {
-            let (taken, asked) = accepted(policy, way, shape, stages, load, seed);
+            let (taken, asked) = accepted(policy, choice, shape, stages, load, seed);
             Sum { accepted: sum.accepted + taken, offered: sum.offered + asked }
         })
     };
@@ -78,11 +78,15 @@ fn of_policy(policy: Admission, sets: u64, measured: &mut Measured, conditions: 
     let policy_name = policy.name;
     let mut series = Vec::new();
     for stages in STAGES {
-        let search = sums(policy, Way::Search, stages, sets);
-        for (colour, way) in ways().enumerate() {
-            let name = name(way);
+        let search = sums(policy, BoundChoice::Search, stages, sets);
+        for (colour, choice) in choices().enumerate() {
+            let name = name(choice);
             conditions.progress(format_args!("{policy_name}, {stages} stages, {name}"));
-            let found = if way == Way::Search { search.clone() } else { sums(policy, way, stages, sets) };
+            let found = if choice == BoundChoice::Search {
+                search.clone()
+            } else {
+                sums(policy, choice, stages, sets)
+            };
             for ((load, one), reference) in LOADS.iter().zip(&found).zip(&search) {
                 let of_search = one.ratio() / reference.ratio().max(f64::MIN_POSITIVE);
                 measured.add([json!({
@@ -91,7 +95,7 @@ fn of_policy(policy: Admission, sets: u64, measured: &mut Measured, conditions: 
                     "of_search": of_search,
                 })]);
             }
-            let is_chosen = way == Way::Shared(Sharing::default());
+            let is_chosen = choice == BoundChoice::Shared(Sharing::default());
             if is_chosen {
                 let all = |sums: &[Sum]| sums.iter().map(|sum| sum.accepted).sum::<u64>() as f64;
                 let check = format!("{policy_name}, {stages} stages: {name} against the search");
@@ -120,14 +124,15 @@ mod tests {
             for shape in Shape::ALL {
                 let (mut chosen, mut search, mut best, mut even) = (0, 0, 0, 0);
                 for seed in 0..8 {
-                    let of: Vec<(Way, u64)> = ways()
-                        .map(|way| (way, accepted(Admission::EDF, way, shape, stages, 0.7, seed).0))
+                    let of: Vec<(BoundChoice, u64)> = choices()
+                        .map(|choice| (choice, accepted(Admission::EDF, choice, shape, stages, 0.7, seed).0))
                         .collect();
-                    let by =
-                        |wanted| of.iter().find(|(way, _)| *way == wanted).map_or(0, |(_, taken)| *taken);
-                    chosen += by(Way::Shared(Sharing::default()));
-                    even += by(Way::Shared(Sharing::Even));
-                    search += by(Way::Search);
+                    let by = |wanted| {
+                        of.iter().find(|(choice, _)| *choice == wanted).map_or(0, |(_, taken)| *taken)
+                    };
+                    chosen += by(BoundChoice::Shared(Sharing::default()));
+                    even += by(BoundChoice::Shared(Sharing::Even));
+                    search += by(BoundChoice::Search);
                     best += of.iter().map(|(_, taken)| *taken).max().unwrap_or(0);
                 }
                 println!(
@@ -144,8 +149,8 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same() {
-        let once = || accepted(Admission::RMDP, Way::Search, Shape::Mixed, 3, 0.6, 5);
+        let once = || accepted(Admission::RMDP, BoundChoice::Search, Shape::Mixed, 3, 0.6, 5);
         assert_eq!(once(), once());
-        assert_ne!(once(), accepted(Admission::RMDP, Way::Search, Shape::Mixed, 3, 0.6, 6));
+        assert_ne!(once(), accepted(Admission::RMDP, BoundChoice::Search, Shape::Mixed, 3, 0.6, 6));
     }
 }

@@ -64,7 +64,7 @@ const PACKET_NS: f64 = 120_000.0;
 
 /// How the bounds of a newcomer are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum BoundChoice {
     /// Hop by hop.
     Shared(Sharing),
     /// The search that sees the whole path: see [`Path::search`].
@@ -112,7 +112,7 @@ impl Path {
     }
 
     /// Admits or refuses.
-    pub fn open(&mut self, newcomer: &Newcomer, way: Way) -> bool {
+    pub fn open(&mut self, newcomer: &Newcomer, choice: BoundChoice) -> bool {
         let Some(offers) = self.offers(newcomer) else { return false };
         let key = StageKey(self.admitted);
         let first = newcomer.stages.0;
@@ -126,9 +126,9 @@ impl Path {
             }
         }
         self.admitted += 1;
-        match way {
-            Way::Shared(sharing) => self.relax(key, newcomer, &offers, sharing),
-            Way::Search => self.search(key, newcomer, &offers),
+        match choice {
+            BoundChoice::Shared(sharing) => self.relax(key, newcomer, &offers, sharing),
+            BoundChoice::Search => self.search(key, newcomer, &offers),
         }
         true
     }
@@ -276,7 +276,7 @@ pub fn newcomer(speeds: &[f64], crossing: f64, dice: &mut Dice) -> Newcomer {
 /// Channels until they would use `load` of the slowest stage, and how many of them a path takes: accepted, offered.
 pub fn accepted(
     policy: Admission,
-    way: Way,
+    choice: BoundChoice,
     shape: Shape,
     stages: usize,
     load: f64,
@@ -294,7 +294,7 @@ pub fn accepted(
             let own = Newcomer { deadline: Nanos(own.deadline.0 / stages as u64 + own.period.0 / 4), ..own };
             let demand = path.demand(&own, busy);
             used[busy] += demand.cost.0 as f64 / demand.period.0 as f64;
-            path.open(&own, way);
+            path.open(&own, choice);
         }
     }
     let (mut taken, mut offered) = (0, 0);
@@ -309,6 +309,6 @@ pub fn accepted(
             return (taken, offered);
         }
         offered += 1;
-        taken += u64::from(path.open(&newcomer, way));
+        taken += u64::from(path.open(&newcomer, choice));
     }
 }

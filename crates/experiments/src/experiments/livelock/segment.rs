@@ -85,7 +85,7 @@ impl Segment {
     pub fn handed(&self) -> anyhow::Result<u64> {
         let told = Place { namespace: Some(self.wire.clone()), cpu: None }
             .within(|| Ok(punctual_os::command::run("tc -s class show dev r0 classid 1:20")?))?;
-        packets(&told).with_context(|| format!("tc does not say what it sent: {told}"))
+        packets(&told).with_context(|| format!("tc did not print what it sent: {told}"))
     }
 
     /// CPU time of the kernel threads of b's device until now.

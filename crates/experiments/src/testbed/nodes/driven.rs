@@ -63,7 +63,7 @@ impl Nodes {
         let mut at = begun;
         // What the processor serves as soon as a unit is over.
         turn.unit(&mut at, |nodes| {
-            nodes.world.nodes[SOURCE].handle_outbox(nodes.urgent.open.source, nodes.world.now);
+            nodes.world.nodes[SOURCE].handle_ring(nodes.urgent.open.source, nodes.world.now);
         })?;
         let next = turn.nodes.source().begin_work(virtual_now);
         let span = now().since(begun);

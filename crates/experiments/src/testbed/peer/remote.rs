@@ -30,7 +30,7 @@ impl Remote {
     pub fn connect(address: &str) -> anyhow::Result<Self> {
         let target = resolve(address)?;
         let stream = TcpStream::connect_timeout(&target, ANSWERS_WITHIN).with_context(|| {
-            format!("nobody answers at {target}: run `punctual bench --serve` on the other machine")
+            format!("no answer from {target}: run `punctual bench --serve` on the other machine")
         })?;
         stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
         let own = end_at(stream.local_addr()?.ip())?;
@@ -65,7 +65,7 @@ impl Remote {
         let speed = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse::<u64>().ok());
         match speed {
             Some(mbit_s) if mbit_s > 0 => Ok(BitRate(mbit_s * 1_000_000)),
-            _ => bail!("{} does not say how fast it is: give --rate (for example 1Gbit/s)", own.device),
+            _ => bail!("{} does not report its rate: give --rate (for example 1Gbit/s)", own.device),
         }
     }
 

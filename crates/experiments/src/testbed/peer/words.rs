@@ -78,7 +78,7 @@ impl Lines {
     pub fn say(&mut self, words: &impl Serialize) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(words)?;
         line.push('\n');
-        self.reader.get_mut().write_all(line.as_bytes()).context("the other side is gone")
+        self.reader.get_mut().write_all(line.as_bytes()).context("the other side has ended")
     }
 
     /// Receives a value; `None` at the end.
@@ -94,7 +94,7 @@ impl Lines {
         let heard = serde_json::from_str(&self.line);
         heard
             .map(Some)
-            .context("the other side does not speak as `punctual bench --serve` of this version does")
+            .context("the other side does not use the protocol of `punctual bench --serve` of this version")
     }
 }
 

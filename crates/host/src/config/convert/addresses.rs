@@ -14,7 +14,7 @@ pub(super) fn check(link: &dyn LinkDriver, neighbour: &str) -> Result<(), String
         ));
     }
     if peer.is_unspecified() || peer.is_multicast() {
-        return Err(format!("peer {peer} is no host's address: give that of {neighbour}"));
+        return Err(format!("peer {peer} is not the address of a host: give that of {neighbour}"));
     }
     let may_stay = link.driver().stays_on_machine();
     let is_itself = !may_stay || ends.ports.iter().any(|port| ends.peer_ports.contains(port));

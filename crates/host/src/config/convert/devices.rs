@@ -51,7 +51,8 @@ pub(super) fn other_traffic(
             shaper(table, default).map(OtherTraffic::Behind)
         }
         Some(KernelTrafficName::Shaped) if table.kernel_rate.is_none() => Err(format!(
-            "kernel_traffic = \"shaped\" with driver \"{driver}\" needs kernel_rate: say how much the kernel may send, as \
+            "kernel_traffic = \"shaped\" with driver \"{driver}\" needs kernel_rate: set how much the kernel \
+            may send, as \
              \"10%\""
         )),
         _ if table.kernel_rate.is_some() => Ok(OtherTraffic::Shaped),
@@ -172,8 +173,8 @@ impl Place<'_> {
         }
         if others.iter().any(|other| other.other_traffic != self.other_traffic) {
             return Err(format!(
-                "link \"{name}\" is on {device}, too, and says otherwise of its kernel traffic: give both the same \
-                 kernel_traffic, rate_error and interference_burst"
+                "link \"{name}\" is on {device}, too, with other settings for kernel traffic: give both the \
+                 same kernel_traffic, rate_error and interference_burst"
             ));
         }
         Ok(())

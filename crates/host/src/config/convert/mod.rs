@@ -234,7 +234,7 @@ fn deadline_class(table: &ProcessorTable) -> Result<SchedulingClass, String> {
     }
     if !(least..=most).contains(&period) {
         return Err(format!(
-            "deadline_period {period} is none that the kernel takes: give {least} to {most}"
+            "deadline_period {period} is outside what the kernel accepts: give {least} to {most}"
         ));
     }
     Ok(SchedulingClass::Deadline { period })

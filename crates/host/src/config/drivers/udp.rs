@@ -42,8 +42,8 @@ impl DriverKind for Udp {
     fn refuse_keys(&self, input: &LinkInput<'_>) -> Result<(), String> {
         let why = match input.table.kernel_traffic {
             Some(KernelTrafficName::Shaped) => {
-                "only for driver \"xdp\"; here kernel_traffic = \"shaped\" says it all, kernel traffic goes behind ours \
-                 and has what that leaves: leave it out"
+                "only for driver \"xdp\"; here kernel_traffic = \"shaped\" is enough, kernel traffic waits \
+                 behind ours and gets what that leaves: leave it out"
             }
             _ => {
                 "only for driver \"xdp\"; on a udp link kernel_traffic = \"shaped\" bounds kernel traffic: set that \
@@ -202,7 +202,10 @@ fn port(link: &str, local: IpAddr, port: u16) -> Finding {
             "correct the address first",
         ),
         Err(error) => {
-            let fix = format!("see who has it: ss -ulpn 'sport = :{port}'; stop it, or choose another port");
+            let fix = format!(
+                "find the program that uses it: ss -ulpn 'sport = :{port}'; stop it, or choose \
+                               another port"
+            );
             Finding::problem("link port", format!("{link}: UDP {local}:{port}: {error}"), fix)
         }
     }

@@ -33,7 +33,7 @@ impl<H: Host> Service<H> {
         let health = end.and_then(|end| end.health.as_ref()).ok_or(RequestError::Unknown)?;
         health.accept().map_err(RingError::from)?;
         // Handle the messages that it has sent or taken before.
-        self.on_node(move |node, now| node.handle_outbox(channel, now))?;
+        self.on_node(move |node, now| node.handle_ring(channel, now))?;
         done()
     }
 

@@ -22,7 +22,7 @@ impl<H: Host> Service<H> {
     pub(super) fn status(&mut self, account: UserId) -> Outcome {
         let (node, more_handlers) =
             self.on_node(|node, now| (node.status(now), node.handlers().next().is_some()))?;
-        let books = if is_privileged(account) { self.books(node.channels)? } else { None };
+        let books = if is_privileged(account) { self.audit(node.channels)? } else { None };
         let mut status = HostStatus {
             node,
             api: self.counters,

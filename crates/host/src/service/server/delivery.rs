@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Number of cut connections that are checked at a time.
 const DEPARTED_LOOKS: usize = 64;
 /// How long the last packets may take when the server stops.
-const FAREWELL: Duration = Duration::from_millis(200);
+const CLOSING_TIME: Duration = Duration::from_millis(200);
 
 impl<H: Host> Server<H> {
     /// Gives back descriptors that programs have read meanwhile. It checks only some of the connections that
@@ -188,10 +188,10 @@ impl<H: Host> Server<H> {
     }
 
     /// Stops the engine (which tears every channel down) and delivers the last news, for a bounded time.
-    pub(super) fn farewell(&mut self) {
+    pub(super) fn close_down(&mut self) {
         self.listening = None;
         self.service.host().stop();
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + CLOSING_TIME;
         self.silent_at = Some(until);
         // Ends with an error: the engine has stopped and every event is read.
         while self.service.handle_next_event().is_ok() {

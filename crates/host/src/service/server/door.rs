@@ -31,7 +31,7 @@ impl<H: Host> Server<H> {
         let socket = Connection::new(socket);
         let Some(account) = self.service.admit(&peer) else {
             drop(socket);
-            self.service.charge_nobody();
+            self.service.discard_time();
             return Ok(());
         };
         let added = socket::bound_sending(&socket).and_then(|()| match self.service.connect(peer, account) {
@@ -52,7 +52,7 @@ impl<H: Host> Server<H> {
     /// Accepts the waiting connections, or the first of them.
     pub(super) fn accept(&mut self) {
         self.accept_after = None;
-        self.service.charge_nobody();
+        self.service.discard_time();
         let begun = Instant::now();
         for _ in 0..ACCEPTS_PER_TURN {
             if !self.accept_one() || begun.elapsed() >= ACCEPT_TIME_MAX {
@@ -82,7 +82,7 @@ impl<H: Host> Server<H> {
                         let _ = self.add_session(socket);
                     }
                     // A client that is sent away has no session that could be charged.
-                    Ok(None) => self.service.charge_nobody(),
+                    Ok(None) => self.service.discard_time(),
                     Err(_) => return self.pause(),
                 }
                 false

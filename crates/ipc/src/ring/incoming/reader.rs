@@ -60,7 +60,7 @@ impl InboxReader {
         self.shape
     }
 
-    /// The ring alternates (see [`InboxWriter::alternate`]): rings `doorbell` whenever the next message can come.
+    /// The ring alternates (see [`super::InboxWriter::alternate`]): rings `doorbell` whenever the next message can come.
     pub fn alternate(&mut self, doorbell: Doorbell) {
         // A message may have waited since before there was a doorbell.
         doorbell.ring();

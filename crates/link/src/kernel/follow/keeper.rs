@@ -319,7 +319,7 @@ impl Kept {
         }
         if self.told_bps != Some(wanted) {
             self.told_bps = Some(wanted);
-            self.mailbox.tell_shaped(wanted);
+            self.mailbox.report_shaped(wanted);
         }
         true
     }

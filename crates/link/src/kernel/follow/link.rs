@@ -21,18 +21,18 @@ use crate::{
 
 type Driver = Box<dyn Link>;
 
-/// What a driver is told of packets that come in; each later driver is told the same.
+/// What was set in the driver for incoming packets. A later driver of the link gets the same.
 #[derive(Default)]
-struct Told {
+struct Installed {
     filters: HashMap<PathKey, Filter>,
     flows: HashMap<FlowKey, FlowFilter>,
     listeners: HashMap<SocketAddr, ListenerFilter>,
     neighbour: Option<SealKey>,
 }
 
-impl Told {
+impl Installed {
     /// A system call for each, on a link where nothing has been kept for a long while.
-    fn tell(&self, driver: &mut Driver) -> Result<(), LinkError> {
+    fn install(&self, driver: &mut Driver) -> Result<(), LinkError> {
         self.filters.values().try_for_each(|filter| driver.set_filter(filter))?;
         self.listeners.values().try_for_each(|listener| driver.set_listener(listener))?;
         self.flows.values().try_for_each(|flow| driver.set_flow(flow))?;
@@ -51,7 +51,7 @@ pub struct FollowedLink {
     gate: OwnedFd,
     /// Whether the driver is the first.
     first: bool,
-    told: Told,
+    installed: Installed,
     hops: Hops,
     /// Buffer for what is sent without a driver.
     void: Vec<u8>,
@@ -90,7 +90,7 @@ impl FollowedLink {
             mailbox,
             gate,
             first: true,
-            told: Told::default(),
+            installed: Installed::default(),
             hops,
             void: vec![0; packet_bytes_max.max(ip_bytes_max)],
             outstanding_bytes: 0,
@@ -153,13 +153,13 @@ impl FollowedLink {
     /// Works with this driver from now on.
     fn install(&mut self, mut driver: Driver) {
         self.lose(None);
-        let told = self.told.tell(&mut driver);
+        let result = self.installed.install(&mut driver);
         let watched =
             driver.descriptors().into_iter().try_for_each(|descriptor| watch(&self.gate, descriptor));
         self.first = false;
         self.driver = Some(driver);
         if let Err(error) =
-            told.map_err(|error| error.to_string()).and(watched.map_err(|error| error.to_string()))
+            result.map_err(|error| error.to_string()).and(watched.map_err(|error| error.to_string()))
         {
             self.lose(Some(error));
         }
@@ -231,46 +231,46 @@ impl Link for FollowedLink {
     }
 
     fn set_filter(&mut self, filter: &Filter) -> Result<(), LinkError> {
-        let told = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_filter(filter));
-        if told.is_ok() {
-            self.told.filters.insert(filter.path, *filter);
+        let result = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_filter(filter));
+        if result.is_ok() {
+            self.installed.filters.insert(filter.path, *filter);
         }
-        told
+        result
     }
 
     fn set_neighbour(&mut self, key: SealKey) -> Result<(), LinkError> {
-        self.told.neighbour = Some(key);
+        self.installed.neighbour = Some(key);
         self.driver.as_mut().map_or(Ok(()), |driver| driver.set_neighbour(key))
     }
 
     fn clear_filter(&mut self, path: PathKey) -> Result<(), LinkError> {
-        self.told.filters.remove(&path);
+        self.installed.filters.remove(&path);
         self.driver.as_mut().map_or(Ok(()), |driver| driver.clear_filter(path))
     }
 
     fn set_flow(&mut self, flow: &FlowFilter) -> Result<(), LinkError> {
-        let told = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_flow(flow));
-        if told.is_ok() {
-            self.told.flows.insert(flow.key, *flow);
+        let result = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_flow(flow));
+        if result.is_ok() {
+            self.installed.flows.insert(flow.key, *flow);
         }
-        told
+        result
     }
 
     fn clear_flow(&mut self, flow: FlowKey) -> Result<(), LinkError> {
-        self.told.flows.remove(&flow);
+        self.installed.flows.remove(&flow);
         self.driver.as_mut().map_or(Ok(()), |driver| driver.clear_flow(flow))
     }
 
     fn set_listener(&mut self, listener: &ListenerFilter) -> Result<(), LinkError> {
-        let told = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_listener(listener));
-        if told.is_ok() {
-            self.told.listeners.insert(listener.local, *listener);
+        let result = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_listener(listener));
+        if result.is_ok() {
+            self.installed.listeners.insert(listener.local, *listener);
         }
-        told
+        result
     }
 
     fn clear_listener(&mut self, local: SocketAddr) -> Result<(), LinkError> {
-        self.told.listeners.remove(&local);
+        self.installed.listeners.remove(&local);
         self.driver.as_mut().map_or(Ok(()), |driver| driver.clear_listener(local))
     }
 

@@ -92,7 +92,7 @@ impl Mailbox {
     }
 
     /// Keeper: it is.
-    pub fn tell_shaped(&self, rate_bps: u64) {
+    pub fn report_shaped(&self, rate_bps: u64) {
         self.shaper_done.store(rate_bps, Ordering::Release);
         self.link.ring();
     }

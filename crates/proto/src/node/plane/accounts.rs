@@ -20,11 +20,11 @@ impl<M: Memory> Node<M> {
         let mut accounts = plane.accounts();
         let known = plane.channels.clips.iter().filter(|clip| signalling.knows(clip.local.path)).count();
         accounts.push(of("ends of channels", None, plane.channels.clips.len(), known));
-        let stages = plane.stages.books(|id| signalling.may_hold(id), signalling.holders());
-        let own = signalling.books().into_iter().chain(stages);
+        let stages = plane.stages.accounts(|id| signalling.may_hold(id), signalling.holders());
+        let own = signalling.accounts().into_iter().chain(stages);
         accounts.extend(own.map(|(what, [counted, held])| of(what, None, counted, held)));
         for link in plane.links() {
-            let sums = signalling.link_books(link).into_iter().chain(plane.stages.link_books(link));
+            let sums = signalling.link_accounts(link).into_iter().chain(plane.stages.link_accounts(link));
             accounts.extend(sums.map(|(what, [counted, held])| of(what, Some(link), counted, held)));
         }
         accounts
@@ -113,7 +113,7 @@ impl<M: Memory> Plane<M> {
                 self.best_effort.arrivals.iter().count(),
             ),
         ]);
-        let places = self.rtu_books();
+        let places = self.rtu_accounts();
         accounts.extend(places.map(|books| of("places of handlers", None, books[0], books[1])));
         self.links().for_each(|link| accounts.extend(self.link_accounts(link)));
         accounts
@@ -124,7 +124,7 @@ impl<M: Memory> Plane<M> {
         let channels = || self.channels.clips.iter();
         let pooled = self.frames_of(|clip| clip.local.link_in == Some(link) && clip.is_pooled());
         let out = channels().filter(|clip| clip.local.link_out == Some(link)).count();
-        let [slots, queued] = line.scheduler.books();
+        let [slots, queued] = line.scheduler.accounts();
         let account = |what, [counted, held]: [usize; 2]| of(what, Some(link), counted, held);
         [
             account(

@@ -66,7 +66,7 @@ impl<M: Memory> Plane<M> {
         // The channel may have ended since it was listed.
         if let Some(SourceEnd { source, .. }) = self.channels.source(channel) {
             source.in_backlog = false;
-            self.drain_outbox(channel, Portion::Unit, now);
+            self.serve_ring(channel, Portion::Unit, now);
         }
     }
 }

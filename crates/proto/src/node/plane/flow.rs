@@ -19,7 +19,7 @@ use crate::sched::Activation;
 
 /// Destination and route of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::node) struct FlowWay {
+pub(in crate::node) struct FlowRoute {
     pub to: Address,
     pub destination: NodeId,
     pub path: PathId,
@@ -47,7 +47,7 @@ impl<M: Memory> Plane<M> {
     pub fn open_flow(
         &mut self,
         channel: ChannelId,
-        way: FlowWay,
+        way: FlowRoute,
         message_bytes_max: u32,
         outbox: M::Outbox,
         now: Instant,
@@ -137,7 +137,7 @@ impl<M: Memory> Plane<M> {
         let messages = &mut self.context.messages;
         let flow = self.best_effort.flows.get_mut(&channel);
         let head = flow.and_then(|flow| Some((flow.outgoing.peek(messages)?, flow)));
-        let Some((fragment, Flow { way: FlowWay { link, path, .. }, outgoing, .. })) = head else { return };
+        let Some((fragment, Flow { way: FlowRoute { link, path, .. }, outgoing, .. })) = head else { return };
         let line = &mut self.context.links.lines[usize::from(link.0)];
         let packet = Packet::Flow { channel, number: fragment.number, fragment: fragment.index };
         let wire_bytes = line.wire_bytes(fragment.bytes);

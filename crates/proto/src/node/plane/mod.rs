@@ -48,7 +48,7 @@ use punctual_analysis::{Instant, Nanos};
 pub(super) use self::best_effort::Message;
 #[cfg(test)]
 pub(super) use self::filler::filler_header;
-pub(super) use self::flow::FlowWay;
+pub(super) use self::flow::FlowRoute;
 pub(super) use self::outgoing::room_bytes;
 pub(super) use self::source::Portion;
 
@@ -389,7 +389,7 @@ struct HeldDeliveries<S> {
 
 /// A flow that starts here.
 struct Flow<M: Memory> {
-    way: FlowWay,
+    way: FlowRoute,
     message_bytes_max: u32,
     outbox: M::Outbox,
     outgoing: Outgoing,

@@ -87,7 +87,7 @@ impl<M: Memory> Plane<M> {
             _ => return None,
         }
         self.show_from_now_on(channel);
-        self.drain_outbox(channel, Portion::ALONE, now);
+        self.serve_ring(channel, Portion::ALONE, now);
         Some(())
     }
 
@@ -103,7 +103,7 @@ impl<M: Memory> Plane<M> {
         let Some(SourceEnd { source, .. }) = self.channels.source(channel) else { return };
         if source.ending == Ending::Open {
             source.ending = Ending::Closing;
-            self.drain_outbox(channel, Portion::ALONE, now);
+            self.serve_ring(channel, Portion::ALONE, now);
         }
     }
 

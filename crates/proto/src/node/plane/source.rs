@@ -51,11 +51,11 @@ impl Portion {
 }
 
 impl<M: Memory> Plane<M> {
-    /// Takes messages from the application's ring as far as there is room, and polices them; returns their
-    /// number.
-    pub fn drain_outbox(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
+    /// Serves a ring after its application has changed it. From a source's or a flow's ring, takes messages as far
+    /// as there is room, polices them, and returns their number. A sink's inbox has room again: resumes it.
+    pub fn serve_ring(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
         let Some(mut end) = self.channels.source(channel) else {
-            return self.drain_other(channel, portion, now);
+            return self.serve_other(channel, portion, now);
         };
         let latency = self.config.cpu.release_latency;
         let drained = end.drain(&mut self.context, now, latency, portion);
@@ -71,7 +71,7 @@ impl<M: Memory> Plane<M> {
 
     /// Handles a doorbell for a channel that is no source: the application has taken messages out of a sink's
     /// ring, or put messages into a flow's.
-    fn drain_other(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
+    fn serve_other(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
         match self.channels.clips.get_mut(channel) {
             Some(Clip { role: RoleState::Sink(sink), .. }) => {
                 self.leftovers.resume(channel, sink);

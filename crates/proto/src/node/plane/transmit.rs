@@ -169,7 +169,7 @@ impl<M: Memory> Plane<M> {
             counters.messages_out += 1;
             counters.bytes_out += u64::from(fragment.message_bytes);
             // A ring slot is free: a message that waits in the application's ring may be taken.
-            self.drain_outbox(channel, Portion::ALONE, now);
+            self.serve_ring(channel, Portion::ALONE, now);
         } else {
             end.arm(&mut self.context, now);
         }

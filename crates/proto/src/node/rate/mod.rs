@@ -164,7 +164,7 @@ impl<M: Memory> Node<M> {
         rate.life = life;
         rate.own = Own::Asked { token, until: now + RATE_ANSWER_TIME };
         self.signalling.close_link(link);
-        self.signalling.say_rate(link, RateWord::Ask { token });
+        self.signalling.send_rate(link, RateWord::Ask { token });
         self.rates.settle_due();
     }
 
@@ -258,7 +258,7 @@ impl<M: Memory> Node<M> {
         }
         let channels = self.users_of(link);
         if channels > 0 || self.rates.is_busy() || self.signalling.is_leaving() {
-            return self.signalling.say_rate(link, RateWord::Busy { token, channels });
+            return self.signalling.send_rate(link, RateWord::Busy { token, channels });
         }
         let life = self.signalling.neighbour(link, now).lives;
         let rate = &mut self.rates.links[usize::from(link.0)];
@@ -266,7 +266,7 @@ impl<M: Memory> Node<M> {
         (rate.theirs, rate.life) = (Some((token, until)), life);
         self.plane.line_mut(link).begin_counting(token);
         self.signalling.close_link(link);
-        self.signalling.say_rate(link, RateWord::Go { token });
+        self.signalling.send_rate(link, RateWord::Go { token });
     }
 
     fn on_rate_done(&mut self, link: LinkId, token: Cookie, now: Instant) {
@@ -277,7 +277,7 @@ impl<M: Memory> Node<M> {
         rate.theirs = None;
         let counting = self.plane.line_mut(link).end_counting();
         let counted = counting.and_then(|counting| counting.counted());
-        self.signalling.say_rate(link, RateWord::Report { token, counted });
+        self.signalling.send_rate(link, RateWord::Report { token, counted });
         self.signalling.open_link(link, now, &mut self.plane);
     }
 
@@ -367,7 +367,7 @@ impl<M: Memory> Node<M> {
         }
         rate.full_times = self.plane.end_filling(link);
         rate.own = Own::Waiting { token, until: now + RATE_DRAIN_TIME };
-        self.signalling.say_rate(link, RateWord::Done { token });
+        self.signalling.send_rate(link, RateWord::Done { token });
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: `held` lists exactly what the policies hold, and `buffer_bytes` is the sum of its buffers.
 
-mod books;
+mod accounts;
 mod buffers;
 mod decision;
 mod grants;

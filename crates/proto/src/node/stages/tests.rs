@@ -93,12 +93,12 @@ fn given_away(stages: &Stages) -> [u32; 3] {
     [stages.cpu_utilisation().0, stages.link_utilisation(LEFT).0, stages.link_utilisation(RIGHT).0]
 }
 
-fn books_hold(stages: &Stages, held: &[u64]) {
+fn accounts_hold(stages: &Stages, held: &[u64]) {
     let is_held = |id: ChannelId| held.contains(&id.0);
-    let mut books = stages.books(is_held, held.iter().map(|id| ChannelId(*id)));
-    books.extend(stages.link_books(LEFT));
-    books.extend(stages.link_books(RIGHT));
-    assert!(books.iter().all(|(_, [counted, there])| counted == there), "{books:?}");
+    let mut accounts = stages.accounts(is_held, held.iter().map(|id| ChannelId(*id)));
+    accounts.extend(stages.link_accounts(LEFT));
+    accounts.extend(stages.link_accounts(RIGHT));
+    assert!(accounts.iter().all(|(_, [counted, there])| counted == there), "{accounts:?}");
 }
 
 fn terms(role: Role) -> CommitTerms {

@@ -34,7 +34,7 @@ fn channel(number: u64, role: Role, state: State, user: u32) -> Box<Channel> {
         handler_time: Nanos::ZERO,
     };
     let (port, host) = (Name::new("in").expect("a name"), Name::new("h3").expect("a name"));
-    let way = Way {
+    let route = ChannelRoute {
         from: Name::new("h1").expect("a name"),
         to: Address { port, host },
         nodes: vec![NodeId(1), NodeId(2), NodeId(3)],
@@ -42,7 +42,7 @@ fn channel(number: u64, role: Role, state: State, user: u32) -> Box<Channel> {
     };
     Box::new(Channel {
         local: Arc::new(local),
-        way: Arc::new(way),
+        route: Arc::new(route),
         position: 1,
         state,
         drift: Ppm(200),
@@ -53,10 +53,13 @@ fn channel(number: u64, role: Role, state: State, user: u32) -> Box<Channel> {
     })
 }
 
-fn books_hold(channels: &Channels) {
-    let books =
-        channels.books().into_iter().chain(channels.link_books(LEFT)).chain(channels.link_books(RIGHT));
-    let wrong: Vec<_> = books.filter(|(_, [counted, held])| counted != held).collect();
+fn accounts_hold(channels: &Channels) {
+    let accounts = channels
+        .accounts()
+        .into_iter()
+        .chain(channels.link_accounts(LEFT))
+        .chain(channels.link_accounts(RIGHT));
+    let wrong: Vec<_> = accounts.filter(|(_, [counted, held])| counted != held).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
@@ -98,7 +101,7 @@ fn counts_are_those_of_the_channels_that_are_there() {
                     channels.insert(new);
                 }
             }
-            books_hold(&channels);
+            accounts_hold(&channels);
             assert_eq!(channels.len(), there.len());
             let least = channels.iter().filter_map(|known| Some((known.wake()?, known.local.channel))).min();
             assert_eq!(channels.first_timer(), least, "seed {seed}");
@@ -112,7 +115,7 @@ fn counts_are_those_of_the_channels_that_are_there() {
         for id in there {
             channels.take(id);
         }
-        books_hold(&channels);
+        accounts_hold(&channels);
         let left = (channels.count_on(LEFT), channels.half_open(LEFT), channels.first_timer());
         assert_eq!((left, channels.use_link(RIGHT)), ((0, 0, None), false));
     }
@@ -156,7 +159,7 @@ fn a_lease_is_renewed_where_there_is_one() {
     channels.insert(known);
     channels.renew(ChannelId(2), Instant(120));
     assert_eq!(channels.first_timer(), Some((Instant(60), ChannelId(2))));
-    books_hold(&channels);
+    accounts_hold(&channels);
 }
 
 #[test]

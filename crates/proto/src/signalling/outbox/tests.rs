@@ -419,7 +419,7 @@ fn only_spare_answers_are_dropped() {
             let dropped = if waiting == ANSWERS_WAITING_MAX { dropped } else { 0 };
             assert_eq!(outbox.answers_dropped, dropped, "{answer:?}");
             assert_eq!(outbox.waiting(), [0, waiting + 1 - dropped as usize], "{answer:?}");
-            assert!(outbox.books().iter().all(|(_, [counted, held])| counted == held));
+            assert!(outbox.accounts().iter().all(|(_, [counted, held])| counted == held));
         }
     }
 }

@@ -44,7 +44,7 @@ impl Peer {
         self.presence = Presence::Foreign(version);
         self.last_heard = now;
         // No message has been sent yet: before a neighbour is met only HELLOs are sent.
-        self.forget_said();
+        self.clear_outgoing();
         awaited.then_some(Change::Lost { restarted: false })
     }
 
@@ -87,7 +87,7 @@ impl Peer {
         self.told.their_received = None;
         self.told.foreign = None;
         let former = former?;
-        self.forget_said();
+        self.clear_outgoing();
         self.travel.clock.clear();
         self.travel.newest_sent = None;
         Some(Change::Lost { restarted: former.life.epoch != packet.life.epoch })

@@ -52,7 +52,7 @@ impl Peer {
     pub const fn answers_dropped(&self) -> u64 {
         self.outbox.answers_dropped()
     }
-    pub(super) fn forget_said(&mut self) {
+    pub(super) fn clear_outgoing(&mut self) {
         self.send.clear();
         self.outbox.clear();
         self.broken = false;

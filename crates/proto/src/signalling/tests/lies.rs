@@ -231,8 +231,11 @@ fn a_second_answer_to_a_probe_changes_nothing() {
             row.hear(thinker, true, answer());
             let signalling = &row.hosts[thinker].signalling;
             assert_eq!((signalling.deciding.len(), row.unexpected(thinker)), (1, before), "host {thinker}");
-            let books = row.hosts[thinker].signalling.books();
-            assert!(books.iter().all(|(_, [counted, held])| counted == held), "host {thinker}: {books:?}");
+            let accounts = row.hosts[thinker].signalling.accounts();
+            assert!(
+                accounts.iter().all(|(_, [counted, held])| counted == held),
+                "host {thinker}: {accounts:?}"
+            );
         }
         row.answer(thinker);
         let answers = row.hosts[0].events.iter().filter(|event| matches!(event, Event::Probed { .. }));
@@ -408,7 +411,7 @@ fn a_link_that_is_not_there_changes_nothing() {
         signalling.handle_signal(nowhere, now, now, &[0; 100], stages);
         signalling.say(nowhere, &message);
         signalling.answer(None, Source { node: NodeId(3), user: UserId(7) }, &message);
-        signalling.tell_link(nowhere, None);
+        signalling.report_link(nowhere, None);
         signalling.on_unauthenticated(nowhere, now);
         signalling.on_change(nowhere, Change::Lost { restarted: true }, now, stages);
         signalling.set_link_rate(nowhere, BitRate(1), Ppm(1));

@@ -98,7 +98,7 @@ fn native(name: &str, settings: &XdpSettings, device: &Device) -> Finding {
     let Some(features) = xdp_features(device) else {
         return Finding::note(
             check,
-            format!("{name}: this kernel does not tell"),
+            format!("{name}: this kernel does not report it"),
             "start punctuald and see its status",
         );
     };
@@ -133,7 +133,7 @@ fn other_program(name: &str, device: &Device, serving: bool) -> Finding {
             check,
             format!("{name}: {} has program {} already", device.name, attached.program),
             format!(
-                "see whose it is: bpftool prog show id {}; detach it: ip link set dev {} xdp off",
+                "find its program: bpftool prog show id {}; detach it: ip link set dev {} xdp off",
                 attached.program, device.name
             ),
         ),
@@ -172,7 +172,7 @@ fn napi(name: &str, settings: &XdpSettings, device: &Device, priority: u8, servi
         |thread: &&u32| ThreadClass::of(**thread).is_ok_and(|class| class == ThreadClass::fifo(priority));
     let at_priority = threads.iter().filter(right).count();
     let found = format!("{name}: {at_priority} of {} at SCHED_FIFO {priority}", threads.len());
-    let fix = "restart punctuald: somebody has changed them";
+    let fix = "restart punctuald: they were changed from outside";
     Finding::judge(check, found, at_priority == threads.len() && at_priority > 0, Finding::problem, fix)
 }
 

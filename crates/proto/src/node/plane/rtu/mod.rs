@@ -442,7 +442,7 @@ impl<M: Memory> Plane<M> {
 
     /// Places of the processor's admission that are held, and handlers that should hold them, for the
     /// accounts.
-    pub(super) fn rtu_books(&self) -> Option<[usize; 2]> {
+    pub(super) fn rtu_accounts(&self) -> Option<[usize; 2]> {
         let held = self.rtus.handlers.values().filter(|rtu| rtu.holds()).count();
         self.stages.rtus_held().map(|counted| [counted, held])
     }

@@ -50,7 +50,7 @@ impl<M: Memory> Node<M> {
     fn sender_route(&mut self, to: &RtuTarget) -> Result<(ChannelId, Route), RtuRefusal> {
         match to {
             RtuTarget::Port(to) => {
-                let (channel, way) = self.flow_way(to).map_err(|_| RtuRefusal::NoRoute)?;
+                let (channel, way) = self.flow_route(to).map_err(|_| RtuRefusal::NoRoute)?;
                 let receiver = Some((Cookie(way.to.port.port_hash()), way.destination));
                 Ok((channel, Route { link: way.link, path: way.path, receiver }))
             }

@@ -118,7 +118,7 @@ impl<M: Memory> Remote<M> {
 
 impl<M: Memory> Node<M> {
     /// Registers a handler of a program in another process: a call is a message in `calls`, a report one in `reports`
-    /// ([`UpcallRequest`], [`UpcallReport`]); [`Node::handle_outbox`] with the handle that is returned has the reports read.
+    /// ([`UpcallRequest`], [`UpcallReport`]); [`Node::handle_ring`] with the handle that is returned has the reports read.
     /// [`Event::Registered`] follows. What the processor does for a call is to wake the program, whatever the program
     /// declares; `timed`: the program's time from a call to its report is compared with what it declares.
     ///

@@ -28,7 +28,7 @@ fn bounds_are_relaxed_to_what_is_wanted_and_are_held_then() {
     assert!(stages.take_relaxed(ChannelId(1)).is_none(), "it was released since");
     stages.ask_final(&channel, &[MS(60)], &terms(Role::Forwarder));
     assert_eq!(stages.poll_answer(), None, "nothing is held");
-    books_hold(&stages, &[]);
+    accounts_hold(&stages, &[]);
 }
 
 /// Down to seven leading bits, written another way.
@@ -85,7 +85,7 @@ fn a_trial_says_what_would_be_held_and_holds_nothing() {
         let (told, has): (Vec<_>, Vec<_>) = (bounds(&told), bounds(&stages.holding(&channel)));
         assert_eq!((&told, told[1].1), (&has, 77), "the last stage has the buffers");
         stages.release(ChannelId(1));
-        books_hold(&stages, &[]);
+        accounts_hold(&stages, &[]);
     }
     stages.try_final(&channel, None, &terms(Role::Forwarder), Nanos(5));
     let refused = stages.poll_answer();

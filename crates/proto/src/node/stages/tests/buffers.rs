@@ -24,11 +24,11 @@ fn buffers_are_reserved_to_the_byte() {
     assert_eq!((stages.check_buffers(one, &bytes(600)), stages.buffer_bytes()), (Ok(()), 1_000));
     assert_eq!(stages.reserve_buffers(one, bytes(100)), Ok(()));
     assert_eq!((stages.buffer_bytes(), stages.check_buffers(two, &bytes(900))), (500, Ok(())));
-    books_hold(&stages, &[1, 2]);
+    accounts_hold(&stages, &[1, 2]);
     stages.release(one);
     assert_eq!((stages.buffer_bytes(), stages.check_buffers(two, &bytes(1_000))), (400, Ok(())));
     assert_eq!(stages.check_buffers(two, &bytes(1_001)), refusal(1_001, 1_000));
-    books_hold(&stages, &[2]);
+    accounts_hold(&stages, &[2]);
 }
 
 /// Frames of a link's driver: half of them are for channels, separately for each link. A refusal is reported
@@ -54,14 +54,14 @@ fn frames_are_reserved_link_by_link() {
     assert_eq!(stages.reserve_buffers(two, frames(LEFT, 4)), refusal(4, 3));
     assert_eq!(stages.check_buffers(two, &frames(RIGHT, 1_000)), Ok(()));
     assert_eq!(stages.reserve_buffers(two, frames(LEFT, 3)), Ok(()));
-    books_hold(&stages, &[1, 2]);
+    accounts_hold(&stages, &[1, 2]);
     assert_eq!(stages.reserve_buffers(one, frames(LEFT, most - 2)), refusal(most - 2, most - 3));
     assert_eq!(stages.reserve_buffers(one, frames(LEFT, 10)), Ok(()), "its own are replaced");
     assert_eq!(stages.check_buffers(two, &frames(LEFT, most - 10)), Ok(()));
     assert_eq!(stages.check_buffers(two, &frames(LEFT, most - 9)), refusal(most - 9, most - 10));
     stages.release(one);
     assert_eq!(stages.check_buffers(two, &frames(LEFT, most)), Ok(()));
-    books_hold(&stages, &[2]);
+    accounts_hold(&stages, &[2]);
     stages.release(two);
     assert_eq!((stages.links[0].frames, stages.links[1].frames), (0, 0));
 }
@@ -90,7 +90,7 @@ fn soft_channels_share_a_pool_of_frames() {
         assert_eq!(stages.pool_frames(LEFT), pool_of(number as usize + 1));
         assert_eq!((stages.pool_frames(RIGHT), stages.links[0].frames), (0, 0));
     }
-    books_hold(&stages, &(0..10).collect::<Vec<_>>());
+    accounts_hold(&stages, &(0..10).collect::<Vec<_>>());
     let hard_one = ChannelId(8);
     // For a channel that is not part of it, the size of the pool is fixed.
     assert_eq!(stages.check_buffers(hard_one, &hard(most - pool_of(8))), Ok(()));
@@ -111,6 +111,6 @@ fn soft_channels_share_a_pool_of_frames() {
     for number in 0..8 {
         stages.release(ChannelId(number));
     }
-    assert_eq!((stages.pool_frames(LEFT), stages.link_books(LEFT)[1]), (0, ("parts of a pool", [0, 0])));
-    books_hold(&stages, &[8]);
+    assert_eq!((stages.pool_frames(LEFT), stages.link_accounts(LEFT)[1]), (0, ("parts of a pool", [0, 0])));
+    accounts_hold(&stages, &[8]);
 }

@@ -31,12 +31,12 @@ fn what_is_held_is_given_away_until_it_is_released() {
             let held = stages.held(ChannelId(7)).expect("held");
             held.cpu() + held.link().map_or(Nanos::ZERO, |(_, bound)| bound)
         });
-        books_hold(&stages, &[7]);
+        accounts_hold(&stages, &[7]);
         stages.release(ChannelId(7));
         assert_eq!((given_away(&stages), stages.is_asked()), (before, false), "{role:?}");
-        books_hold(&stages, &[]);
+        accounts_hold(&stages, &[]);
         stages.release(ChannelId(7));
-        books_hold(&stages, &[]);
+        accounts_hold(&stages, &[]);
     }
 }
 
@@ -61,7 +61,7 @@ fn the_stages_of_a_host_share_one_limit() {
             assert!(stages.held(ChannelId(1)).is_none(), "nor does the processor hold it");
         }
         stages.release(ChannelId(1));
-        books_hold(&stages, &[]);
+        accounts_hold(&stages, &[]);
     }
     stages.ask(&channel, grants[0].bound - Nanos(1), false);
     let refused = answered(&mut stages, 1).expect_err("too tight");
@@ -98,7 +98,7 @@ fn what_is_decided_elsewhere_is_the_same_and_later() {
     }
     assert_eq!(given_away(&there), given_away(&here));
     assert!(!there.is_asked());
-    books_hold(&there, &[1, 2, 3]);
+    accounts_hold(&there, &[1, 2, 3]);
 }
 
 /// A reservation whose answer was not taken yet is no leak. A reservation without a channel after that is
@@ -107,10 +107,10 @@ fn what_is_decided_elsewhere_is_the_same_and_later() {
 fn a_reservation_of_nobodys_is_seen_once_its_answer_was_taken() {
     let mut stages = stages_of(&config());
     stages.ask(&local(7, Role::Forwarder), MS(200), false);
-    books_hold(&stages, &[]);
+    accounts_hold(&stages, &[]);
     answered(&mut stages, 7).expect("there is room");
-    let books = stages.books(|_| false, core::iter::empty());
-    let reservations = books.iter().find(|(what, _)| *what == "reservations");
+    let accounts = stages.accounts(|_| false, core::iter::empty());
+    let reservations = accounts.iter().find(|(what, _)| *what == "reservations");
     assert_eq!(reservations, Some(&("reservations", [1, 0])));
 }
 
@@ -132,5 +132,5 @@ fn what_has_ended_is_not_made_final() {
     let decided = decide(stages.poll_decision().expect("what it held is given back"));
     stages.handle_decided(decided);
     assert_eq!((given_away(&stages), stages.is_asked()), (before, false));
-    books_hold(&stages, &[]);
+    accounts_hold(&stages, &[]);
 }

@@ -87,5 +87,7 @@ fn a_host_without_links_holds_nothing() {
     let stages = stages_of(&alone);
     assert_eq!(stages.cpu_utilisation(), alone.cpu.interference.rho);
     assert!(stages_of(&config()).cpu_utilisation() > stages.cpu_utilisation());
-    assert!(stages.books(|_| true, core::iter::empty()).iter().all(|(_, [counted, there])| counted == there));
+    assert!(
+        stages.accounts(|_| true, core::iter::empty()).iter().all(|(_, [counted, there])| counted == there)
+    );
 }

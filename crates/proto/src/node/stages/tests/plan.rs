@@ -47,11 +47,11 @@ fn a_planned_flow_is_taken_over_by_one_channel_at_a_time() {
     assert!(refused.contains("another channel has it"), "{refused}");
     let audio = named(3, Role::Source, "audio");
     hold(&mut stages, &audio);
-    books_hold(&stages, &[1, 3]);
+    accounts_hold(&stages, &[1, 3]);
     stages.release(ChannelId(1));
     assert_eq!(given_away(&stages)[0], before[0], "the plan keeps it");
     hold(&mut stages, &other);
-    books_hold(&stages, &[2, 3]);
+    accounts_hold(&stages, &[2, 3]);
     // A channel that is asked dry, or refused in the end, takes over no flow.
     stages.release(ChannelId(2));
     stages.ask(&one, MS(200), true);
@@ -59,7 +59,7 @@ fn a_planned_flow_is_taken_over_by_one_channel_at_a_time() {
     stages.ask(&one, grants[0].bound, false);
     assert!(answered(&mut stages, 1).is_err(), "the link has nothing left of it");
     hold(&mut stages, &other);
-    books_hold(&stages, &[2, 3]);
+    accounts_hold(&stages, &[2, 3]);
 }
 
 /// A plan limits its flows: a contract that costs more, or has a shorter deadline, is refused. Only a source

@@ -23,7 +23,7 @@ fn break_stream(two: &mut Two) {
 }
 
 /// Drops all packets until end 0 gives the neighbour up.
-fn fall_silent(two: &mut Two) {
+fn stop_answering(two: &mut Two) {
     two.deaf = [true; 2];
     while two.alive()[0] {
         two.run(1);
@@ -77,7 +77,7 @@ fn an_old_answer_brings_nobody_back() {
 fn the_clock_of_a_neighbour_is_forgotten_with_it() {
     let mut two = Two::met();
     assert!(two.ends[0].clock().offset(two.now).is_some());
-    fall_silent(&mut two);
+    stop_answering(&mut two);
     assert_eq!(two.ends[0].clock().offset(two.now), None);
     two.deaf = [false; 2];
     two.run(3_000);
@@ -93,7 +93,7 @@ fn a_neighbour_whose_clock_was_set_back_is_judged_at_once() {
     let theirs = |at: Instant| Instant(at.0 - back.0);
     two.now = two.now + back;
     two.run(10_000);
-    fall_silent(&mut two);
+    stop_answering(&mut two);
     let config = NodeConfig { epoch: Epoch(2), ..config(2) };
     two.ends[1] = Peer::new(&config, &config.links[0], 9, theirs(two.now));
     two.ends[1].travel.ours_max = Nanos::ZERO;

@@ -1,7 +1,7 @@
 //! Compares this host's counters with what is actually held, for root and the daemon's own user only: a walk
 //! over all of a node's state keeps its processor busy meanwhile.
 
-use punctual_ipc::api::{Books, Waiting, WrongCount};
+use punctual_ipc::api::{Audit, Waiting, WrongCount};
 use punctual_proto::api::Account;
 
 use super::{Host, HostGone, Service};
@@ -11,7 +11,7 @@ const CHANNELS_MAX: u32 = 256;
 
 impl<H: Host> Service<H> {
     /// Compares all counts; `None` if this host has too many channels (`channels`).
-    pub(super) fn books(&self, channels: u32) -> Result<Option<Books>, HostGone> {
+    pub(super) fn audit(&self, channels: u32) -> Result<Option<Audit>, HostGone> {
         if channels > CHANNELS_MAX {
             return Ok(None);
         }
@@ -25,7 +25,7 @@ impl<H: Host> Service<H> {
             held: account.held,
         });
         let waiting = waiting.into_iter().filter(|(_, count)| *count > 0);
-        Ok(Some(Books {
+        Ok(Some(Audit {
             compared: accounts.len() as u32,
             wrong: wrong.collect(),
             waiting: waiting

@@ -1,4 +1,4 @@
-//! The stretches of a run: which streams send in each, and when each system ran it.
+//! The phases of a run: which streams send in each, and when each system ran it.
 
 use punctual::Nanos;
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub const SETTLE: Nanos = Nanos::from_millis(400);
 /// A part of the run with traffic of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stretch {
+pub enum Phase {
     /// Every sender keeps its contract.
     ContractsKept,
     /// The second video sends three times what its contract allows.
@@ -23,8 +23,8 @@ pub enum Stretch {
     ChannelTooMany,
 }
 
-impl Stretch {
-    /// The stretches that all systems run.
+impl Phase {
+    /// The phases that all systems run.
     pub const COMPARED: [Self; 2] = [Self::ContractsKept, Self::ContractBroken];
 
     /// Which one a system's slice number `number` belongs to.
@@ -51,13 +51,13 @@ impl Stretch {
     }
 }
 
-/// When one system ran which stretch.
+/// When one system ran which phase.
 #[derive(Clone, Debug, Default)]
 pub struct Timetable {
-    slices: Vec<(Stretch, Slice)>,
+    slices: Vec<(Phase, Slice)>,
 }
 
-/// A set of stretches of a system.
+/// A set of phases of a system.
 #[derive(Clone, Debug, Default)]
 pub struct Spans {
     /// When its sources ran.
@@ -68,14 +68,14 @@ pub struct Spans {
 
 impl Timetable {
     /// Adds a slice; slices of a system do not meet within [`SETTLE`].
-    pub fn push(&mut self, stretch: Stretch, slice: Slice) {
-        self.slices.push((stretch, slice));
+    pub fn push(&mut self, phase: Phase, slice: Slice) {
+        self.slices.push((phase, slice));
     }
 
-    /// When it ran these stretches.
-    pub fn of(&self, stretches: &[Stretch]) -> Spans {
+    /// When it ran these phases.
+    pub fn of(&self, phases: &[Phase]) -> Spans {
         let mut spans = Spans::default();
-        for (_, slice) in self.slices.iter().filter(|(stretch, _)| stretches.contains(stretch)) {
+        for (_, slice) in self.slices.iter().filter(|(phase, _)| phases.contains(phase)) {
             spans.loaded.push(slice.from, slice.until);
             spans.judged.push(slice.from, slice.until + SETTLE);
         }

@@ -13,19 +13,19 @@ pub type Entry = (&'static str, [usize; 2]);
 
 impl Signalling {
     /// Accounts of channels, requests and decisions.
-    pub fn books(&self) -> Vec<Entry> {
-        let mut books: Vec<Entry> = self.channels.books().into();
-        books.extend(self.requests.books());
-        books.push(("paths of decisions", self.deciding.books()));
-        books
+    pub fn accounts(&self) -> Vec<Entry> {
+        let mut accounts: Vec<Entry> = self.channels.accounts().into();
+        accounts.extend(self.requests.accounts());
+        accounts.push(("paths of decisions", self.deciding.accounts()));
+        accounts
     }
 
     /// Accounts of a link, and of the messages that wait for its neighbour.
-    pub fn link_books(&self, link: LinkId) -> Vec<Entry> {
-        let mut books: Vec<Entry> = self.channels.link_books(link).into();
+    pub fn link_accounts(&self, link: LinkId) -> Vec<Entry> {
+        let mut accounts: Vec<Entry> = self.channels.link_accounts(link).into();
         let peer = self.links.peers.get(usize::from(link.0));
-        books.extend(peer.into_iter().flat_map(|peer| peer.outbox().books()));
-        books
+        accounts.extend(peer.into_iter().flat_map(|peer| peer.outbox().accounts()));
+        accounts
     }
 
     /// Whether a channel may hold resources here: it is in the table, or its stages were asked.

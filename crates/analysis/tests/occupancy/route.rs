@@ -24,7 +24,7 @@ pub struct Stage {
 }
 
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct Route {
     pub burst: i64,
     /// a.
     pub allowance: i64,
@@ -54,7 +54,7 @@ pub struct Passage {
     pub held_from: i64,
 }
 
-impl Way {
+impl Route {
     /// J of stage `index`.
     pub fn error(&self, index: usize) -> i64 {
         let hops = self.stages[..=index].iter().filter_map(|stage| stage.hop);
