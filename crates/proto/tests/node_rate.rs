@@ -7,7 +7,7 @@ mod common;
 use common::rate::{TRIED as CONFIGURED, is_right, measured, wrong};
 use punctual_proto::api::{
     Cause, Event, MeasuredRate, OpenRequest, Port, RateRefusal, RefuseCause, RtuClass, RtuCost, RtuRefusal,
-    RtuSending, RtuTerms, UserId,
+    RtuSending, RtuTarget, RtuTerms, UserId,
 };
 use punctual_proto::ids::{Address, ChannelNumber, LinkId, NodeId, PathId};
 use punctual_proto::limits::{RATE_ERROR_GOOD, RATE_TIME};
@@ -109,8 +109,11 @@ fn no_handler_gets_slots_of_a_link_while_it_is_measured() {
         cost: RtuCost { run: Nanos(1_000), unit: Nanos(1_000) },
     };
     let register = |world: &mut World| {
-        let sending =
-            RtuSending { to: Address { port: name("in"), host: name("h2") }, packets: 1, payload_bytes: 100 };
+        let sending = RtuSending {
+            to: RtuTarget::Port(Address { port: name("in"), host: name("h2") }),
+            packets: 1,
+            payload_bytes: 100,
+        };
         let now = world.now;
         world.nodes[0].register_sender(terms, &sending, TestOutbox::new(8, 100), now)
     };

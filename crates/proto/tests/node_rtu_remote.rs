@@ -217,13 +217,13 @@ fn one_that_is_refused_holds_nothing() {
 fn one_that_takes_no_calls_is_called_again_when_it_does() {
     let mut bench = bench(low(MS(1), 1), false);
     for number in 1..=6 {
-        bench.say(UpcallReport::Ready);
+        bench.report(UpcallReport::Ready);
         bench.serve_until(AT(u64::from(number) * 2_000));
         assert_eq!(bench.calls.waiting(), 4.min(number as usize));
         bench.done(UpcallRequest { number, units: 1 }, 1, false);
     }
     assert_eq!(bench.run_until(AT(13_000)).len(), 4);
-    bench.say(UpcallReport::Ready);
+    bench.report(UpcallReport::Ready);
     assert_eq!(bench.run_until(AT(16_000)), [UpcallRequest { number: 5, units: 1 }]);
     assert_eq!(bench.status().demoted, None);
 }
@@ -231,11 +231,11 @@ fn one_that_takes_no_calls_is_called_again_when_it_does() {
 #[test]
 fn a_report_of_another_call_does_not_end_the_present_one() {
     let mut bench = bench(low(MS(1), 1), true);
-    bench.say(UpcallReport::Ready);
+    bench.report(UpcallReport::Ready);
     let calls = bench.run_until(AT(1_000));
     assert_eq!(calls.len(), 1);
     bench.done(UpcallRequest { number: calls[0].number + 1, units: 1 }, 5, true);
-    bench.say(UpcallReport::Ready);
+    bench.report(UpcallReport::Ready);
     assert_eq!(bench.run_until(AT(9_000)), [], "it is not back");
     bench.done(calls[0], 1, false);
     assert_eq!(bench.run_until(AT(10_000)).len(), 1);

@@ -292,7 +292,7 @@ fn each_link_counts_its_own_senders() {
     let mut bench = Bench::of(config);
     let mut register = |host: &str, port: &str| {
         let to = Address { host: name(host), port: name(port) };
-        let sending = RtuSending { to, packets: 2, payload_bytes: 100 };
+        let sending = RtuSending { to: RtuTarget::Port(to), packets: 2, payload_bytes: 100 };
         bench.node.register_sender(low(MS(1), 1), &sending, TestOutbox::new(8, 100), AT(0)).expect("room")
     };
     let ids = [("h1", "a"), ("h3", "a"), ("h3", "b")].map(|(host, port)| register(host, port));

@@ -303,9 +303,9 @@ fn demoted_packets_outlive_their_channel_as_best_effort() {
             }
         }
         assert!(world.nodes[1].abort_newest(CloseReason::RuntimeRefused, now));
-        holds_its_books(&world);
+        accounts_hold(&world);
         world.run_for(MS(10));
-        holds_its_books(&world);
+        accounts_hold(&world);
         let status = world.nodes[1].status(world.now);
         if hosts == 3 {
             assert_eq!(status.links[1].packets_best_effort, demoted.len() as u64);
@@ -335,7 +335,7 @@ fn demoted_messages_wait_for_room_or_are_counted() {
         }
         world.run_for(Nanos::from_micros(100));
     }
-    holds_its_books(&world);
+    accounts_hold(&world);
     let counters = |world: &World| {
         open.each_ref().map(|open| world.nodes[0].channel(open.source).expect("it is open").counters)
     };
@@ -345,7 +345,7 @@ fn demoted_messages_wait_for_room_or_are_counted() {
     let owed = world.nodes[0].status(world.now).links[0].wire_bytes - given;
     world.nodes[0].handle_sent(LEFT, owed as u32, world.now);
     world.run_for(Nanos::from_secs(10));
-    holds_its_books(&world);
+    accounts_hold(&world);
     for (open, of) in open.iter().zip(counters(&world)) {
         assert_eq!(of.messages_in, of.packets_out + of.dropped, "{of:?}");
         assert_eq!(open.outbox.waiting(), 0);

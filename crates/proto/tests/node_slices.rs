@@ -345,7 +345,7 @@ fn what_waits_at_a_sink_that_ends_is_given_back_in_slices() {
             let given = (now.0 - before.0, now.1 - before.1);
             assert!(given.0.max(given.1) <= LEFTOVERS_MAX as usize, "{remains:?}: {given:?}");
             (frames, slots, before) = (frames + given.0, slots + given.1, now);
-            holds_its_books(&world);
+            accounts_hold(&world);
             if !world.nodes[1].has_leftovers() {
                 break;
             }

@@ -94,7 +94,7 @@ fn a_broken_stage_refuses_handlers_where_that_is_wanted() {
         let mut stages = stages_of(&config);
         let terms = handler_terms();
         let asked = |stages: &Stages| {
-            let sent = |link| RtuPackets { link, packets: 1, payload_bytes: 100 };
+            let sent = |link| RtuPackets { link, packets: 1, packet_bytes: 164, header_bytes: 64 };
             let links = [LEFT, RIGHT].map(|link| stages.check_rtu_packets(&terms, &sent(link)));
             (stages.check_rtu(&terms, &config), links)
         };
