@@ -47,6 +47,8 @@ mod processor;
 mod receiver;
 pub mod rtu;
 mod state;
+#[cfg(feature = "embedded")]
+pub mod tcp;
 
 pub use channel::{Channel, Opening};
 pub use endsystem::{Endsystem, SOCKET_VARIABLE};

@@ -11,7 +11,7 @@ use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::LinkId;
 use punctual_proto::memory::{Inbox, Outbox};
 pub use punctual_tcp::endsystem::{Rings, Segments, Status as TcpStatus};
-pub use punctual_tcp::{Config as TcpConfig, Ended, Flow, State as TcpState};
+pub use punctual_tcp::{Config as TcpConfig, Ended, EphemeralPorts, Flow, Secrets, State as TcpState};
 use thiserror::Error;
 
 use crate::error::EngineGone;

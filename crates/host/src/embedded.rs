@@ -1,9 +1,13 @@
 //! A host with a single program: the process in which it runs.
 
+mod tcp;
+
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 
+use punctual_engine::tcp::TcpRefusal;
 use punctual_engine::{Body, CallError, EngineHandle, Lead, LeadError};
 use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
@@ -14,12 +18,18 @@ use punctual_proto::ids::ChannelId;
 use crate::running::EngineHost;
 use crate::service::server::Server;
 
+use tcp::EmbeddedTcp;
+pub(crate) use tcp::best_effort_call;
+pub use tcp::{TcpEnds, TcpError, TcpListening, TcpNews, TcpWish};
+
 /// A program's handler on an engine's processor.
 type Handler = punctual_engine::Upcall<OutboxReader, InboxWriter>;
 
 /// An API service on a thread of its own, with one connected socket. Dropping it stops engine and thread.
 pub struct EmbeddedHost {
     engine: EngineHandle<OutboxReader, InboxWriter>,
+    /// TCP of this host's own, if a link has room for it.
+    tcp: Option<EmbeddedTcp>,
     stop: Alarm,
     thread: Option<JoinHandle<()>>,
 }
@@ -31,6 +41,8 @@ impl EmbeddedHost {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let engine = host.engine();
+        let links = host.tcp_links().to_vec();
+        let tcp = (!links.is_empty()).then(|| EmbeddedTcp::start(engine.clone(), links)).transpose()?;
         let mut server = Server::new(host, Quotas::UNLIMITED, None)?;
         server.add_session(theirs)?;
         let stop = Alarm::new()?;
@@ -39,7 +51,7 @@ impl EmbeddedHost {
             // If the engine fails, its clients see their connection end.
             let _ = server.run(stopping.as_fd());
         })?;
-        Ok((Self { engine, stop, thread: Some(thread) }, ours))
+        Ok((Self { engine, tcp, stop, thread: Some(thread) }, ours))
     }
 
     /// Lets the engine's processor hand the messages of a channel that ends here to `upcall`, on its own thread; those
@@ -78,6 +90,30 @@ impl EmbeddedHost {
         body: Body,
     ) -> Result<Result<Handler, RtuRefusal>, CallError> {
         self.engine.register_sender(terms, sending, outbox, body)
+    }
+
+    fn tcp(&self) -> Result<&EmbeddedTcp, TcpError> {
+        self.tcp.as_ref().ok_or(TcpError::Refused(TcpRefusal::NoTcp))
+    }
+
+    /// Begins a TCP connection, which is open as soon as [`TcpNews::Open`] comes.
+    pub fn connect_tcp(&self, remote: SocketAddr, wish: &TcpWish) -> Result<TcpEnds, TcpError> {
+        self.tcp()?.connect(remote, wish)
+    }
+
+    /// Listens for TCP connections, of which at most `backlog` wait.
+    pub fn listen_tcp(
+        &self,
+        local: SocketAddr,
+        backlog: u32,
+        wish: TcpWish,
+    ) -> Result<TcpListening, TcpError> {
+        self.tcp()?.listen(local, backlog, wish)
+    }
+
+    /// The engine.
+    pub const fn engine(&self) -> &EngineHandle<OutboxReader, InboxWriter> {
+        &self.engine
     }
 
     /// Has the calling thread drive the engine from now on, whenever it waits for it.

@@ -18,6 +18,6 @@ pub mod service;
 
 pub use calibration::{CalibrationError, calibrate};
 pub use config::{GivenCosts, Mismatch, ProfileSettings};
-pub use embedded::EmbeddedHost;
+pub use embedded::{EmbeddedHost, TcpEnds, TcpError, TcpListening, TcpNews, TcpWish};
 pub use nominal_rate::nominal_rate;
 pub use running::{EngineHost, HostError, Prepared, quotas};

@@ -65,6 +65,7 @@ pub struct EngineHost {
     co_scheduling: Option<Priorities>,
     profile: ProfileStatus,
     journal: RefCell<Journal>,
+    tcp_links: Vec<(LinkId, u32)>,
 }
 
 /// A host that has the costs of protocol work, and has not opened any link or socket yet.
@@ -92,6 +93,7 @@ impl Prepared {
         let Self { config, profile } = self;
         let sleeps = config.spin == Nanos::ZERO && links.iter().all(|link| link.spins().longest() == 0);
         let engine = Engine::start(config.engine_config(links)?)?;
+        let tcp_links = tcp_links(&config);
         let events = engine.events();
         Ok(EngineHost {
             engine,
@@ -104,11 +106,26 @@ impl Prepared {
             profile,
             journal: RefCell::new(Journal::new(&config.node)),
             node: config.node,
+            tcp_links,
         })
     }
 }
 
+/// Links with room for TCP of this host's own, and the longest packet of each.
+fn tcp_links(config: &HostConfig) -> Vec<(LinkId, u32)> {
+    let links = config.node.links.iter().zip(&config.drivers).zip(0..);
+    let rooms = links.filter(|((_, driver), _)| driver.tcp_rooms()[0] > 0);
+    rooms
+        .map(|((link, _), id)| (LinkId(id), link.packet_bytes_max.min(link.best_effort_bytes_max())))
+        .collect()
+}
+
 impl EngineHost {
+    /// Links with room for TCP of this host's own, and the longest packet of each.
+    pub(crate) fn tcp_links(&self) -> &[(LinkId, u32)] {
+        &self.tcp_links
+    }
+
     /// A handle with which a thread calls the node on the processor's thread.
     pub(crate) fn engine(&self) -> EngineHandle<OutboxReader, InboxWriter> {
         self.engine.clone()

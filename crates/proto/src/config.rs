@@ -206,6 +206,9 @@ pub struct CpuConfig {
     pub admission: Admission,
     /// b_p: PDUs finished before a yield is honoured.
     pub quantum_packets: u32,
+    /// Longest call of a best-effort handler that is to be admitted, if it is longer than a quantum of packets: everything
+    /// else may be blocked for so long.
+    pub best_effort_call_max: Nanos,
     /// Most of the CPU that best-effort processing as a whole may take; `Ppm::ONE` is no cap.
     pub best_effort_cpu_cap: Ppm,
     /// Most of the CPU that one best-effort flow may take, wherever it starts; `Ppm::ONE` is no cap.
@@ -407,6 +410,7 @@ impl Default for CpuConfig {
             run: RunPolicy::Edf,
             admission: Admission::EDF,
             quantum_packets: 1,
+            best_effort_call_max: Nanos::ZERO,
             best_effort_cpu_cap: Ppm::ONE,
             best_effort_flow_cpu_cap: Ppm::ONE,
             plan: Vec::new(),

@@ -274,6 +274,8 @@ pub(super) struct LinkTable {
     pub queue: Option<u32>,
     pub xdp_mode: Option<XdpMode>,
     pub zero_copy: Option<ZeroCopyChoice>,
+    pub flows_max: Option<u32>,
+    pub listeners_max: Option<u32>,
     pub napi_priority: Option<u8>,
     pub kernel_rate: Maybe<RateOrShare>,
     pub kernel_rate_max: Maybe<RateOrShare>,

@@ -19,6 +19,7 @@ use std::{fs, io};
 
 use punctual_analysis::contract::BURST_MESSAGES_MAX;
 use punctual_engine::EngineConfig;
+use punctual_engine::tcp::TcpLimits;
 use punctual_link::kernel::{KernelError, ShaperRate};
 use punctual_link::{Link, LinkError};
 use punctual_os::calls::Forbidden;
@@ -369,6 +370,25 @@ impl HostConfig {
         };
         let node = NodeConfig { epoch: Epoch(epoch), links: self.paced_links(), ..self.node.clone() };
         let &Self { real_time, spin, forbidden_calls, heap, .. } = self;
-        Ok(EngineConfig { node, links, real_time, spin, seed: random()?, forbidden_calls, heap, tcp: None })
+        let tcp = self.tcp_limits(random()?, random()?);
+        let node = if tcp.is_some() { with_tcp_calls(node) } else { node };
+        Ok(EngineConfig { node, links, real_time, spin, seed: random()?, forbidden_calls, heap, tcp })
     }
+
+    /// Room for TCP of this host's own; `None` if no link has any. Connections of all links share their numbers, so the link
+    /// with the least room bounds them.
+    fn tcp_limits(&self, low: u64, high: u64) -> Option<TcpLimits> {
+        let rooms = self.drivers.iter().map(|driver| driver.tcp_rooms()).filter(|[flows, _]| *flows > 0);
+        let [connections_max, listeners_max] =
+            rooms.reduce(|least, room| [least[0].min(room[0]), least[1].min(room[1])])?;
+        let secret = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
+        Some(TcpLimits { secret, connections_max, listeners_max })
+    }
+}
+
+/// The configuration of a node whose best-effort handlers run TCP: admission counts with their calls.
+fn with_tcp_calls(mut node: NodeConfig) -> NodeConfig {
+    let packet_bytes = node.links.iter().map(|link| link.packet_bytes_max).max().unwrap_or(0);
+    node.cpu.best_effort_call_max = crate::embedded::best_effort_call(&node.cpu.costs, packet_bytes);
+    node
 }

@@ -31,8 +31,9 @@ pub fn cpu_model(cpu: &CpuConfig, fragment_bytes: u32) -> Cpu {
         utilisation_max: cpu.utilisation_max,
         best_effort_share_min: cpu.best_effort_share_min,
         interference: Interference { sigma: cpu.burst(), rho: cpu.interference.rho },
-        best_effort_unit: packet * u64::from(cpu.quantum_packets.max(1))
-            + costs.send_message.max(costs.deliver_message),
+        best_effort_unit: (packet * u64::from(cpu.quantum_packets.max(1))
+            + costs.send_message.max(costs.deliver_message))
+        .max(cpu.best_effort_call_max),
         quantum_packets: cpu.quantum_packets,
     }
 }

@@ -109,6 +109,7 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
         run: spec.run.unwrap_or(run),
         admission: spec.admission.unwrap_or(admission),
         quantum_packets: dice.pick(&[1, 1, 2, 4]),
+        best_effort_call_max: Nanos::ZERO,
         best_effort_cpu_cap: Ppm::ONE,
         best_effort_flow_cpu_cap: Ppm::ONE,
         plan: Vec::new(),

@@ -281,6 +281,7 @@ fn cpu(
         run,
         admission,
         quantum_packets: table.quantum.unwrap_or(default.quantum_packets),
+        best_effort_call_max: default.best_effort_call_max,
         best_effort_cpu_cap: pick(&table.best_effort_cpu_cap, default.best_effort_cpu_cap),
         best_effort_flow_cpu_cap: pick(&table.best_effort_flow_cpu_cap, default.best_effort_flow_cpu_cap),
         plan: match &table.plan {

@@ -134,6 +134,11 @@ pub trait LinkDriver: Settings {
         false
     }
 
+    /// TCP connections and listeners of this host's own that the link has room for.
+    fn tcp_rooms(&self) -> [u32; 2] {
+        [0, 0]
+    }
+
     /// What `punctual doctor` finds out about this link alone.
     fn examine(&self, _link: &CheckedLink<'_>, _serving: bool) -> Vec<Finding> {
         Vec::new()

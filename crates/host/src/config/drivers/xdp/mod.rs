@@ -7,7 +7,7 @@ mod signals;
 
 use punctual_engine::profile::{MeasureError, Wires, xdp_wires};
 use punctual_link::kernel::{CareOptions, Device, FollowError, ShaperRate};
-use punctual_link::xdp::{AttachMode, ClassifierOptions, ZeroCopy};
+use punctual_link::xdp::{AttachMode, ClassifierOptions, FLOWS_MAX, LISTENERS_MAX, ZeroCopy};
 use punctual_link::{Link, Spins, Stream};
 use punctual_proto::Nanos;
 use rustix::thread::CapabilitySet;
@@ -49,6 +49,8 @@ impl DriverKind for Xdp {
             "queue",
             "xdp_mode",
             "zero_copy",
+            "flows_max",
+            "listeners_max",
             "napi_priority",
             "interrupt_defer",
             "spin",
@@ -142,6 +144,10 @@ impl LinkDriver for XdpSettings {
         Some(&self.classifier.device)
     }
 
+    fn tcp_rooms(&self) -> [u32; 2] {
+        [self.classifier.flows_max, self.classifier.listeners_max]
+    }
+
     fn has_own_pace(&self) -> bool {
         let device = || Device::named(&self.classifier.device);
         self.pace_by_device && device().is_ok_and(|device| device.has_own_pace())
@@ -153,6 +159,15 @@ fn check(input: &LinkInput<'_>) -> Result<(), String> {
     let (table, bytes) = (input.table, input.link.packet_bytes_max);
     if table.socket_buffer.is_some() || table.socket_priority.is_some() {
         return Err("socket_buffer and socket_priority are for driver \"udp\": use frames".into());
+    }
+    let [flows, listeners] = [table.flows_max, table.listeners_max].map(|max| max.unwrap_or(0));
+    if flows > FLOWS_MAX || listeners > LISTENERS_MAX {
+        return Err(format!(
+            "flows_max = {flows}, listeners_max = {listeners}: give at most {FLOWS_MAX} and {LISTENERS_MAX}"
+        ));
+    }
+    if listeners > 0 && flows == 0 {
+        return Err("listeners_max without flows_max: a listener's connections are flows, give both".into());
     }
     if bytes > PACKET_BYTES_MAX {
         return Err(format!(
@@ -182,6 +197,8 @@ fn classifier(input: &LinkInput<'_>, device: &str, ends: Ends) -> ClassifierOpti
         // packet rate. It is bounded by its own buffers, which are read only while no more urgent packet
         // waits for the processor.
         best_effort_rate: None,
+        flows_max: input.table.flows_max.unwrap_or(0),
+        listeners_max: input.table.listeners_max.unwrap_or(0),
         ..ClassifierOptions::new(device, ends.local, ends.peer, ends.ports[0], ends.ports[1])
     }
 }

@@ -29,6 +29,8 @@ fn a_processor_is_what_is_configured() {
     assert_eq!(model.best_effort_unit, Nanos(4 * (300 + 2 * 10) + 2_000));
     assert_eq!(model.interference.sigma, cpu.interference.sigma + costs.cold_start);
     assert_eq!(cpu_model(&cpu, 1_024).best_effort_unit, Nanos(4 * (300 + 10) + 2_000));
+    let calls = CpuConfig { best_effort_call_max: Nanos(9_000), ..cpu.clone() };
+    assert_eq!(cpu_model(&calls, 1).best_effort_unit, Nanos(9_000), "a handler's call is longer");
     let dearer = config::CpuCosts { send_packet: Nanos(400), send_message: Nanos(3_000), ..costs };
     let cpu = CpuConfig { costs: dearer, quantum_packets: 0, ..cpu };
     assert_eq!(cpu_model(&cpu, 1).best_effort_unit, Nanos(400 + 10 + 3_000));

@@ -1,0 +1,277 @@
+//! A TCP connection as a program reads and writes it.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use punctual_engine::tcp::{Ended, TcpStatus};
+use punctual_host::{TcpEnds, TcpNews};
+use punctual_ipc::ring::outgoing::PushError;
+use punctual_ipc::ring::{InboxReader, OutboxWriter};
+
+use super::embedded;
+use crate::connection::Connection;
+
+/// A TCP connection of this host's own. Dropping it closes it: bytes that were written still leave. If bytes that came were not
+/// read, the peer is reset (RFC 2525 2.17).
+///
+/// Reading waits until bytes come or the peer closes, writing until there is room, unless a timeout is set or the stream is
+/// non-blocking. Its descriptor ([`AsRawFd`]) is readable while bytes wait or the peer has closed, for `poll` and `epoll`; never
+/// read from it. It is level-triggered.
+pub struct TcpStream {
+    connection: Arc<Connection>,
+    number: u32,
+    flow: punctual_engine::tcp::Flow,
+    outbox: OutboxWriter,
+    inbox: InboxReader,
+    news: Receiver<TcpNews>,
+    /// Bytes of the message that was taken last, and how many of them were read.
+    rest: (Vec<u8>, usize),
+    read_timeout: Option<Duration>,
+    write_timeout: Option<Duration>,
+    is_nonblocking: bool,
+    /// The peer has closed its direction, and everything was read.
+    saw_end: bool,
+    ended: Option<Ended>,
+}
+
+impl TcpStream {
+    pub(super) fn new(connection: &Arc<Connection>, ends: TcpEnds) -> Self {
+        let TcpEnds { number, flow, outbox, inbox, news } = ends;
+        Self {
+            connection: Arc::clone(connection),
+            number,
+            flow,
+            outbox,
+            inbox,
+            news,
+            rest: (Vec::new(), 0),
+            read_timeout: None,
+            write_timeout: None,
+            is_nonblocking: false,
+            saw_end: false,
+            ended: None,
+        }
+    }
+
+    /// The next news; `None` if none came by `until`, or the engine has ended.
+    pub(super) fn next_news(&self, until: Instant) -> Option<TcpNews> {
+        self.news.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+    }
+
+    /// This host's address and port.
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.flow.local
+    }
+
+    /// The peer's address and port.
+    pub const fn peer_addr(&self) -> SocketAddr {
+        self.flow.remote
+    }
+
+    /// Limits how long a read waits; `None`: without limit (default).
+    pub const fn set_read_timeout(&mut self, timeout: Option<Duration>) {
+        self.read_timeout = timeout;
+    }
+
+    /// Limits how long a write waits; `None`: without limit (default).
+    pub const fn set_write_timeout(&mut self, timeout: Option<Duration>) {
+        self.write_timeout = timeout;
+    }
+
+    /// Whether reads and writes that would wait return [`io::ErrorKind::WouldBlock`] instead.
+    pub const fn set_nonblocking(&mut self, is_nonblocking: bool) {
+        self.is_nonblocking = is_nonblocking;
+    }
+
+    /// State, segments and buffers of the connection; `None` once it is over.
+    ///
+    /// # Errors
+    /// If the engine has ended, or this is its own thread.
+    pub fn status(&self) -> io::Result<Option<TcpStatus>> {
+        self.engine()?.tcp_status(self.number).map_err(io::Error::other)
+    }
+
+    /// Closes a direction. `Write`: the peer sees the end behind the bytes that were written. `Read`: what comes from now on is
+    /// not read; the peer is not notified, as with other systems.
+    ///
+    /// # Errors
+    /// If the engine has ended.
+    pub fn shutdown(&mut self, how: Shutdown) -> io::Result<()> {
+        if how != Shutdown::Write {
+            self.saw_end = true;
+        }
+        if how == Shutdown::Read {
+            return Ok(());
+        }
+        self.engine()?.close_tcp(self.number).map_err(io::Error::other)
+    }
+
+    /// Ends the connection at once: the peer is reset.
+    ///
+    /// # Errors
+    /// If the engine has ended.
+    pub fn abort(&self) -> io::Result<()> {
+        self.engine()?.abort_tcp(self.number).map_err(io::Error::other)
+    }
+
+    fn engine(
+        &self,
+    ) -> io::Result<
+        &punctual_engine::EngineHandle<punctual_ipc::ring::OutboxReader, punctual_ipc::ring::InboxWriter>,
+    > {
+        Ok(embedded(&self.connection).map_err(io::Error::other)?.engine())
+    }
+
+    /// Has the handlers called: bytes to send are there, or room for bytes that came.
+    fn ready(&self) -> io::Result<()> {
+        self.engine()?.ready_tcp(self.number).map_err(io::Error::other)
+    }
+
+    /// Why the connection ended, if it has.
+    fn ended(&mut self) -> Option<Ended> {
+        for news in self.news.try_iter() {
+            if let TcpNews::Ended(why) = news {
+                self.ended = Some(why);
+            }
+        }
+        self.ended
+    }
+
+    /// The end of the stream: without error if the peer has closed it.
+    fn end(&mut self) -> io::Result<usize> {
+        self.saw_end = true;
+        match self.ended() {
+            Some(why) if why != Ended::Closed => Err(error_of(why)),
+            _ => Ok(0),
+        }
+    }
+
+    fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+        timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+
+    /// Takes the next message; `false` if none waits.
+    fn take(&mut self) -> io::Result<bool> {
+        let (rest, at) = &mut self.rest;
+        let taken = self.inbox.take(|bytes, _| {
+            rest.clear();
+            rest.extend_from_slice(bytes);
+        });
+        if taken.is_some() {
+            *at = 0;
+            // There is room in the ring again: perhaps bytes wait for it.
+            self.ready()?;
+        }
+        Ok(taken.is_some())
+    }
+}
+
+fn error_of(why: Ended) -> io::Error {
+    let kind = match why {
+        Ended::Closed => io::ErrorKind::NotConnected,
+        Ended::Reset => io::ErrorKind::ConnectionReset,
+        Ended::Refused => io::ErrorKind::ConnectionRefused,
+        Ended::TimedOut => io::ErrorKind::TimedOut,
+        Ended::Unreachable => io::ErrorKind::HostUnreachable,
+        Ended::Aborted => io::ErrorKind::ConnectionAborted,
+    };
+    io::Error::new(kind, why)
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let until = Self::deadline(self.read_timeout);
+        loop {
+            let (rest, at) = &mut self.rest;
+            if *at < rest.len() {
+                let bytes = buffer.len().min(rest.len() - *at);
+                buffer[..bytes].copy_from_slice(&rest[*at..*at + bytes]);
+                *at += bytes;
+                return Ok(bytes);
+            }
+            if self.saw_end || buffer.is_empty() {
+                return Ok(0);
+            }
+            if self.take()? {
+                // An empty message is the end.
+                if self.rest.0.is_empty() {
+                    return self.end();
+                }
+                continue;
+            }
+            if self.inbox.is_closed() {
+                return self.end();
+            }
+            if self.is_nonblocking || !self.inbox.wait(until)? && !self.inbox.is_closed() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+        }
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let most = self.outbox.shape().message_bytes_max as usize;
+        let bytes = &bytes[..bytes.len().min(most)];
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let until = Self::deadline(self.write_timeout);
+        loop {
+            if let Some(why) = self.ended() {
+                let closed = why == Ended::Closed;
+                return Err(if closed { io::ErrorKind::BrokenPipe.into() } else { error_of(why) });
+            }
+            match self.outbox.push_beside(bytes, punctual_ipc::ring::now()) {
+                Ok(_) => {
+                    self.ready()?;
+                    return Ok(bytes.len());
+                }
+                Err(PushError::Full) if self.is_nonblocking => return Err(io::ErrorKind::WouldBlock.into()),
+                Err(PushError::Full) => {
+                    if !self.outbox.wait_room(until)? && self.outbox.is_full() {
+                        return Err(match self.ended() {
+                            Some(why) => error_of(why),
+                            None => io::ErrorKind::WouldBlock.into(),
+                        });
+                    }
+                }
+                Err(error) => return Err(io::Error::new(io::ErrorKind::BrokenPipe, error)),
+            }
+        }
+    }
+
+    /// Does nothing: what is written leaves as soon as the connection may send it.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for TcpStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inbox.as_fd()
+    }
+}
+
+impl AsRawFd for TcpStream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl Drop for TcpStream {
+    fn drop(&mut self) {
+        let has_rest = self.rest.1 < self.rest.0.len();
+        let next = if self.saw_end { None } else { self.inbox.take(|bytes, _| bytes.len()) };
+        let has_unread = has_rest || next.is_some_and(|bytes| bytes > 0);
+        let number = self.number;
+        // An error means that the engine, and the connection with it, are gone.
+        if let Ok(engine) = self.engine() {
+            let _ = if has_unread { engine.abort_tcp(number) } else { engine.release_tcp(number) };
+        }
+    }
+}

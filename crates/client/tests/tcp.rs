@@ -1,0 +1,276 @@
+//! TCP of this host's own (RTU), as a program uses it: streams and listeners with kernels at the other end, in every class.
+//! Network namespaces; needs root.
+
+#[path = "../../link/tests/common/host.rs"]
+mod host;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use host::{Host, privileged};
+use punctual::tcp::{Ended, Qos, State, TcpError};
+use punctual::{BitRate, Endsystem, HostConfig, Nanos};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const A: &str = "10.98.0.1";
+const B: &str = "10.98.0.2";
+const LOW_DELAY: Qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8 };
+
+fn address(ip: &str) -> SocketAddr {
+    SocketAddr::new(ip.parse().expect("an address"), 8_080)
+}
+
+/// Hosts `a` and `b` on one cable.
+fn cable() -> (Host, Host) {
+    let (a, b) = (Host::new(), Host::new());
+    a.run(&format!("ip link add va type veth peer name vb netns {}", b.name()));
+    for (host, device, ip) in [(&a, "va", A), (&b, "vb", B)] {
+        host.ip_batch(&format!("link set {device} up\naddress add {ip}/30 dev {device}\n"));
+    }
+    a.await_up("va");
+    b.await_up("vb");
+    (a, b)
+}
+
+/// An endsystem on `a`, in the namespace of this thread.
+fn endsystem(flows: &str) -> Endsystem {
+    let text = format!(
+        r#"
+        node.name = "a"
+        processor.best_effort_host = true
+        processor.profile_measure = false
+        processor.costs = {{ send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
+                             receive_packet = "1us", deliver_message = "1us", copy_kib = "200ns", cold_start = "20us" }}
+        signalling.key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+        host = [{{ name = "a", id = 1 }}, {{ name = "b", id = 2 }}]
+        [[link]]
+        name = "to-b"
+        neighbour = "b"
+        driver = "xdp"
+        device = "va"
+        local = "{A}"
+        peer = "{B}"
+        rate = "1Gbit/s"
+        kernel_traffic = "exclusive"
+        prediction_error = "500ms"
+        {flows}
+        "#
+    );
+    let config = punctual::config::parse(&text, std::path::Path::new("/test/a.toml"));
+    let config: HostConfig = config.unwrap_or_else(|error| panic!("{error}"));
+    Endsystem::embedded(&config).unwrap_or_else(|error| panic!("{error}"))
+}
+
+const FLOWS: &str = "flows_max = 16\nlisteners_max = 2\n";
+
+fn bytes(side: u8, from: usize, count: usize) -> Vec<u8> {
+    (from..from + count).map(|at| (at * 13 + at / 255) as u8 ^ side).collect()
+}
+
+/// Writes `total` bytes as side 0, closes, and reads as many of side 1 meanwhile.
+fn exchange(
+    mut from: impl Read,
+    mut to: impl Write + Send,
+    close: impl FnOnce() + Send,
+    sides: [u8; 2],
+    total: usize,
+) {
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            to.write_all(&bytes(sides[0], 0, total)).expect("written");
+            close();
+        });
+        let mut read = Vec::new();
+        from.read_to_end(&mut read).expect("read");
+        assert!(read == bytes(sides[1], 0, total), "{} bytes, {total} expected", read.len());
+    });
+}
+
+#[test]
+fn streams_of_every_class_carry_every_byte_to_a_kernel() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let listener = b.within(|| TcpListener::bind(address(B))).expect("a listener");
+    let guaranteed = Qos::Guaranteed { rate: BitRate(20_000_000), period: Nanos::from_millis(5) };
+    a.within(|| {
+        let endsystem = endsystem(FLOWS);
+        for (qos, total) in [(LOW_DELAY, 300_000), (guaranteed, 500_000), (Qos::BestEffort, 3_000_000)] {
+            let mut stream = endsystem.connect_tcp(address(B), qos).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(stream.peer_addr(), address(B));
+            let (kernels, from) = listener.accept().expect("a connection");
+            assert_eq!(from, stream.local_addr());
+            let kernel = std::thread::spawn(move || {
+                let out = kernels.try_clone().expect("a clone");
+                let close = || kernels.shutdown(Shutdown::Write).expect("to close");
+                exchange(&kernels, out, close, [1, 0], total);
+            });
+            stream.set_read_timeout(Some(PATIENCE));
+            stream.set_write_timeout(Some(PATIENCE));
+            // One thread: in pieces that both rings hold.
+            let (mut read, mut sent) = (Vec::new(), 0);
+            let mut buffer = vec![0; 8_192];
+            stream.set_nonblocking(true);
+            while read.len() < total {
+                while sent < total {
+                    match stream.write(&bytes(0, sent, 4_096.min(total - sent))) {
+                        Ok(count) => sent += count,
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        Err(error) => panic!("{qos:?}: {error}"),
+                    }
+                    if sent == total {
+                        stream.shutdown(Shutdown::Write).expect("it runs");
+                    }
+                }
+                match stream.read(&mut buffer) {
+                    Ok(count) => read.extend_from_slice(&buffer[..count]),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => is_readable(&stream),
+                    Err(error) => panic!("{qos:?}: {error}"),
+                }
+            }
+            stream.set_nonblocking(false);
+            assert_eq!(stream.read(&mut buffer).expect("the end"), 0);
+            assert!(read == bytes(1, 0, total), "{qos:?}");
+            kernel.join().expect("the kernel's end");
+            let handlers = endsystem.status().expect("a status").handlers;
+            assert!(!handlers.is_empty(), "TIME-WAIT has its handlers");
+        }
+    });
+}
+
+/// Waits at its descriptor until there is something to read, or a little for room to write.
+fn is_readable(stream: &punctual::tcp::TcpStream) {
+    let mut waits = [PollFd::new(stream, PollFlags::IN)];
+    poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 })).expect("to wait");
+}
+
+#[test]
+fn a_listener_accepts_kernels_and_each_stream_is_its_own() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    a.within(|| {
+        let endsystem = endsystem(FLOWS);
+        let listener = endsystem.bind_tcp(address(A), LOW_DELAY, 8).unwrap_or_else(|error| panic!("{error}"));
+        let clients: Vec<_> = (0..3_u8)
+            .map(|number| {
+                let stream = b.within(|| TcpStream::connect(address(A))).expect("to connect");
+                std::thread::spawn(move || {
+                    let mut stream = stream;
+                    stream.write_all(&[number; 1_000]).expect("written");
+                    stream.shutdown(Shutdown::Write).expect("to close");
+                    let mut read = Vec::new();
+                    stream.read_to_end(&mut read).expect("read");
+                    assert!(read == vec![number; 1_000], "an echo: {} bytes", read.len());
+                })
+            })
+            .collect();
+        for _ in 0..3 {
+            let accepted = listener.accept_timeout(PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+            let mut stream = accepted.expect("a connection");
+            stream.set_read_timeout(Some(PATIENCE));
+            let mut read = Vec::new();
+            stream.read_to_end(&mut read).expect("read");
+            stream.write_all(&read).expect("written");
+            // Dropping the stream closes it behind what was written.
+        }
+        clients.into_iter().for_each(|client| client.join().expect("the kernel's end"));
+        assert!(listener.accept_timeout(Duration::ZERO).expect("no error").is_none());
+    });
+}
+
+/// Each end sees how the other ended, as with other systems.
+#[test]
+fn ends_are_seen_at_the_other_side() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let listener = b.within(|| TcpListener::bind(address(B))).expect("a listener");
+    a.within(|| {
+        let endsystem = endsystem(FLOWS);
+        let connect =
+            || endsystem.connect_tcp(address(B), LOW_DELAY).unwrap_or_else(|error| panic!("{error}"));
+        // The program aborts.
+        let stream = connect();
+        let mut kernels = listener.accept().expect("a connection").0;
+        stream.abort().expect("it runs");
+        assert_eq!(kernels.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+        // The program goes with bytes that it has not read.
+        let stream = connect();
+        let mut kernels = listener.accept().expect("a connection").0;
+        kernels.write_all(&[7; 10]).expect("written");
+        let mut waits = [PollFd::new(&stream, PollFlags::IN)];
+        let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        assert_eq!(poll(&mut waits, Some(&patience)).expect("to wait"), 1, "the bytes came");
+        drop(stream);
+        assert_eq!(kernels.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+        // The kernel's program goes with bytes that it has not read.
+        let mut stream = connect();
+        let kernels = listener.accept().expect("a connection").0;
+        stream.write_all(&[7; 10]).expect("written");
+        let mut peek = [0; 10];
+        while kernels.peek(&mut peek).expect("bytes") < 10 {}
+        drop(kernels);
+        stream.set_read_timeout(Some(PATIENCE));
+        assert_eq!(stream.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+        assert!(stream.write(&[1]).is_err());
+        // Nobody listens any more.
+        drop(listener);
+        let refused = endsystem.connect_tcp(address(B), LOW_DELAY).err().expect("refused");
+        assert!(matches!(refused, TcpError::Peer { why: Ended::Refused, .. }), "{refused}");
+    });
+}
+
+/// A refusal is one line with cause and fix, and leaves nothing behind.
+#[test]
+fn what_cannot_be_is_refused_with_one_line() {
+    if !privileged() {
+        return;
+    }
+    let (a, _b) = cable();
+    a.within(|| {
+        let without = endsystem("");
+        let text = |error: Option<TcpError>| error.expect("refused").to_string();
+        let line = text(without.connect_tcp(address(B), LOW_DELAY).err());
+        assert_eq!(line, "this host runs no TCP of its own: set flows_max in its xdp link");
+        drop(without);
+        let endsystem = endsystem(FLOWS);
+        let huge = Qos::Guaranteed { rate: BitRate(900_000_000), period: Nanos::from_millis(5) };
+        let line = text(endsystem.connect_tcp(address(B), huge).err());
+        assert!(line.starts_with("admission of the "), "{line}");
+        let elsewhere: SocketAddr = "203.0.113.9:80".parse().expect("an address");
+        let line = text(endsystem.connect_tcp(elsewhere, LOW_DELAY).err());
+        assert!(line.starts_with("no xdp link with flows_max above 0 leads to 203.0.113.9: "), "{line}");
+        let line = text(endsystem.bind_tcp("203.0.113.9:80".parse().expect("one"), LOW_DELAY, 1).err());
+        assert!(!line.contains('\n') && line.contains("203.0.113.9"), "{line}");
+        let held = TcpListener::bind(address(A)).expect("the kernel's");
+        let line = text(endsystem.bind_tcp(address(A), LOW_DELAY, 1).err());
+        assert!(!line.contains('\n') && line.contains("8080"), "{line}");
+        drop(held);
+        let handlers = endsystem.status().expect("a status").handlers;
+        assert_eq!(handlers, []);
+    });
+}
+
+/// What is known of a stream.
+#[test]
+fn a_stream_shows_its_state() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let listener = b.within(|| TcpListener::bind(address(B))).expect("a listener");
+    a.within(|| {
+        let endsystem = endsystem(FLOWS);
+        let stream = endsystem.connect_tcp(address(B), LOW_DELAY).unwrap_or_else(|error| panic!("{error}"));
+        let _kernels = listener.accept().expect("a connection");
+        let status = stream.status().expect("it runs").expect("open");
+        assert_eq!((status.state, status.ended), (State::Established, None));
+        assert!(status.segments_in >= 1 && status.segments_out >= 2, "{status:?}");
+    });
+}
