@@ -240,19 +240,19 @@ fn exchange(seed: u64, faults: u64, bytes: usize, slots: usize) {
     world.connect();
     let mut written = [0, 0];
     let turn = |world: &mut World| {
-        for host in 0..2 {
+        for (host, written) in written.iter_mut().enumerate() {
             world.read(host);
             let now = world.now;
             let Some(program) = world.program(host).cloned() else { continue };
-            while written[host] < bytes {
-                let size = (1 + (world.random.next() % 4_096) as usize).min(bytes - written[host]);
+            while *written < bytes {
+                let size = (1 + (world.random.next() % 4_096) as usize).min(bytes - *written);
                 let message: Vec<u8> =
-                    (written[host]..written[host] + size).map(|at| byte(host, at)).collect();
+                    (*written..*written + size).map(|at| byte(host, at)).collect();
                 if !program.outbox.send(&message, now) {
                     break;
                 }
-                written[host] += size;
-                if written[host] == bytes {
+                *written += size;
+                if *written == bytes {
                     world.hosts[host].tcp.close(program.index);
                 }
             }
