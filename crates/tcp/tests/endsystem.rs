@@ -246,8 +246,7 @@ fn exchange(seed: u64, faults: u64, bytes: usize, slots: usize) {
             let Some(program) = world.program(host).cloned() else { continue };
             while *written < bytes {
                 let size = (1 + (world.random.next() % 4_096) as usize).min(bytes - *written);
-                let message: Vec<u8> =
-                    (*written..*written + size).map(|at| byte(host, at)).collect();
+                let message: Vec<u8> = (*written..*written + size).map(|at| byte(host, at)).collect();
                 if !program.outbox.send(&message, now) {
                     break;
                 }

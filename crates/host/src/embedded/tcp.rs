@@ -51,6 +51,8 @@ pub(crate) fn best_effort_call(costs: &CpuCosts, packet_bytes: u32) -> Nanos {
     let sent = costs.of_unit(WorkKind::Send, 1, packet_bytes, true);
     costs.dispatch() + SEGMENT_COST.of(QUANTUM) + sent * u64::from(QUANTUM)
 }
+/// Packets that every path carries, over IPv4 (RFC 791) and IPv6 (RFC 8200 5), in bytes.
+const IP_PACKET_BYTES_MIN: [u32; 2] = [576, 1_280];
 /// How long the kernel is given to find the way to a peer.
 const ROUTE_WAIT: Duration = Duration::from_secs(3);
 /// Local ports that are tried before the kernel is taken to have none.
@@ -69,6 +71,16 @@ pub enum TcpError {
         peer: IpAddr,
         /// What the kernel answers.
         why: String,
+    },
+    /// The link's packets are shorter than those that IP requires.
+    #[error(
+        "packets of {bytes} B are too short for TCP: set packet and packet_best_effort of the link to {least} B or more"
+    )]
+    ShortPackets {
+        /// Bytes of a packet of the link.
+        bytes: u32,
+        /// Bytes that TCP over this version of IP needs.
+        least: u32,
     },
     /// The local address or port cannot be held.
     #[error(transparent)]
@@ -132,6 +144,8 @@ pub struct TcpListening {
 enum Burial {
     /// The port of a connection, by the number of its life.
     Hold(u64, PortHold),
+    /// A connection was refused.
+    NotBegun(u64),
     /// A connection is over.
     Over(u64, Remains),
 }
@@ -195,12 +209,23 @@ fn terms(class: RtuClass, link: LinkId, segment_bytes: u32) -> TcpTerms {
     TcpTerms { input: terms, output: terms, sending, inlet }
 }
 
+/// Bytes of the longest segment on a link, behind which a tag has room.
+fn segment_bytes(packet_bytes: u32, peer: IpAddr) -> Result<u32, TcpError> {
+    let least = IP_PACKET_BYTES_MIN[usize::from(peer.is_ipv6())];
+    let bytes = packet_bytes.saturating_sub(RAW_TAG_BYTES as u32);
+    if bytes < least {
+        return Err(TcpError::ShortPackets { bytes: packet_bytes, least: least + RAW_TAG_BYTES as u32 });
+    }
+    Ok(bytes)
+}
+
 /// Drops what connections leave behind, until all who may send some are gone.
 fn bury(burials: &Receiver<Burial>) {
     let mut holds = HashMap::new();
     for burial in burials {
         match burial {
             Burial::Hold(life, hold) => drop(holds.insert(life, hold)),
+            Burial::NotBegun(life) => drop(holds.remove(&life)),
             Burial::Over(life, remains) => drop((holds.remove(&life), remains)),
         }
     }
@@ -264,7 +289,7 @@ impl EmbeddedTcp {
             why = loop {
                 match hop.state() {
                     Some(HopState::Known(route)) => {
-                        let segment_bytes = (packet_bytes - RAW_TAG_BYTES as u32).min(route.mtu);
+                        let segment_bytes = segment_bytes(packet_bytes, peer)?.min(route.mtu);
                         return Ok((link, segment_bytes, hop, route));
                     }
                     Some(HopState::Refused(why)) => break why,
@@ -301,14 +326,17 @@ impl EmbeddedTcp {
         let config = TcpConfig { mtu_bytes: segment_bytes as u16, ..wish.config };
         // An error means that the process ends.
         let _ = self.burier.send(Burial::Hold(life, hold));
-        let number = self.handle.connect_tcp(TcpConnect { flow, link, hop, config, parts })??;
-        Ok(TcpEnds { number, flow, outbox, inbox, news })
+        let begun = self.handle.connect_tcp(TcpConnect { flow, link, hop, config, parts });
+        if !matches!(begun, Ok(Ok(_))) {
+            let _ = self.burier.send(Burial::NotBegun(life));
+        }
+        Ok(TcpEnds { number: begun??, flow, outbox, inbox, news })
     }
 
     pub fn listen(&self, local: SocketAddr, backlog: u32, wish: TcpWish) -> Result<TcpListening, TcpError> {
         let hold = PortHold::take(local)?;
         let &(link, packet_bytes) = self.links.first().ok_or(TcpRefusal::NoTcp)?;
-        let segment_bytes = packet_bytes - RAW_TAG_BYTES as u32;
+        let segment_bytes = segment_bytes(packet_bytes, local.ip())?;
         let (segments_out, segments) = out_ring(SEGMENTS, packet_bytes)?;
         let (sender, opened) = channel();
         let TcpTerms { output, sending, inlet, .. } = terms(wish.class, link, segment_bytes);
@@ -362,5 +390,40 @@ impl Drop for TcpListening {
     fn drop(&mut self) {
         // An error means that the engine, and the listener with it, are gone.
         let _ = self.handle.stop_listening_tcp(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    #[test]
+    fn a_segment_is_no_shorter_than_ip_requires() {
+        let [v4, v6] = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+        assert!(matches!(segment_bytes(584, v4), Ok(576)));
+        assert!(matches!(segment_bytes(583, v4), Err(TcpError::ShortPackets { bytes: 583, least: 584 })));
+        assert!(matches!(segment_bytes(1_464, v6), Ok(1_456)));
+        assert!(matches!(segment_bytes(1_287, v6), Err(TcpError::ShortPackets { least: 1_288, .. })));
+        assert!(matches!(segment_bytes(0, v4), Err(TcpError::ShortPackets { .. })));
+    }
+
+    /// The longest call of best effort has time for its segments and for what the node does to send them.
+    #[test]
+    fn a_call_of_best_effort_is_as_long_as_it_may_be() {
+        let none = CpuCosts {
+            send_message: Nanos(0),
+            send_packet: Nanos(0),
+            deliver_message: Nanos(0),
+            copy_kib: Nanos(0),
+            ..CpuCosts::default()
+        };
+        assert_eq!(best_effort_call(&none, 1_464), SEGMENT_COST.of(QUANTUM));
+        let sends = CpuCosts { send_packet: Nanos(100), ..none };
+        assert_eq!(
+            best_effort_call(&sends, 1_464),
+            SEGMENT_COST.of(QUANTUM) + Nanos(100) * u64::from(QUANTUM)
+        );
     }
 }
