@@ -219,7 +219,7 @@ impl Staircase {
 mod tests {
     use super::*;
 
-    /// A full block is cut in the middle: until then neither half is nearer to the next cut than the other.
+    /// A block that is too large is cut in the middle, so that both halves have room for equally many steps.
     #[test]
     fn a_block_that_overflows_leaves_the_same_room_in_both_halves() {
         let mut stairs = Staircase::new(Interference::default());
