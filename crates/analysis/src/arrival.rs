@@ -163,7 +163,7 @@ impl Chain {
 pub struct ArrivalsWithin {
     period: Nanos,
     chain: Chain,
-    /// The message that is being received; no packets before the first.
+    /// The message that is being received, and its packets. Before the first: message 0, which has none.
     number: u64,
     packets: u32,
     packets_max: u32,
@@ -180,7 +180,7 @@ impl ArrivalsWithin {
     /// its e.
     pub fn accept(&mut self, message: u64, reached: Instant) -> Instant {
         let fits = self.packets < self.packets_max || active(Mutation::PolicedByNumberAlone);
-        if self.packets > 0 && self.number == message && fits {
+        if self.number == message && fits {
             self.packets += 1;
         } else {
             self.chain.next_message(self.period);

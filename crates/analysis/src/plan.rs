@@ -370,6 +370,28 @@ mod tests {
         assert!(scaled(margin) && !scaled(margin + 2));
     }
 
+    /// Flows that fit at no cost, but not at any, have the margin 0. With a processor that lacks time for its
+    /// other work already they have none.
+    #[test]
+    fn a_set_without_room_for_any_cost_has_the_margin_zero() {
+        let other = |cost| Demand {
+            cost: Nanos::from_micros(cost),
+            unit_cost_max: Nanos::from_micros(1),
+            period: MS(1),
+            release_latency: Nanos::ZERO,
+            early: Nanos::ZERO,
+            urgency: Urgency::default(),
+            soft: None,
+        };
+        for (cost_us, margin_ppm) in [(500, Some(0)), (501, None)] {
+            let beside = [other(cost_us)];
+            let model = StageModel { utilisation_limit: Ppm(500_000), ..processor().model };
+            let processor = Processor { model, beside: &beside, ..processor() };
+            let plan = plan(&[flow("a", 1_000, 10, &[])], processor).unwrap();
+            assert_eq!(plan.margin_ppm, margin_ppm, "{cost_us} us");
+        }
+    }
+
     #[test]
     fn what_others_run_after_goes_before_them_whatever_its_period() {
         // slow <- fast: the slow one joins the fast one's group, in front.

@@ -239,6 +239,18 @@ fn one_known_time_is_no_stream() {
     }
 }
 
+/// Each frame is a message, which has a byte at least and has a largest size.
+#[test]
+fn a_regular_trace_has_frames_of_valid_sizes_only() {
+    let of = |size: usize| Trace::regular([1, size, MESSAGE_BYTES_MAX as usize], Nanos::from_millis(40));
+    for bytes in [1, MESSAGE_BYTES_MAX as usize] {
+        assert!(of(bytes).is_ok(), "{bytes} B");
+    }
+    for bytes in [0, MESSAGE_BYTES_MAX as usize + 1, usize::MAX] {
+        assert_eq!(of(bytes), Err(TraceError::Size { frame: 1, bytes }));
+    }
+}
+
 /// A frame of 40 packets lasts 39 us at least, a message each microsecond: in single packets it cannot be spread over 20 us,
 /// and in larger messages at that rate it costs more than its peak.
 #[test]

@@ -216,6 +216,28 @@ fn a_crowd_that_becomes_current_goes_by_deadline() {
     assert!(order.is_sorted_by_key(|number| due(*number)), "{order:?}");
 }
 
+/// As many channels as one call moves become current at once: that call serves the first of them.
+#[test]
+fn a_crowd_that_one_call_moves_is_served_by_that_call() {
+    for behind in [None, Some(200)] {
+        let mut link = scheduler(2, 1_000);
+        let mut put = |number: u32, effective: u64| {
+            let flow = link.add_channel(1, Nanos::ZERO);
+            let key = Guaranteed {
+                effective: Instant(effective),
+                deadline: Instant(1_000 - u64::from(number)),
+                wire_bytes: 500,
+            };
+            link.enqueue(Instant(1), flow, key, number).expect("a slot");
+        };
+        (0..LINK_MOVES_MAX).for_each(|number| put(number, 100));
+        // Another channel is not due yet.
+        behind.into_iter().for_each(|effective| put(LINK_MOVES_MAX, effective));
+        let first = link.poll(Instant(100)).map(|scheduled| scheduled.packet);
+        assert_eq!(first, Some(LINK_MOVES_MAX - 1), "the earliest deadline, {behind:?}");
+    }
+}
+
 fn refuses(change: impl FnOnce(&mut NodeConfig)) -> bool {
     let mut config = line_config(1, 3, RATE);
     change(&mut config);

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use punctual_proto::api::{Event, LateStage, Notice, Port, RefuseCause, SeenIn, StageKind};
+use punctual_proto::api::{Cause, Event, LateStage, Notice, Port, RefuseCause, SeenIn, StageKind};
 use punctual_proto::config::WhileBroken;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
@@ -171,6 +171,24 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
     }
     assert!(world.nodes.iter().all(|node| node.status(world.now).broken.is_empty()));
     assert!(world.open(0, 2, contract()).expect("it fits").grant.degraded_by().is_empty());
+}
+
+/// Other traffic on the device is the cause of what arrives late, if the host of the link reports it.
+#[test]
+fn foreign_traffic_that_the_host_measures_is_named_as_the_cause() {
+    for foreign in [None, Some(BitRate(RATE.0 / 2))] {
+        let mut world = World::line(2, RATE);
+        let open = world.open(0, 1, contract()).expect("it fits");
+        stream(&mut world, &open, Nanos::from_secs(2), |_| {});
+        let given = foreign.into_iter();
+        given.for_each(|rate| world.nodes[0].handle_foreign_traffic(LinkId(0), rate));
+        stream_delayed(&mut world, &open, Nanos::from_secs(3));
+        let broken = world.nodes[0].status(world.now).broken;
+        let causes: Vec<_> = broken.iter().map(|stage| stage.cause).collect();
+        let is_foreign = |cause: &Cause| matches!(cause, Cause::ForeignTraffic { .. });
+        assert!(!causes.is_empty(), "the link is broken");
+        assert_eq!(causes.iter().any(is_foreign), foreign.is_some(), "{causes:?}");
+    }
 }
 
 #[test]

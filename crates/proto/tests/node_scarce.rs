@@ -4,12 +4,13 @@
 mod common;
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use common::script::Script;
 use common::story::{contract, script};
 use punctual_analysis::{Activation, Ppb, Statistical};
-use punctual_proto::api::{ChannelCounters, CloseReason, Port};
+use punctual_proto::api::{ChannelCounters, CloseReason, Port, WorkKind};
 use punctual_proto::config::{Admission, Pacing};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
 use punctual_proto::limits::{ARRIVALS_AHEAD_MAX, FRAMES_BEST_EFFORT_DIVISOR, FRAMES_MIN};
@@ -350,4 +351,53 @@ fn demoted_messages_wait_for_room_or_are_counted() {
         assert_eq!(of.messages_in, of.packets_out + of.dropped, "{of:?}");
         assert_eq!(open.outbox.waiting(), 0);
     }
+}
+
+/// Does the work of the first host at `now`, then hands its packets to the adapter. Returns the number of units of sources;
+/// `under_way` gets each packet's bytes on the wire and its channel, if it is of one.
+fn serve(world: &mut World, now: Instant, under_way: &mut VecDeque<(u32, Option<PathId>)>) -> usize {
+    let (node, mut sources, mut out) = (&mut world.nodes[0], 0, [0; 2_000]);
+    node.handle_timeout(now);
+    loop {
+        while let Some(work) = node.begin_work(now) {
+            sources += usize::from(work.kind == WorkKind::Send);
+            node.finish_work(work, now);
+        }
+        let Some(sent) = node.poll_transmit(LEFT, now, &mut out) else { return sources };
+        let path = (sent.port == Port::Data).then(|| Header::parse(&out).expect("a packet").0.path);
+        under_way.push_back((sent.wire_bytes, path));
+    }
+}
+
+/// Two channels wait for slots of a link whose adapter has stopped. The slot of a packet that has left belongs to its channel,
+/// which uses it at once, whichever channel has waited longer.
+#[test]
+fn a_slot_that_becomes_free_is_used_by_its_channel_at_once() {
+    let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, RATE)).collect();
+    configs[0].links[0].pace = Pacing::Completion;
+    configs[0].links[0].pipeline_depth = 4;
+    let mut world = World::of(configs);
+    world.completes = true;
+    let open = [60, 90].map(|deadline| world.open(0, 1, contract(200, 200, 40, deadline)).expect("it fits"));
+    let (mut now, mut under_way) = (world.now, VecDeque::new());
+    for open in &open {
+        open.outbox.stuff(&pattern(1, 0, 200), 400, now);
+    }
+    for _ in 0..100 {
+        now = now + MS(5);
+        open.iter().for_each(|open| world.nodes[0].handle_ring(open.source, now));
+        serve(&mut world, now, &mut under_way);
+    }
+    assert!(open.iter().all(|open| open.outbox.waiting() > 0), "both wait for slots");
+    let mut left = BTreeMap::new();
+    for _ in 0..60 {
+        let (wire_bytes, path) = under_way.pop_front().expect("the link is busy");
+        world.nodes[0].handle_sent(LEFT, wire_bytes, now);
+        let served = serve(&mut world, now, &mut under_way);
+        if let Some(path) = path {
+            *left.entry(path.channel).or_insert(0) += 1;
+            assert_eq!(served, 1, "{left:?}");
+        }
+    }
+    assert!(left.len() == 2 && left.values().all(|times| *times > 2), "{left:?}");
 }

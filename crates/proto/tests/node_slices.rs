@@ -83,6 +83,21 @@ fn the_greatest_burst_is_taken_in_slices_and_keeps_its_bounds() {
     arrives_in_time(&mut world, &open, contract, u64::from(BURST));
 }
 
+/// Small portions are for rings that are known to hold more. A ring whose last message was taken is not one of them.
+#[test]
+fn a_doorbell_after_the_last_message_was_taken_takes_a_whole_portion() {
+    for (limit, expected) in [(8, 10), (9, 10), (7, u64::from(RING_MESSAGES_BEHIND))] {
+        let mut world = world(|_| {});
+        let open = world.open(0, 1, contract(1_000, 64, MS(100))).expect("it fits");
+        fill(&open, 8, &world);
+        let first = world.nodes[0].handle_ring_within(open.source, limit, world.now);
+        assert_eq!(first, limit.min(8));
+        fill(&open, 10, &world);
+        world.nodes[0].handle_ring(open.source, world.now);
+        assert_eq!(taken(&world, &open) - u64::from(first), expected, "after {first} of 8");
+    }
+}
+
 /// Best effort gets no time of the processor here, so the background has one unit in seconds.
 #[test]
 fn a_burst_keeps_its_bounds_where_the_background_has_no_time() {

@@ -115,6 +115,10 @@ impl Places {
     pub fn accounts(&self) -> [usize; 2] {
         self.counts.accounts(self.taken.len())
     }
+    /// Number of taken places.
+    pub fn len(&self) -> usize {
+        self.taken.len()
+    }
     /// Checks for room for one more item of `source` among `most`. If there is none, returns the item that
     /// must be removed: the last of the source that gives way.
     pub fn make_room(&self, source: Source, most: usize) -> Result<Option<u64>, Crowded> {

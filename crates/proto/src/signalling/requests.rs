@@ -105,11 +105,10 @@ impl Requests {
     }
     /// Counts of this host's and others' requests that are kept, with the values computed from the tables.
     pub fn accounts(&self) -> [Entry; 4] {
-        let of = |by: &Places, held: usize| [by.accounts()[1], held];
         [
-            ("requests to others", of(&self.sent_by, self.sent.len())),
+            ("requests to others", [self.sent_by.len(), self.sent.len()]),
             ("places of requests to others", self.sent_by.accounts()),
-            ("requests of others", of(&self.asked_by, self.asked.len())),
+            ("requests of others", [self.asked_by.len(), self.asked.len()]),
             ("places of requests of others", self.asked_by.accounts()),
         ]
     }
@@ -303,5 +302,36 @@ impl Signalling {
         for token in sent {
             self.request_failed(token, self.refusal(RefuseCause::Timeout));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request that takes no place shows in the account of its kind, and in no other.
+    #[test]
+    fn a_request_without_a_place_shows_in_its_account() {
+        let sent = || Sent { node: NodeId(2), user: UserId(1), until: Instant(9) };
+        let asked = || PendingRequest {
+            token: 1,
+            epoch: Epoch(1),
+            back: Route { nodes: Vec::from([NodeId(2), NodeId(1)]), position: 0 },
+            user: UserId(1),
+            until: Instant(9),
+        };
+        let wrong = |requests: &Requests| -> Vec<_> {
+            let accounts = requests.accounts().into_iter();
+            accounts.filter(|(_, [counted, held])| counted != held).collect()
+        };
+        let mut requests = Requests::default();
+        requests.add_sent(1, sent());
+        requests.add_asked(1, asked());
+        assert_eq!(wrong(&requests), []);
+        requests.sent.insert(2, sent());
+        assert_eq!(wrong(&requests), [("requests to others", [1, 2])]);
+        requests.take_sent(2);
+        requests.asked.insert(2, asked());
+        assert_eq!(wrong(&requests), [("requests of others", [1, 2])]);
     }
 }

@@ -214,3 +214,21 @@ impl Staircase {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block that is too large is cut in the middle, so that both halves have room for equally many steps.
+    #[test]
+    fn a_block_that_overflows_leaves_the_same_room_in_both_halves() {
+        let mut stairs = Staircase::new(Interference::default());
+        stairs.horizon = BLOCK_STEPS_MAX as i64;
+        // The step at 0 is there already.
+        stairs.add(&Series { first: 1, period: 1, cost: 1, channels: 1 });
+        let steps: Vec<usize> = stairs.blocks.iter().map(|block| block.steps.len()).collect();
+        let [front, back] = steps[..] else { panic!("one cut: {steps:?}") };
+        assert_eq!(front + back, BLOCK_STEPS_MAX + 1);
+        assert!(front.abs_diff(back) <= 1, "{steps:?}");
+    }
+}

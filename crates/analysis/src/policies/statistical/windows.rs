@@ -318,6 +318,26 @@ mod tests {
         assert!(seen > 3, "{seen}");
     }
 
+    /// The mean of what is due is the arrivals of the window over the mean period, down to a mean period of a
+    /// nanosecond, as which a shorter one counts.
+    #[test]
+    fn the_mean_is_that_of_the_mean_period_however_short() {
+        let (window, cost) = (Nanos(1_000), Nanos(7));
+        for (mean_period, counts_as) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
+            let soft = Soft {
+                mean_period: Nanos(mean_period),
+                mean_over: Nanos::ZERO,
+                jitter: Nanos::ZERO,
+                miss_ratio: Ppb::new(1).expect("a ratio"),
+            };
+            let kind = SoftKind { first: Nanos::ZERO, cost, period: Nanos(1), soft };
+            let variables = kind.variables(1, window).expect("messages are due");
+            let expected = (window.0 * cost.0) as f64 / f64::from(counts_as);
+            let mean = variables.most * variables.mean_share;
+            assert!((mean / expected - 1.0).abs() < 1e-9, "{mean_period} ns: {mean}, expected {expected}");
+        }
+    }
+
     /// Channels of one kind are counted together and take the same time as if counted one by one.
     #[test]
     fn channels_of_one_kind_take_what_they_take_apart() {

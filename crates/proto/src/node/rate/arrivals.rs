@@ -170,6 +170,23 @@ mod tests {
         assert!((160_000..190_000).contains(&error.0), "{error:?}");
     }
 
+    /// The field of the header has a sign, the number of other bytes has none: what is below 0 counts as 0.
+    #[test]
+    fn a_negative_number_of_others_bytes_counts_as_none() {
+        let with_first = |first: i64| {
+            let mut arrivals = FillerArrivals::new(COOKIE);
+            for number in 0..3_000_u64 {
+                let at = Instant(number * 100_000);
+                let header = filler_header(Default::default(), NodeId(2), COOKIE, number, 900, at);
+                let slack_ns = if number < 2_500 { first } else { 8_000 };
+                assert!(arrivals.take(&Header { slack_ns, ..header }, at));
+            }
+            let marks = arrivals.marks.len();
+            arrivals.window(0, marks - 1).expect("enough").others
+        };
+        assert_eq!([i64::MIN, -1, 0, 3_000].map(with_first), [8_000, 8_000, 8_000, 5_000]);
+    }
+
     #[test]
     fn what_is_repeated_or_somebody_elses_does_not_count() {
         let mut arrivals = FillerArrivals::new(COOKIE);

@@ -341,6 +341,25 @@ fn asks_wait_for_their_time_and_no_longer() {
     assert!(!outbox.withdraw(path(1)), "it is gone");
 }
 
+/// Requests that have waited for too long are refused in the order in which they began to wait.
+#[test]
+fn the_request_that_has_waited_longest_is_refused_first() {
+    let mut outbox = Outbox::default();
+    let at = |millis| Instant::ZERO + Nanos::from_millis(millis);
+    let asked = [3, 1, 2];
+    for (index, number) in asked.into_iter().enumerate() {
+        outbox
+            .ask(source(number), &create(number, number, false), at(100 + index as u64))
+            .expect("it encodes");
+    }
+    outbox.handle_timeout(at(0), at(200) + ASK_WAIT_MAX);
+    let refused = core::iter::from_fn(|| outbox.poll_late()).map(|message| match message {
+        Message::Create(create) => create.path,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(refused.collect::<Vec<_>>(), asked.map(path));
+}
+
 /// A CREATE that is to be refused was never sent: no message about its channel is sent, and the channel ends
 /// with it if it is destroyed first.
 #[test]

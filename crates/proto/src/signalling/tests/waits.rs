@@ -48,6 +48,33 @@ fn is_closed(event: &Event) -> bool {
     matches!(event, Event::Closed { .. })
 }
 
+/// A HELLO that arrives late makes the node check its stages. A packet in time does not.
+#[test]
+fn only_late_hellos_make_the_node_search_for_causes() {
+    let mut row = Row::met(2);
+    let (mut out, mut seen) = ([0; 1_400], [0; 2]);
+    for millis in 0..6_000 {
+        row.now = row.now + MILLI;
+        let (now, lag) = (row.now, if millis < 3_000 { Nanos::ZERO } else { MILLI * 200 });
+        let (link, back) = (row.link(0, true), row.link(1, false));
+        row.hosts.iter_mut().for_each(|host| host.signalling.handle_timeout(now, &mut host.stages));
+        let [one, other] = &mut row.hosts[..] else { panic!("two hosts") };
+        while let Some(len) = other.signalling.poll_signal(back, now, now, &mut out) {
+            one.signalling.handle_signal(link, now, now, &out[..len], &mut one.stages);
+        }
+        while let Some(len) = one.signalling.poll_signal(link, now, now, &mut out) {
+            while other.signalling.poll_late_arrivals().is_some() {}
+            let late = |host: &Host| host.signalling.arrivals(back).map_or(0, |watch| watch.total().times);
+            let before = late(other);
+            other.signalling.handle_signal(back, now + lag, now + lag, &out[..len], &mut other.stages);
+            let is_late = late(other) > before;
+            assert_eq!(other.signalling.has_late_arrivals(), is_late, "at {millis} ms");
+            seen[usize::from(is_late)] += 1;
+        }
+    }
+    assert!(seen.iter().all(|times| *times > 2), "{seen:?}");
+}
+
 #[test]
 fn a_channel_that_is_being_decided_is_closed_once_and_who_asked_for_it_hears_so() {
     let mut row = Row::met(3);
