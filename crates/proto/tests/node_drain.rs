@@ -239,7 +239,7 @@ fn a_host_between_releases_a_channel_with_its_last_packet() {
     let open = world.open(0, 2, contract).expect("room for one");
     let held = |world: &World| world.nodes[1].status(world.now).buffer_bytes > 0;
     send(&mut world, &open, &contract, 1);
-    // The receiver's host is not heard any more.
+    // No packet of the receiver's host arrives from now on.
     world.tap = Some(Box::new(|node, _, _| node != 2));
     world.nodes[0].close(open.source, world.now).expect("it is open");
     world.run_for(Nanos::from_millis(50));

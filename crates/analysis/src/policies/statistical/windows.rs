@@ -318,7 +318,7 @@ mod tests {
         assert!(seen > 3, "{seen}");
     }
 
-    /// A channel whose bound is longer than every window that work can fill never waits past it, however late others are.
+    /// A channel whose bound is longer than every window that work can fill misses nothing, however late others are.
     #[test]
     fn a_bound_beyond_all_windows_of_work_is_never_missed() {
         let blocking = crate::stage::Blocking::Pipeline(Nanos::ZERO);
