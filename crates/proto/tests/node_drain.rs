@@ -221,3 +221,29 @@ fn where_a_packet_is_lost_or_comes_twice_the_time_is_the_limit() {
         assert!(world.nodes.iter().all(|node| node.is_quiet()), "seed {seed}");
     }
 }
+
+/// The end overtakes the packets that wait for a slow link behind it. The last of them releases the channel there, with no
+/// message of the receiver.
+#[test]
+fn a_host_between_releases_a_channel_with_its_last_packet() {
+    let config = |index| {
+        let mut config = line_config(index, 3, RATE);
+        if index == 1 {
+            config.links[1].rate = BitRate(2_000_000);
+        }
+        config
+    };
+    let mut world = World::of((0..3).map(config).collect());
+    let rate = Rate::every(Nanos::from_secs(600)).expect("a rate");
+    let contract = Contract::new(20_000, rate, 1, HOUR).expect("in range");
+    let open = world.open(0, 2, contract).expect("room for one");
+    let held = |world: &World| world.nodes[1].status(world.now).buffer_bytes > 0;
+    send(&mut world, &open, &contract, 1);
+    // No packet of the receiver's host arrives from now on.
+    world.tap = Some(Box::new(|node, _, _| node != 2));
+    world.nodes[0].close(open.source, world.now).expect("it is open");
+    world.run_for(Nanos::from_millis(50));
+    assert!(held(&world) && open.inbox.waiting() == 0, "packets wait");
+    world.run_for(Nanos::from_millis(100));
+    assert_eq!((open.inbox.waiting(), held(&world)), (1, false));
+}

@@ -6,7 +6,7 @@ use punctual_proto::api::{
 };
 use punctual_proto::config::{Admission, Pacing};
 use punctual_proto::ids::{Address, LinkId};
-use punctual_proto::limits::{RAW_TAG_BYTES, RTU_PACKETS_MAX};
+use punctual_proto::limits::{LEFTOVERS_MAX, RAW_TAG_BYTES, RTU_PACKETS_MAX};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_rig::handlers::{Bench, broken, cpu, left_late};
@@ -301,4 +301,72 @@ fn each_link_counts_its_own_senders() {
     books_are_even(&bench);
     bench.node.remove_handler(ids[1], AT(0));
     books_are_even(&bench);
+}
+
+/// The queue of a handler that is removed may hold many packets: the node frees all of them, in slices.
+#[test]
+fn what_a_removed_handler_has_queued_is_freed_in_slices() {
+    let mut bench = Bench::with_link(cpu(Admission::EDF), BitRate(10_000_000));
+    let class = RtuClass::Guaranteed { period: MS(900), units: 100 };
+    let id = bench.register_sender(terms(class, 10), 3, 100).expect("granted");
+    bench.arrive(id, AT(0), 100);
+    bench.run_until(AT(5_000));
+    let waiting = 300 - bench.bodies[&id].left.len();
+    assert!(waiting > 2 * LEFTOVERS_MAX as usize, "{waiting}");
+    let now = bench.now;
+    bench.node.remove_handler(id, now);
+    let mut slices = 0;
+    while bench.node.has_leftovers() {
+        assert!(bench.node.poll_timeout().is_some_and(|due| due <= now), "it goes on at once");
+        bench.node.handle_timeout(now);
+        books_are_even(&bench);
+        slices += 1;
+    }
+    assert!(slices >= waiting / LEFTOVERS_MAX as usize, "{slices} for {waiting}");
+}
+
+/// A handler is sending from the message in its ring to the last bit of it, and not if it cannot send.
+#[test]
+fn a_handler_is_sending_while_it_has_messages_and_at_no_other_time() {
+    let mut bench = Bench::with_link(cpu(Admission::EDF), BitRate(10_000_000));
+    let silent = bench.register(low(MS(1), 1)).expect("granted");
+    let id = bench.register_sender(low(MS(20), 2), 4, 1_000).expect("granted");
+    let is_sending = |bench: &Bench| [silent, id].map(|id| bench.node.is_sending(id));
+    assert_eq!(is_sending(&bench), [false, false]);
+    let (outbox, _) = bench.bodies[&id].sends.clone().expect("it sends");
+    assert!(outbox.send(&[0; 24], AT(0)));
+    assert_eq!(is_sending(&bench), [false, true], "in the ring");
+    bench.body(id).sends = Some((outbox.clone(), 3));
+    bench.arrive(silent, AT(0), 1);
+    bench.arrive(id, AT(0), 1);
+    bench.run_until(AT(100));
+    assert_eq!((outbox.waiting(), is_sending(&bench)), (0, [false, true]), "in the link's queue");
+    bench.run_until(AT(19_000));
+    assert_eq!((bench.bodies[&id].left.len(), is_sending(&bench)), (3, [false, false]));
+    let now = bench.now;
+    bench.node.remove_handler(id, now);
+    assert_eq!(is_sending(&bench), [false, false]);
+}
+
+/// A call that the link has not delayed shows a late processor, whether its handler sends or not.
+#[test]
+fn a_sender_that_had_slots_and_is_late_is_late_by_its_processor() {
+    let late_calls = |sends: bool| {
+        let mut bench = Bench::with_link(cpu(Admission::EDF), RATE);
+        let id =
+            if sends { bench.register_sender(low(MS(1), 1), 1, 100) } else { bench.register(low(MS(1), 1)) };
+        let id = id.expect("granted");
+        // Best effort whose calls take 5 ms instead of 5 us.
+        let hog = bench.register(terms(RtuClass::BestEffort, 1)).expect("best effort");
+        bench.body(hog).percent = 100_000;
+        for n in 0..20 {
+            bench.arrive(hog, AT(n * 10_000), 1);
+            bench.arrive(id, AT(n * 10_000 + 100), 1);
+        }
+        bench.run_until(AT(250_000));
+        (bench.counters(id).late, bench.node.status(bench.now).late_service.times)
+    };
+    let [silent, sender] = [false, true].map(late_calls);
+    assert_eq!(sender, silent);
+    assert!(sender.0 >= 20 && sender.1 > 0, "{sender:?}");
 }

@@ -3,7 +3,7 @@
 
 use punctual_analysis::{Guarantee, Ppb, Statistical};
 use punctual_proto::api::{Event, RefuseCause};
-use punctual_proto::config::Admission;
+use punctual_proto::config::{Admission, NodeConfig, Pacing};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 use punctual_rig::{Open, World, line_config, pattern};
 
@@ -28,14 +28,15 @@ fn soft() -> Contract {
     contract
 }
 
+fn config(index: usize, admission: Admission) -> NodeConfig {
+    let mut config = line_config(index, HOSTS, RATE);
+    config.cpu.admission = admission;
+    config.links.iter_mut().for_each(|link| link.admission = admission);
+    config
+}
+
 fn world(admission: Admission) -> World {
-    let config = |index| {
-        let mut config = line_config(index, HOSTS, RATE);
-        config.cpu.admission = admission;
-        config.links.iter_mut().for_each(|link| link.admission = admission);
-        config
-    };
-    World::of((0..HOSTS).map(config).collect())
+    World::of((0..HOSTS).map(|index| config(index, admission)).collect())
 }
 
 /// A hard channel, then soft ones until one is refused.
@@ -145,4 +146,31 @@ fn soft_channels_share_what_hard_ones_leave() {
         world.nodes.iter().all(|node| node.channels().is_empty() && node.status(world.now).buffer_bytes == 0)
     );
     assert_eq!(filled(&mut world).len(), channels, "pools and stages are as they were");
+}
+
+/// An adapter that reports no packet as sent keeps the slots of its link: what the host drops for want of one gives its
+/// frame back to the pool.
+#[test]
+fn what_has_no_slot_leaves_the_pool() {
+    let config = |index| {
+        let mut config = config(index, Admission::STATISTICAL);
+        if index == 1 {
+            config.links[1].pace = Pacing::Completion;
+        }
+        config
+    };
+    let mut world = World::of((0..HOSTS).map(config).collect());
+    world.completes = true;
+    let open = world.open(0, HOSTS - 1, soft()).expect("it fits");
+    world.completes = false;
+    for number in 0..8 {
+        assert!(open.outbox.send(&pattern(0, number, 2_000), world.now));
+        world.nodes[0].handle_ring(open.source, world.now);
+        world.run_for(INTERVAL * MEAN);
+        let accounts = world.nodes[1].accounts();
+        let wrong: Vec<_> = accounts.into_iter().filter(|it| it.counted != it.held).collect();
+        assert!(wrong.is_empty(), "message {number}: {wrong:?}");
+    }
+    let drops = world.nodes[1].status(world.now).drops;
+    assert!(drops.no_slot > 0, "{drops:?}");
 }

@@ -189,3 +189,25 @@ fn what_is_closed_gives_its_room_to_who_waits() {
     world.run_for(Nanos::from_millis(1));
     assert_eq!(queued(&world), 1, "its packet alone is there");
 }
+
+/// The same for the demoted packets of a channel, which wait for nothing but room in queue 2.
+#[test]
+fn a_channel_that_demotes_gets_the_room_that_comes_free() {
+    let (mut world, _) = full_world();
+    let contract = Contract::new(64, Rate::per_second(20).expect("a rate"), 1, Nanos::from_millis(100));
+    let contract =
+        Contract { policing: Policing::Demote, jitter: Some(Nanos::ZERO), ..contract.expect("in range") };
+    let open = world.open(0, 1, contract).expect("there is room");
+    (0..2).for_each(|number| assert!(open.outbox.send(&pattern(7, number, 64), world.now)));
+    let now = world.now;
+    world.nodes[0].handle_ring(open.source, now);
+    world.run_for(Nanos::from_millis(200));
+    let counters = world.nodes[0].channel(open.source).expect("open").counters;
+    assert_eq!((open.inbox.waiting(), counters.demoted), (1, 1), "one is in the contract");
+    let sent = |world: &World| world.nodes[0].status(world.now).links[0].packets_best_effort;
+    let (full, before) = (queued(&world), sent(&world));
+    while sent(&world) == before {
+        world.run_for(Nanos::from_millis(1));
+    }
+    assert_eq!((sent(&world), queued(&world)), (before + 1, full), "its packet has the place");
+}

@@ -260,8 +260,9 @@ impl Signalling {
         if row.role == Role::Source && row.state.holds() {
             what.sent = Some(resources.sent(channel.local.channel));
         }
-        let settled = row.role == Role::Source && row.state == State::Settling && row.next == State::Gone;
-        if let Some(word) = self.losses.word(channel.local.path).filter(|_| settled) {
+        // Only a source that settles has one.
+        let word = self.losses.word(channel.local.path);
+        if let Some(word) = word.filter(|_| row.next == State::Gone) {
             (what.reason, what.receipt) = (channel.reason, Some(word));
         }
     }

@@ -338,6 +338,42 @@ mod tests {
         }
     }
 
+    /// A channel whose bound is longer than every window that work can fill misses nothing, however late others are.
+    #[test]
+    fn a_bound_beyond_all_windows_of_work_is_never_missed() {
+        let blocking = crate::stage::Blocking::Pipeline(Nanos::ZERO);
+        let (interference, utilisation_limit) = (Default::default(), crate::units::Ppm::ONE);
+        let model = StageModel { blocking, interference, utilisation_limit };
+        let kind = |first: Nanos, cost: Nanos, miss_ratio: u32| {
+            let (mean_period, miss_ratio) = (Nanos::from_secs(10), Ppb::new(miss_ratio).expect("a ratio"));
+            let soft = Soft { mean_period, mean_over: Nanos::ZERO, jitter: Nanos::ZERO, miss_ratio };
+            SoftKind { first, cost, period: mean_period, soft }
+        };
+        // Its message takes longer than its bound, which its ratio allows.
+        let always_late = kind(Nanos::from_millis(16), Nanos::from_micros(16_200), 1_000_000_000);
+        let keeps_all = |first: Nanos| {
+            let mut windows = Windows::new(&model, &Multiset::default(), &Multiset::default());
+            windows.add_soft(always_late);
+            windows.add_soft(kind(first, Nanos(1_000), 1));
+            assert!(windows.longest().is_some_and(|longest| longest < Nanos::from_millis(17)));
+            windows.keep_all()
+        };
+        assert!(keeps_all(Nanos::from_millis(20)), "all work is done by then");
+        assert!(!keeps_all(Nanos::from_millis(16)), "the other's message is not done by then");
+    }
+
+    /// At its peak a channel sends a message each period, even one of a nanosecond. A period of zero counts as one.
+    #[test]
+    fn a_peak_has_a_message_each_period_down_to_a_nanosecond() {
+        let demand = random_demand(&mut SmallRng::seed_from_u64(1));
+        let (mean_period, miss_ratio) = (Nanos(1), Ppb::new(1).expect("a ratio"));
+        let soft = Soft { mean_period, mean_over: Nanos(1_000), jitter: Nanos::ZERO, miss_ratio };
+        for (period, due) in [(0, 101), (1, 101), (2, 51), (3, 34)] {
+            let kind = SoftKind::of(&Demand { period: Nanos(period), ..demand }, soft, Nanos::from_millis(1));
+            assert_eq!(kind.most(kind.first + Nanos(100)), due, "{period} ns");
+        }
+    }
+
     /// Channels of one kind are counted together and take the same time as if counted one by one.
     #[test]
     fn channels_of_one_kind_take_what_they_take_apart() {

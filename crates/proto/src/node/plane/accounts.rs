@@ -113,6 +113,8 @@ impl<M: Memory> Plane<M> {
                 self.best_effort.arrivals.iter().count(),
             ),
         ]);
+        let [senders, with_handle] = self.sender_handles();
+        accounts.push(of("handles of senders", None, senders, with_handle));
         let places = self.rtu_accounts();
         accounts.extend(places.map(|books| of("places of handlers", None, books[0], books[1])));
         self.links().for_each(|link| accounts.extend(self.link_accounts(link)));

@@ -53,3 +53,21 @@ fn a_link_that_drains_nothing_has_no_rate() {
         assert_eq!(node.rates.poll_event(), Some(Event::Rate { link: LINK, result }), "{span}");
     }
 }
+
+/// A measurement that ends early, because the neighbour is gone, leaves none of its packets to the next users of the link.
+#[test]
+fn what_fills_a_link_goes_with_its_measurement() {
+    let mut node = node();
+    let queued = |node: &Node<Nothing>| {
+        let accounts = node.accounts();
+        assert!(accounts.iter().all(|account| account.counted == account.held), "{accounts:?}");
+        accounts.iter().find(|account| account.what == "best-effort packets").map(|account| account.held)
+    };
+    node.plane.start_filling(LINK, TOKEN, NOW);
+    (0..3).for_each(|_| node.plane.run_filler(LINK, NOW));
+    assert_eq!(queued(&node), Some(3));
+    let own = Own::Filling { token: TOKEN, until: NOW + RATE_TIME };
+    node.rates.links[0] = LinkRate { own, attempts: 1, ..LinkRate::default() };
+    node.drop_rate(LINK, RateRefusal::NoNeighbour, NOW);
+    assert_eq!((queued(&node), node.measures_rate(LINK)), (Some(0), false));
+}

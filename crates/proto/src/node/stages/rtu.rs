@@ -380,3 +380,32 @@ fn check_ranges(terms: &RtuTerms) -> Result<(), RtuRefusal> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{config, stages_of};
+    use super::*;
+
+    /// A call is not preempted. What is done in several calls, or unit by unit, may be.
+    #[test]
+    fn a_budget_of_one_call_is_one_unit_of_work_and_a_budget_of_several_is_more() {
+        let stages = stages_of(&config());
+        let period = Nanos::from_millis(10);
+        let low = |units| RtuClass::LowDelay { interval: period, units, priority: None };
+        let guaranteed = |units| RtuClass::Guaranteed { period, units };
+        let cost = RtuCost { run: Nanos(1_000), unit: Nanos(1_000) };
+        let of = |class, quantum| {
+            let wish = stages.rtu_wish(&RtuTerms { class, deadline: None, quantum, cost });
+            let Demand { cost, unit_cost_max, .. } = wish.expect("a place").demand;
+            (cost, unit_cost_max)
+        };
+        for (class, quantum) in [(low(1), 1), (low(1), 4), (guaranteed(1), 1), (guaranteed(4), 4)] {
+            let (cost, unit_cost_max) = of(class, quantum);
+            assert_eq!(cost, unit_cost_max, "{class:?} in one call");
+        }
+        for (class, quantum) in [(low(4), 4), (low(2), 1), (guaranteed(4), 3)] {
+            let (cost, unit_cost_max) = of(class, quantum);
+            assert!(cost > unit_cost_max, "{class:?} in calls of {quantum}");
+        }
+    }
+}

@@ -28,7 +28,7 @@ const LEFT: LinkId = LinkId(0);
 const RIGHT: LinkId = LinkId(1);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-fn config() -> NodeConfig {
+pub(super) fn config() -> NodeConfig {
     let link = |name: &str, neighbour| LinkConfig::new(name, NodeId(neighbour), BitRate(40_000_000));
     NodeConfig {
         id: NodeId(2),
@@ -47,7 +47,7 @@ fn config() -> NodeConfig {
     }
 }
 
-fn stages_of(config: &NodeConfig) -> Stages {
+pub(super) fn stages_of(config: &NodeConfig) -> Stages {
     Stages::new(config).expect("a host that carries its own signalling")
 }
 

@@ -318,3 +318,17 @@ fn what_is_said_of_other_channels_changes_nothing() {
     assert!(row.hosts[0].signalling.broken_on(nobodys).is_empty());
     assert_eq!((row.states(), row.unexpected(0)), (alloc::vec![alloc::vec!["open"]; 2], 0));
 }
+
+#[test]
+fn what_waits_for_a_neighbour_is_in_the_books_of_its_link() {
+    let mut row = Row::met(2);
+    let (request, now) = (row.request(), row.now);
+    let Host { signalling, stages, .. } = &mut row.hosts[0];
+    for _ in 0..100 {
+        signalling.open(request.clone(), now, stages).expect("can be tried");
+    }
+    let waiting = signalling.waiting().into_iter().find(|(what, _)| *what == "asks for a link");
+    let (what, waiting) = waiting.expect("a count");
+    assert!(waiting > 0, "the link sends only some of them soon");
+    assert!(signalling.link_accounts(LinkId(0)).contains(&(what, [waiting; 2])), "{waiting}");
+}

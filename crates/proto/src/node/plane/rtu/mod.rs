@@ -435,6 +435,13 @@ impl<M: Memory> Plane<M> {
         self.rtus.handlers.values().filter_map(|rtu| rtu.sending.as_ref()).filter(on).count()
     }
 
+    /// Handles of senders, and handlers that should have one: for the books.
+    pub(super) fn sender_handles(&self) -> [usize; 2] {
+        let with_handle =
+            self.rtus.handlers.values().filter(|rtu| rtu.sending.is_some() || rtu.remote.is_some());
+        [self.rtus.senders.len(), with_handle.count()]
+    }
+
     /// Places of programs' handlers in the run queue, for the accounts.
     pub(super) fn rtu_places(&self) -> usize {
         self.rtus.handlers.values().map(|rtu| rtu.places()).sum()
