@@ -65,6 +65,13 @@ fn endsystem(flows: &str) -> Endsystem {
 
 const FLOWS: &str = "flows_max = 16\nlisteners_max = 2\n";
 
+/// A kernel's end of a connection that waits for a bounded time.
+fn patient(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a time");
+    stream
+}
+
 fn bytes(side: u8, from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|at| (at * 13 + at / 255) as u8 ^ side).collect()
 }
@@ -103,6 +110,7 @@ fn streams_of_every_class_carry_every_byte_to_a_kernel() {
             assert_eq!(stream.peer_addr(), address(B));
             let (kernels, from) = listener.accept().expect("a connection");
             assert_eq!(from, stream.local_addr());
+            let kernels = patient(kernels);
             let kernel = std::thread::spawn(move || {
                 let out = kernels.try_clone().expect("a clone");
                 let close = || kernels.shutdown(Shutdown::Write).expect("to close");
@@ -114,7 +122,7 @@ fn streams_of_every_class_carry_every_byte_to_a_kernel() {
             let (mut read, mut sent) = (Vec::new(), 0);
             let mut buffer = vec![0; 8_192];
             stream.set_nonblocking(true);
-            while read.len() < total {
+            while read.len() < total || sent < total {
                 while sent < total {
                     match stream.write(&bytes(0, sent, 4_096.min(total - sent))) {
                         Ok(count) => sent += count,
@@ -126,6 +134,7 @@ fn streams_of_every_class_carry_every_byte_to_a_kernel() {
                     }
                 }
                 match stream.read(&mut buffer) {
+                    Ok(0) => is_readable(&stream),
                     Ok(count) => read.extend_from_slice(&buffer[..count]),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => is_readable(&stream),
                     Err(error) => panic!("{qos:?}: {error}"),
@@ -156,7 +165,7 @@ fn a_listener_accepts_kernels_and_each_stream_is_its_own() {
         let listener = endsystem.bind_tcp(address(A), LOW_DELAY, 8).unwrap_or_else(|error| panic!("{error}"));
         let clients: Vec<_> = (0..3_u8)
             .map(|number| {
-                let stream = b.within(|| TcpStream::connect(address(A))).expect("to connect");
+                let stream = patient(b.within(|| TcpStream::connect(address(A))).expect("to connect"));
                 std::thread::spawn(move || {
                     let mut stream = stream;
                     stream.write_all(&[number; 1_000]).expect("written");
@@ -195,12 +204,12 @@ fn ends_are_seen_at_the_other_side() {
             || endsystem.connect_tcp(address(B), LOW_DELAY).unwrap_or_else(|error| panic!("{error}"));
         // The program aborts.
         let stream = connect();
-        let mut kernels = listener.accept().expect("a connection").0;
+        let mut kernels = patient(listener.accept().expect("a connection").0);
         stream.abort().expect("it runs");
         assert_eq!(kernels.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
         // The program goes with bytes that it has not read.
         let stream = connect();
-        let mut kernels = listener.accept().expect("a connection").0;
+        let mut kernels = patient(listener.accept().expect("a connection").0);
         kernels.write_all(&[7; 10]).expect("written");
         let mut waits = [PollFd::new(&stream, PollFlags::IN)];
         let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
@@ -209,7 +218,7 @@ fn ends_are_seen_at_the_other_side() {
         assert_eq!(kernels.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
         // The kernel's program goes with bytes that it has not read.
         let mut stream = connect();
-        let kernels = listener.accept().expect("a connection").0;
+        let kernels = patient(listener.accept().expect("a connection").0);
         stream.write_all(&[7; 10]).expect("written");
         let mut peek = [0; 10];
         while kernels.peek(&mut peek).expect("bytes") < 10 {}

@@ -15,8 +15,9 @@ use punctual_ipc::ring::{InboxReader, OutboxWriter};
 use super::embedded;
 use crate::connection::Connection;
 
-/// A TCP connection of this host's own. Dropping it closes it: bytes that were written still leave. If bytes that came were not
-/// read, the peer is reset (RFC 2525 2.17).
+/// A TCP connection of this host's own. Dropping it closes it: bytes that were written still leave, as long as the endsystem
+/// lives. A process that ends takes its engine along, and what has not left is lost. If bytes that came were not read, the
+/// peer is reset (RFC 2525 2.17).
 ///
 /// Reading waits until bytes come or the peer closes, writing until there is room, unless a timeout is set or the stream is
 /// non-blocking. Its descriptor ([`AsRawFd`]) is readable while bytes wait or the peer has closed, for `poll` and `epoll`; never
@@ -144,7 +145,12 @@ impl TcpStream {
     /// The end of the stream: without error if the peer has closed it.
     fn end(&mut self) -> io::Result<usize> {
         self.saw_end = true;
-        match self.ended() {
+        // The end of the stream is visible a moment before the news of a reset: a reset must not look like an end.
+        let why = match self.ended() {
+            Some(why) => Some(why),
+            None => self.status()?.and_then(|status| status.ended).or_else(|| self.ended()),
+        };
+        match why {
             Some(why) if why != Ended::Closed => Err(error_of(why)),
             _ => Ok(0),
         }
