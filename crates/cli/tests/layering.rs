@@ -17,13 +17,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("trial", &[]),
     ("analysis", &[]),
     ("proto", &["trial", "analysis"]),
-    // Which will come to use `proto` too, when handlers of a node run it.
     ("tcp", &["analysis", "proto"]),
     // Tests use it, and experiments with bare nodes; what runs on a host does not.
     ("rig", &["proto"]),
     ("os", &["analysis"]),
     ("link", &["trial", "analysis", "os"]),
-    ("engine", &["trial", "analysis", "os", "proto", "link"]),
+    ("engine", &["trial", "analysis", "os", "proto", "tcp", "link"]),
     ("ipc", &["trial", "analysis", "proto"]),
     ("host", &["trial", "analysis", "os", "proto", "link", "engine", "ipc"]),
     // Engine, link and host with the feature `embedded` only: see `a_client_needs_no_engine`.

@@ -17,6 +17,13 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("proto", "Layout", "the header as it stands on the wire, read in place"),
     ("engine", "EngineConfig", "configuration; its links are boxed drivers, which nothing compares"),
     ("engine", "Wires", "configuration of a measurement: the ends of its links"),
+    (
+        "engine",
+        "TcpParts",
+        "parts of a connection that its owner hands over; the processor takes them apart at once",
+    ),
+    ("engine", "TcpConnect", "a request, taken apart at once"),
+    ("engine", "TcpListen", "a request, taken apart at once"),
     ("engine", "Counters", "a report: numbers of one writer each, read together as `EngineStatistics`"),
 ];
 

@@ -244,7 +244,10 @@ fn what_cannot_be_is_refused_with_one_line() {
         let without = endsystem("");
         let text = |error: Option<TcpError>| error.expect("refused").to_string();
         let line = text(without.connect_tcp(address(B), LOW_DELAY).err());
-        assert_eq!(line, "this host runs no TCP of its own: set flows_max in its xdp link");
+        assert_eq!(
+            line,
+            "this host runs no TCP of its own: set flows_max in a link whose driver knows flows"
+        );
         drop(without);
         let endsystem = endsystem(FLOWS);
         let huge = Qos::Guaranteed { rate: BitRate(900_000_000), period: Nanos::from_millis(5) };
@@ -252,7 +255,7 @@ fn what_cannot_be_is_refused_with_one_line() {
         assert!(line.starts_with("admission of the "), "{line}");
         let elsewhere: SocketAddr = "203.0.113.9:80".parse().expect("an address");
         let line = text(endsystem.connect_tcp(elsewhere, LOW_DELAY).err());
-        assert!(line.starts_with("no xdp link with flows_max above 0 leads to 203.0.113.9: "), "{line}");
+        assert!(line.starts_with("no link with flows_max above 0 leads to 203.0.113.9: "), "{line}");
         let line = text(endsystem.bind_tcp("203.0.113.9:80".parse().expect("one"), LOW_DELAY, 1).err());
         assert!(!line.contains('\n') && line.contains("203.0.113.9"), "{line}");
         let held = TcpListener::bind(address(A)).expect("the kernel's");

@@ -7,6 +7,7 @@
 mod body;
 mod command;
 mod config;
+mod connections;
 mod decider;
 pub mod direct;
 mod error;

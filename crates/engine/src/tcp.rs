@@ -4,7 +4,7 @@
 //! The caller holds the local port (`punctual_link::kernel::PortHold`) from before the connection begins until
 //! [`TcpEvent::Over`].
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use punctual_link::{Inlet, NextHop};
 use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
@@ -14,10 +14,7 @@ pub use punctual_tcp::endsystem::{Rings, Segments, Status as TcpStatus};
 pub use punctual_tcp::{Config as TcpConfig, Ended, EphemeralPorts, Flow, Secrets, State as TcpState};
 use thiserror::Error;
 
-use crate::error::EngineGone;
-use crate::handle::{CallError, EngineHandle};
 use crate::memory::HostMemory;
-pub use crate::processor::tcp::Accepted;
 
 /// Number of connections and listeners of an engine, and their secret.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +28,7 @@ pub struct TcpLimits {
 }
 
 /// What a handler of TCP asks of the node, and what bounds its packets in the driver.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpTerms {
     /// Terms of the handler that processes segments.
     pub input: RtuTerms,
@@ -77,7 +74,7 @@ pub enum TcpEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TcpRefusal {
     /// The engine runs no TCP.
-    #[error("this host runs no TCP of its own: set flows_max in its xdp link")]
+    #[error("this host runs no TCP of its own: set flows_max in a link whose driver knows flows")]
     NoTcp,
     /// All connections that the driver has room for exist, or the flow exists already.
     #[error(
@@ -103,7 +100,7 @@ pub struct TcpConnect<O: Outbox, I: Inbox> {
     pub flow: Flow,
     /// The link that it runs over.
     pub link: LinkId,
-    /// The way to the peer ([`EngineHandle::next_hop`]).
+    /// The way to the peer ([`EngineHandle::next_hop`](crate::EngineHandle::next_hop)).
     pub hop: NextHop,
     /// Settings of the connection.
     pub config: TcpConfig,
@@ -135,105 +132,10 @@ pub struct TcpListen<O: Outbox> {
     pub notify: Box<dyn FnMut() + Send>,
 }
 
-impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
-    /// The way to `remote` over a link; it is asked for, and followed while a clone of it exists.
-    ///
-    /// # Errors
-    /// Inside, if the link's driver has no flows; outside, that of [`EngineHandle::call`].
-    pub fn next_hop(&self, link: LinkId, remote: IpAddr) -> Result<Result<NextHop, TcpRefusal>, CallError> {
-        self.ask(move |processor, _| processor.next_hop(link, remote))
-    }
-
-    /// Begins a connection and waits for the answer of admission; returns its number.
-    ///
-    /// # Errors
-    /// The refusal inside; outside, that of [`EngineHandle::call`].
-    pub fn connect_tcp(&self, wanted: TcpConnect<O, I>) -> Result<Result<u32, TcpRefusal>, CallError>
-    where
-        O: Outbox<Message: Send> + Send,
-        I: Send,
-    {
-        self.answered(move |processor, answer, now| {
-            processor.connect_tcp(wanted, |rings| Box::new(rings), answer, now);
-        })
-    }
-
-    /// Begins to listen and waits for the answer of admission; returns the listener's number.
-    ///
-    /// # Errors
-    /// As [`EngineHandle::connect_tcp`].
-    pub fn listen_tcp(&self, wanted: TcpListen<O>) -> Result<Result<u32, TcpRefusal>, CallError>
-    where
-        O: Send,
-    {
-        self.answered(move |processor, answer, now| processor.listen_tcp(wanted, answer, now))
-    }
-
-    /// Adopts a connection that a listener has opened, if one waits. [`TcpEvent::Over`] follows if admission refuses it.
-    ///
-    /// # Errors
-    /// The refusal inside; outside, that of [`EngineHandle::call`].
-    pub fn accept_tcp(
-        &self,
-        listener: u32,
-        parts: Box<TcpParts<O, I>>,
-    ) -> Result<Result<Accepted<O, I>, TcpRefusal>, CallError>
-    where
-        O: Outbox<Message: Send> + Send,
-        I: Send,
-    {
-        self.ask(move |processor, now| processor.accept_tcp(listener, parts, |rings| Box::new(rings), now))
-    }
-
-    /// Ends a listener; the connections that it has opened stay.
-    ///
-    /// # Errors
-    /// See [`EngineHandle::call`].
-    pub fn stop_listening_tcp(&self, listener: u32) -> Result<(), CallError> {
-        let remains = self.ask(move |processor, now| processor.stop_listening_tcp(listener, now))?;
-        drop(remains);
-        Ok(())
-    }
-
-    /// The program has used its rings: bytes to send are there, or room for bytes that came.
-    ///
-    /// # Errors
-    /// [`EngineGone`].
-    pub fn ready_tcp(&self, connection: u32) -> Result<(), EngineGone> {
-        self.order(move |processor, now| processor.ready_tcp(connection, now))
-    }
-
-    /// The program closes its direction behind the bytes that it has written.
-    ///
-    /// # Errors
-    /// [`EngineGone`].
-    pub fn close_tcp(&self, connection: u32) -> Result<(), EngineGone> {
-        self.order(move |processor, now| processor.change_tcp(connection, now, |tcp| tcp.close(connection)))
-    }
-
-    /// The program is gone.
-    ///
-    /// # Errors
-    /// [`EngineGone`].
-    pub fn release_tcp(&self, connection: u32) -> Result<(), EngineGone> {
-        self.order(move |processor, now| {
-            processor.change_tcp(connection, now, |tcp| tcp.release(connection, now));
-        })
-    }
-
-    /// Ends a connection at once.
-    ///
-    /// # Errors
-    /// [`EngineGone`].
-    pub fn abort_tcp(&self, connection: u32) -> Result<(), EngineGone> {
-        self.order(move |processor, now| processor.change_tcp(connection, now, |tcp| tcp.abort(connection)))
-    }
-
-    /// What is known of a connection; `None` once it is over.
-    ///
-    /// # Errors
-    /// See [`EngineHandle::call`].
-    pub fn tcp_status(&self, connection: u32) -> Result<Option<TcpStatus>, CallError> {
-        self.ask(move |processor, _| processor.tcp_status(connection))
-    }
+/// The result of [`EngineHandle::accept_tcp`](crate::EngineHandle::accept_tcp).
+pub enum Accepted<O: Outbox, I: Inbox> {
+    /// A connection was adopted: its number and its two ends.
+    One(u32, Flow),
+    /// None waits; here are the parts.
+    None(Box<TcpParts<O, I>>),
 }

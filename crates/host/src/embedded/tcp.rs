@@ -65,7 +65,7 @@ pub enum TcpError {
     #[error(transparent)]
     Refused(#[from] TcpRefusal),
     /// No link of this host leads to the peer.
-    #[error("no xdp link with flows_max above 0 leads to {peer}: {why}")]
+    #[error("no link with flows_max above 0 leads to {peer}: {why}")]
     NoRoute {
         /// The peer.
         peer: IpAddr,

@@ -2,26 +2,12 @@
 
 use punctual_link::ListenerFilter;
 use punctual_proto::Instant;
-use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal};
-use punctual_proto::ids::LinkId;
+use punctual_proto::api::{RtuGrant, RtuRefusal};
 use punctual_proto::memory::{Inbox, Outbox};
-use punctual_tcp::Flow;
-use punctual_tcp::endsystem::Segments;
 
-use super::{Owned, Processor, Role};
+use super::{Listening, Owned, Processor, Role};
 use crate::command::Answer;
-use crate::tcp::{Bury, TcpListen, TcpParts, TcpRefusal};
-
-/// What belongs to a listener outside of it.
-pub(super) struct Listening {
-    pub link: LinkId,
-    pub handler: RtuId,
-    pub segments: Box<dyn Segments + Send>,
-    pub notify: Box<dyn FnMut() + Send>,
-    filter: ListenerFilter,
-    /// Set while a program waits for the answer of admission.
-    asker: Option<Answer<Result<u32, TcpRefusal>>>,
-}
+use crate::tcp::{Accepted, Bury, TcpListen, TcpParts, TcpRefusal};
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub fn listen_tcp(&mut self, wanted: TcpListen<O>, answer: Answer<Result<u32, TcpRefusal>>, at: Instant) {
@@ -141,12 +127,4 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.hear_of_handlers();
         Ok(Accepted::One(index, flow))
     }
-}
-
-/// The result of [`Processor::accept_tcp`].
-pub enum Accepted<O: Outbox, I: Inbox> {
-    /// A connection was adopted: its number and its two ends.
-    One(u32, Flow),
-    /// None waits; here are the parts.
-    None(Box<TcpParts<O, I>>),
 }

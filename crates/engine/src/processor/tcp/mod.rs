@@ -11,7 +11,7 @@ mod listen;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use punctual_link::{FlowFilter, FlowKey, NextHop};
+use punctual_link::{FlowFilter, FlowKey, ListenerFilter, NextHop};
 use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal};
 use punctual_proto::ids::LinkId;
 use punctual_proto::memory::{Inbox, Outbox};
@@ -19,8 +19,6 @@ use punctual_proto::{Instant, Nanos};
 use punctual_tcp::endsystem::{Endsystem, Segments};
 use punctual_tcp::{Flow, Secrets, State};
 
-pub use self::listen::Accepted;
-use self::listen::Listening;
 use super::Processor;
 use crate::command::Answer;
 use crate::memory::HostMemory;
@@ -65,6 +63,17 @@ struct Owned<O: Outbox, I: Inbox> {
     segments: Box<dyn Segments + Send>,
     bury: Bury<O, I>,
     notify: Box<dyn FnMut(TcpEvent) + Send>,
+}
+
+/// What belongs to a listener outside of it.
+struct Listening {
+    link: LinkId,
+    handler: RtuId,
+    segments: Box<dyn Segments + Send>,
+    notify: Box<dyn FnMut() + Send>,
+    filter: ListenerFilter,
+    /// Set while a program waits for the answer of admission.
+    asker: Option<Answer<Result<u32, TcpRefusal>>>,
 }
 
 /// How far a connection is.

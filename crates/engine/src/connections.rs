@@ -1,0 +1,114 @@
+//! TCP of this host's own, begun from any thread (see [`crate::tcp`]).
+
+use std::net::IpAddr;
+
+use punctual_link::NextHop;
+use punctual_proto::ids::LinkId;
+use punctual_proto::memory::{Inbox, Outbox};
+
+use crate::error::EngineGone;
+use crate::handle::{CallError, EngineHandle};
+use crate::tcp::{Accepted, TcpConnect, TcpListen, TcpParts, TcpRefusal, TcpStatus};
+
+impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
+    /// The way to `remote` over a link; it is asked for, and followed while a clone of it exists.
+    ///
+    /// # Errors
+    /// Inside, if the link's driver has no flows; outside, that of [`EngineHandle::call`].
+    pub fn next_hop(&self, link: LinkId, remote: IpAddr) -> Result<Result<NextHop, TcpRefusal>, CallError> {
+        self.ask(move |processor, _| processor.next_hop(link, remote))
+    }
+
+    /// Begins a connection and waits for the answer of admission; returns its number.
+    ///
+    /// # Errors
+    /// The refusal inside; outside, that of [`EngineHandle::call`].
+    pub fn connect_tcp(&self, wanted: TcpConnect<O, I>) -> Result<Result<u32, TcpRefusal>, CallError>
+    where
+        O: Outbox<Message: Send> + Send,
+        I: Send,
+    {
+        self.answered(move |processor, answer, now| {
+            processor.connect_tcp(wanted, |rings| Box::new(rings), answer, now);
+        })
+    }
+
+    /// Begins to listen and waits for the answer of admission; returns the listener's number.
+    ///
+    /// # Errors
+    /// As [`EngineHandle::connect_tcp`].
+    pub fn listen_tcp(&self, wanted: TcpListen<O>) -> Result<Result<u32, TcpRefusal>, CallError>
+    where
+        O: Send,
+    {
+        self.answered(move |processor, answer, now| processor.listen_tcp(wanted, answer, now))
+    }
+
+    /// Adopts a connection that a listener has opened, if one waits. [`TcpEvent::Over`](crate::tcp::TcpEvent::Over) follows if admission refuses it.
+    ///
+    /// # Errors
+    /// The refusal inside; outside, that of [`EngineHandle::call`].
+    pub fn accept_tcp(
+        &self,
+        listener: u32,
+        parts: Box<TcpParts<O, I>>,
+    ) -> Result<Result<Accepted<O, I>, TcpRefusal>, CallError>
+    where
+        O: Outbox<Message: Send> + Send,
+        I: Send,
+    {
+        self.ask(move |processor, now| processor.accept_tcp(listener, parts, |rings| Box::new(rings), now))
+    }
+
+    /// Ends a listener; the connections that it has opened stay.
+    ///
+    /// # Errors
+    /// See [`EngineHandle::call`].
+    pub fn stop_listening_tcp(&self, listener: u32) -> Result<(), CallError> {
+        let remains = self.ask(move |processor, now| processor.stop_listening_tcp(listener, now))?;
+        drop(remains);
+        Ok(())
+    }
+
+    /// The program has used its rings: bytes to send are there, or room for bytes that came.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub fn ready_tcp(&self, connection: u32) -> Result<(), EngineGone> {
+        self.order(move |processor, now| processor.ready_tcp(connection, now))
+    }
+
+    /// The program closes its direction behind the bytes that it has written.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub fn close_tcp(&self, connection: u32) -> Result<(), EngineGone> {
+        self.order(move |processor, now| processor.change_tcp(connection, now, |tcp| tcp.close(connection)))
+    }
+
+    /// The program is gone.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub fn release_tcp(&self, connection: u32) -> Result<(), EngineGone> {
+        self.order(move |processor, now| {
+            processor.change_tcp(connection, now, |tcp| tcp.release(connection, now));
+        })
+    }
+
+    /// Ends a connection at once.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub fn abort_tcp(&self, connection: u32) -> Result<(), EngineGone> {
+        self.order(move |processor, now| processor.change_tcp(connection, now, |tcp| tcp.abort(connection)))
+    }
+
+    /// What is known of a connection; `None` once it is over.
+    ///
+    /// # Errors
+    /// See [`EngineHandle::call`].
+    pub fn tcp_status(&self, connection: u32) -> Result<Option<TcpStatus>, CallError> {
+        self.ask(move |processor, _| processor.tcp_status(connection))
+    }
+}
