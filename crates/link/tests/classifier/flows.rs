@@ -308,9 +308,9 @@ fn what_cannot_be_a_flow_is_refused() {
     let mixed = FlowKey { local: key.local, remote: other.remote };
     fails(of(mixed, 4), "one IP version");
     let nobody = std::net::SocketAddr::new([0, 0, 0, 0].into(), 80);
-    fails(of(FlowKey { remote: nobody, ..key }, 4), "no end of a connection");
+    fails(of(FlowKey { remote: nobody, ..key }, 4), "cannot be an end of a connection");
     let no_port = std::net::SocketAddr::new(key.local.ip(), 0);
-    fails(of(FlowKey { local: no_port, ..key }, 4), "no end of a connection");
+    fails(of(FlowKey { local: no_port, ..key }, 4), "cannot be an end of a connection");
     // A number that was cleared is free.
     bench.program.clear_flow(key).expect("to clear");
     bench.program.clear_flow(key).expect("to clear twice");
