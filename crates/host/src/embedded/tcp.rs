@@ -162,21 +162,30 @@ pub(super) struct EmbeddedTcp {
 }
 
 /// The end of a ring of segments that an output handler fills.
-struct SegmentRing(OutboxWriter);
+struct SegmentRing {
+    ring: OutboxWriter,
+    /// Where a segment and its tag are put together; it has room for the longest.
+    message: Vec<u8>,
+}
+
+impl SegmentRing {
+    /// For segments of at most `segment_bytes`.
+    fn new(ring: OutboxWriter, segment_bytes: u32) -> Self {
+        Self { ring, message: Vec::with_capacity(segment_bytes as usize + RAW_TAG_BYTES) }
+    }
+}
 
 impl Segments for SegmentRing {
     fn has_room(&self) -> bool {
-        !self.0.is_full()
+        !self.ring.is_full()
     }
 
     fn put(&mut self, packet: &[u8], address: u64) {
-        let mut message = [0; 2_048 + RAW_TAG_BYTES];
-        let len = packet.len() + RAW_TAG_BYTES;
-        let Some(bytes) = message.get_mut(..len) else { return };
-        bytes[..packet.len()].copy_from_slice(packet);
-        bytes[packet.len()..].copy_from_slice(&address.to_le_bytes());
+        self.message.clear();
+        self.message.extend_from_slice(packet);
+        self.message.extend_from_slice(&address.to_le_bytes());
         // There is room (`has_room`), and no segment is longer than the connection's MTU.
-        let _ = self.0.push_beside(bytes, now());
+        let _ = self.ring.push_beside(&self.message, now());
     }
 }
 
@@ -264,7 +273,7 @@ fn make(
         terms: terms(wish.class, link, segment_bytes),
         rings,
         segments_out,
-        segments_in: Box::new(SegmentRing(segments)),
+        segments_in: Box::new(SegmentRing::new(segments, segment_bytes)),
         notify: Box::new(notify),
     };
     Ok(Made { parts, outbox, inbox, news })
@@ -337,7 +346,7 @@ impl EmbeddedTcp {
         let hold = PortHold::take(local)?;
         let &(link, packet_bytes) = self.links.first().ok_or(TcpRefusal::NoTcp)?;
         let segment_bytes = segment_bytes(packet_bytes, local.ip())?;
-        let (segments_out, segments) = out_ring(SEGMENTS, packet_bytes)?;
+        let (segments_out, segments) = out_ring(SEGMENTS, segment_bytes + RAW_TAG_BYTES as u32)?;
         let (sender, opened) = channel();
         let TcpTerms { output, sending, inlet, .. } = terms(wish.class, link, segment_bytes);
         let wanted = TcpListen {
@@ -349,7 +358,7 @@ impl EmbeddedTcp {
             sending,
             inlet,
             segments_out,
-            segments_in: Box::new(SegmentRing(segments)),
+            segments_in: Box::new(SegmentRing::new(segments, segment_bytes)),
             notify: Box::new(move || sender.send(()).unwrap_or_default()),
         };
         let number = self.handle.listen_tcp(wanted)??;
@@ -407,6 +416,22 @@ mod tests {
         assert!(matches!(segment_bytes(1_464, v6), Ok(1_456)));
         assert!(matches!(segment_bytes(1_287, v6), Err(TcpError::ShortPackets { least: 1_288, .. })));
         assert!(matches!(segment_bytes(0, v4), Err(TcpError::ShortPackets { .. })));
+    }
+
+    /// Packets of the longest frames, too, reach the node whole, with their tag behind them.
+    #[test]
+    fn a_segment_of_any_length_goes_into_its_ring() {
+        use punctual_proto::memory::{MessageRead, Outbox};
+        for bytes in [1_usize, 1_456, 3_768] {
+            let (mut reader, writer) = out_ring(4, bytes as u32 + RAW_TAG_BYTES as u32).expect("a ring");
+            let mut ring = SegmentRing::new(writer, bytes as u32);
+            assert!(ring.has_room());
+            ring.put(&vec![7; bytes], 0x0a0b);
+            let (message, _) = reader.take(now()).expect("a segment");
+            let mut copy = vec![0; message.len() as usize];
+            message.copy_to(0, &mut copy);
+            assert!(copy == [vec![7; bytes], 0x0a0b_u64.to_le_bytes().to_vec()].concat(), "{bytes}");
+        }
     }
 
     /// The longest call of best effort has time for its segments and for what the node does to send them.

@@ -17,7 +17,7 @@ use punctual_proto::ids::LinkId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::{Instant, Nanos};
 use punctual_tcp::endsystem::{Endsystem, Segments};
-use punctual_tcp::{Flow, Secrets, State};
+use punctual_tcp::{Ended, Flow, Secrets, State};
 
 use super::Processor;
 use crate::command::Answer;
@@ -234,6 +234,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             _ => None,
         };
         tracing::warn!(peer = %place.flow.remote, %refusal, "a TCP connection was refused");
+        // The program of an accepted connection has its stream already: it must not see a plain end.
+        (place.owned.notify)(TcpEvent::Ended(Ended::Aborted));
         self.give_back_tcp(index, at);
         if let Some(answer) = answer {
             answer.send(Err(refusal));
