@@ -24,14 +24,14 @@ const RETRY: Duration = Duration::from_millis(100);
 #[command(
     after_help = "Examples:\n  punctual relay --config host.toml --listen 10.0.0.1:6379 --to 127.0.0.1:6379 --class low-delay --interval 10ms --units 8\n  \
                   punctual relay --config host.toml --from 127.0.0.1:7000 --connect 10.0.0.2:80 --class guaranteed --rate 20Mbit/s --period 5ms\n\
-                  The relay runs an engine of its own: no daemon may run on the same device. The link of --config is an xdp link \
-                  with flows_max above 0, and listeners_max for --listen. The kernel's firewall and tcpdump do not see \
+                  The relay runs an engine of its own: no daemon may run on the same device. The link of --config has \
+                  flows_max above 0, and listeners_max for --listen. The kernel's firewall and tcpdump do not see \
                   these packets. The class counts for each connection. Ends and resets of either side are carried to the \
                   other. Each connection that ended has a line on standard output.\n\
                   Exit code 0: --count connections ended. 1: an address, a link or an engine was refused."
 )]
 pub struct Relay {
-    /// Configuration of the host, with an xdp link that has flows_max.
+    /// Configuration of the host, with a link that has flows_max.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Accept connections from the wire at this address and port of the host.
