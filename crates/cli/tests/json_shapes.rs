@@ -23,11 +23,12 @@ type Run = fn(&Network) -> Found;
 type Found = Vec<(&'static str, Shape)>;
 
 /// Every verb. Slow verbs run only if experiments are requested: see [`SLOW`].
-const VERBS: [(&str, Run); 14] = [
+const VERBS: [(&str, Run); 15] = [
     ("admit", admit),
     ("analyze", analyze),
     ("bench", bench),
     ("channels", channels),
+    ("connections", connections),
     ("demo", |_| mistake("demo")),
     ("doctor", doctor),
     ("plan", plan),
@@ -196,6 +197,14 @@ fn channels(network: &Network) -> Found {
 
 fn demo_whole(_: &Network) -> Found {
     vec![("whole", shape_of_success(&["demo", "--directory", &place("shape-demo")]))]
+}
+
+/// A host over this driver has none: `relay` tests compare what one looks like.
+fn connections(network: &Network) -> Found {
+    vec![
+        ("none", Shape::of(&network.a.verb(&["connections", "--json"]).json())),
+        ("no daemon", shape(&["connections", "--socket", "/no/such"])),
+    ]
 }
 
 fn doctor(network: &Network) -> Found {

@@ -6,13 +6,14 @@ mod host;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use host::{Host, privileged};
 use serde_json::Value;
 
+const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
 const A: &str = "10.96.0.1";
 const B: &str = "10.96.0.2";
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,18 +60,54 @@ fn configuration(name: &str) -> PathBuf {
         prediction_error = "500ms"
         flows_max = 16
         listeners_max = 2
-        "#
+        [daemon]
+        socket = "{socket}"
+        forbidden_calls = "end"
+        "#,
+        socket = folder.join("a.sock").display(),
     );
     std::fs::write(&file, text).expect("written");
     file
 }
 
+/// A command on `a`.
+fn on(a: &Host, program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", a.name()]).arg(program).args(arguments);
+    command
+}
+
+/// A daemon on `a`, which ends when it is dropped.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(a: &Host, file: &Path) -> Self {
+        let program = Path::new(PUNCTUAL).with_file_name("punctuald");
+        assert!(program.is_file(), "{} is not there: cargo build -p punctual-daemon", program.display());
+        let mut command = on(a, &program, &["--config"]);
+        let mut daemon = command.arg(file).stderr(Stdio::piped()).spawn().expect("a daemon");
+        let lines = BufReader::new(daemon.stderr.take().expect("piped")).lines();
+        let mut log = lines.map_while(Result::ok);
+        assert!(log.any(|line| line.contains("ready")), "the daemon has ended");
+        // Its log goes on, and is not read: nothing of this test fills the pipe.
+        std::mem::forget(log);
+        Self(daemon)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A relay on `a`, once it listens. Its standard error stays open: it may write to it.
 struct Relay(Child, BufReader<ChildStderr>);
 
-fn relay(a: &Host, file: &std::path::Path, arguments: &str) -> Relay {
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", a.name(), env!("CARGO_BIN_EXE_punctual"), "relay", "--json", "--config"]);
+/// `from`: `--config` or `--socket`.
+fn relay(a: &Host, (from, file): (&str, &Path), arguments: &str) -> Relay {
+    let mut command = on(a, Path::new(PUNCTUAL), &["relay", "--json", from]);
     command.arg(file).args(arguments.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("a relay");
     let mut errors = BufReader::new(child.stderr.take().expect("piped"));
@@ -139,7 +176,7 @@ fn connections_from_the_wire_reach_a_program() {
     let arguments = format!(
         "--listen {A}:7000 --to 127.0.0.1:7001 --class low-delay --interval 10ms --units 8 --count 3"
     );
-    let relay = relay(&a, &file, &arguments);
+    let relay = relay(&a, ("--config", &file), &arguments);
     std::thread::scope(|scope| {
         scope.spawn(|| (0..3).for_each(|_| exchange(&program.accept().expect("a connection").0, 1, 200_000)));
         for _ in 0..3 {
@@ -166,7 +203,7 @@ fn connections_of_a_program_reach_the_wire_and_resets_are_carried_over() {
     let arguments = format!(
         "--from 127.0.0.1:7002 --connect {B}:8000 --class guaranteed --rate 10Mbit/s --period 5ms --count 3"
     );
-    let relay = relay(&a, &file, &arguments);
+    let relay = relay(&a, ("--config", &file), &arguments);
     let connect = || a.within(|| TcpStream::connect(address("127.0.0.1", 7_002))).expect("to connect");
     std::thread::scope(|scope| {
         scope.spawn(|| exchange(&server.accept().expect("a connection").0, 1, 200_000));
@@ -193,6 +230,62 @@ fn connections_of_a_program_reach_the_wire_and_resets_are_carried_over() {
     std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
 }
 
+/// By the daemon of the host, whose `connections` lists what the relay carries.
+#[test]
+fn a_relay_shares_the_engine_of_a_daemon() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let file = configuration("daemon");
+    let socket = file.with_file_name("a.sock");
+    let daemon = Daemon::start(&a, &file);
+    let program = a.within(|| TcpListener::bind(address("127.0.0.1", 7_001))).expect("a program");
+    let arguments = format!(
+        "--listen {A}:7000 --to 127.0.0.1:7001 --class low-delay --interval 10ms --units 8 --count 2"
+    );
+    let relay = relay(&a, ("--socket", &socket), &arguments);
+    std::thread::scope(|scope| {
+        let (go, held) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            for _ in 0..2 {
+                let stream = program.accept().expect("a connection").0;
+                held.recv().expect("the other side");
+                exchange(&stream, 1, 200_000);
+            }
+        });
+        for _ in 0..2 {
+            let stream = b.within(|| TcpStream::connect(address(A, 7_000))).expect("to connect");
+            let mut list = on(&a, Path::new(PUNCTUAL), &["connections", "--json", "--socket"]);
+            let list = list.arg(&socket).output().expect("it runs");
+            let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
+            let peer = stream.local_addr().expect("an address").to_string();
+            let ours = list.as_array().expect("a list").iter().find(|one| one["peer"] == *peer);
+            // The relay may not have accepted it yet: then it waits in the listener.
+            if let Some(ours) = ours {
+                assert_eq!(
+                    (&ours["local"], &ours["user"]),
+                    (&format!("{A}:7000").into(), &0.into()),
+                    "{ours}"
+                );
+                assert_eq!(
+                    (&ours["class"]["name"], &ours["class"]["units"]),
+                    (&"low-delay".into(), &8.into()),
+                    "{ours}"
+                );
+            }
+            go.send(()).expect("the program");
+            exchange(&stream, 0, 200_000);
+        }
+    });
+    for ended in relay.ended() {
+        assert_eq!((&ended["in_bytes"], &ended["out_bytes"]), (&200_000.into(), &200_000.into()), "{ended}");
+        assert_eq!(ended["error"], Value::Null, "{ended}");
+    }
+    drop(daemon);
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
 /// One line with cause and fix, on standard error, and exit code 2 for wrong usage.
 #[test]
 fn wrong_usage_is_one_line() {
@@ -210,8 +303,7 @@ fn wrong_usage_is_one_line() {
             "20Mbit/s",
         ),
     ] {
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_punctual")).arg("relay").args(arguments.split(' ')).output();
+        let output = Command::new(PUNCTUAL).arg("relay").args(arguments.split(' ')).output();
         let output = output.expect("it runs");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{arguments}: {text}");

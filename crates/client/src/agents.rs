@@ -41,7 +41,7 @@ pub(crate) fn run(shared: &SharedConnection, jobs: &Receiver<Push>) {
                 }
             }
             // The reader's.
-            Push::Notice { .. } | Push::Stage { .. } | Push::AskFailed { .. } => {}
+            Push::Notice { .. } | Push::Stage { .. } | Push::AskFailed { .. } | Push::TcpEnded { .. } => {}
         }
     }
 }

@@ -235,7 +235,12 @@ impl SharedConnection {
 
     fn answer(&self, id: u64, result: Result<Answer, ApiError>, descriptors: Vec<OwnedFd>) {
         let opened = match &result {
-            Ok(Answer::Opened { channel, .. } | Answer::Ring { channel, .. }) => Some(*channel),
+            Ok(
+                Answer::Opened { channel, .. }
+                | Answer::Ring { channel, .. }
+                | Answer::TcpConnected { channel, .. }
+                | Answer::TcpListening { channel },
+            ) => Some(*channel),
             _ => None,
         };
         // It belongs to no request: the last words of a daemon that hangs up.
@@ -274,6 +279,11 @@ impl SharedConnection {
             Push::Stage { channel, stage, healed } => {
                 if let Some(events) = lock(&self.channels).get(&channel) {
                     events.stage(stage, healed);
+                }
+            }
+            Push::TcpEnded { channel, why } => {
+                if let Some(events) = lock(&self.channels).get(&channel) {
+                    events.end_tcp(why);
                 }
             }
             Push::Closed { channel, reason, receipt } => {

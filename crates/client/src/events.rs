@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use punctual_ipc::api::TcpEnd;
 use punctual_ipc::ring::RingCloser;
 use punctual_proto::api::{BrokenStage, CloseReason, Notice, Receipt};
 
@@ -54,6 +55,8 @@ struct State {
     /// How the channel ended, if it has.
     closed: Option<Ending>,
     closer: Option<RingCloser>,
+    /// Of a TCP connection: why it ended, if it has.
+    tcp_end: Option<TcpEnd>,
 }
 
 /// The events of one channel, filled by the reader thread.
@@ -88,6 +91,16 @@ impl Iterator for ChannelWatch {
 }
 
 impl ChannelEvents {
+    /// A TCP connection ended.
+    pub(crate) fn end_tcp(&self, why: TcpEnd) {
+        lock(&self.state).tcp_end = Some(why);
+    }
+
+    /// Why a TCP connection ended, if it has.
+    pub(crate) fn tcp_end(&self) -> Option<TcpEnd> {
+        lock(&self.state).tcp_end
+    }
+
     pub(crate) fn notice(&self, notice: Notice) {
         let event = match notice {
             Notice::Policed => ChannelEvent::Policed,

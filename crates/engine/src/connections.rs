@@ -1,14 +1,18 @@
 //! TCP of this host's own, begun from any thread (see [`crate::tcp`]).
 
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use punctual_link::NextHop;
-use punctual_proto::ids::LinkId;
+use punctual_proto::Nanos;
+use punctual_proto::api::UserId;
+use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_tcp::endsystem::Endsystem;
 
 use crate::error::EngineGone;
-use crate::handle::{CallError, EngineHandle};
+use crate::handle::{CallError, EngineHandle, WatchError};
 use crate::tcp::{Accepted, TcpConnect, TcpId, TcpListen, TcpParts, TcpRefusal, TcpStatus, TcpTimeWait};
 
 impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
@@ -91,6 +95,26 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// [`EngineGone`].
     pub fn ready_tcp(&self, connection: TcpId) -> Result<(), EngineGone> {
         self.order(move |processor, now| processor.ready_tcp(connection, now))
+    }
+
+    /// Watches the doorbell of a connection's program in another process: a ring of it does what [`Self::ready_tcp`] does, until
+    /// [`EngineHandle::unwatch`] of `channel`, a handle that the node has reserved. Rings beyond two for each segment of its
+    /// class count in the allowance of `payer`; see [`EngineHandle::watch`]. Runs after messages, and returns how long it took.
+    ///
+    /// # Errors
+    /// As [`EngineHandle::watch`].
+    pub fn watch_tcp(
+        &self,
+        channel: ChannelId,
+        connection: TcpId,
+        doorbell: Arc<OwnedFd>,
+        payer: Option<UserId>,
+    ) -> Result<Nanos, WatchError> {
+        self.watch_with(move |processor, at| {
+            processor.watch_tcp(channel, connection, doorbell, payer)?;
+            processor.ready_tcp(connection, at);
+            Ok(())
+        })
     }
 
     /// The program closes its direction behind the bytes that it has written.

@@ -320,7 +320,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         while let Some(channel) = self.programs.doorbells.next_rung() {
             // Take the first messages of each ring now, so that the node has their deadlines.
             let most = left.max(RING_MESSAGES_BEHIND);
-            left = left.saturating_sub(self.node.handle_ring_within(channel, most, at));
+            if !self.ring_tcp(channel, at) {
+                left = left.saturating_sub(self.node.handle_ring_within(channel, most, at));
+            }
             any = true;
         }
         any

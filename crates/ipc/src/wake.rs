@@ -82,6 +82,14 @@ impl Doorbell {
         Ok((ours, theirs))
     }
 
+    /// Another handle of the same doorbell.
+    ///
+    /// # Errors
+    /// If descriptors run out.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
     /// Checks that this kernel wakes the waiter at each ring: POSIX does not specify the shutdown of a socket
     /// that is shut down already.
     ///

@@ -4,6 +4,7 @@ pub mod admit;
 pub mod analyze;
 pub mod bench;
 pub mod channels;
+pub mod connections;
 pub mod demo;
 pub mod doctor;
 pub mod plan;

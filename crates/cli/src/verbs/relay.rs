@@ -11,6 +11,7 @@ use punctual::tcp::{Qos, TcpStream};
 use punctual::{BitRate, Endsystem, Nanos, config};
 use serde::Serialize;
 
+use crate::host::Host;
 use crate::output::{Outcome, Output, Usage, tell};
 use crate::relay::{Carried, carry, reset_program};
 use crate::values;
@@ -22,18 +23,20 @@ const RETRY: Duration = Duration::from_millis(100);
 /// program by the kernel's loopback.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  punctual relay --config host.toml --listen 10.0.0.1:6379 --to 127.0.0.1:6379 --class low-delay --interval 10ms --units 8\n  \
-                  punctual relay --config host.toml --from 127.0.0.1:7000 --connect 10.0.0.2:80 --class guaranteed --rate 20Mbit/s --period 5ms\n\
-                  The relay runs an engine of its own: no daemon may run on the same device. The link of --config has \
-                  flows_max above 0, and listeners_max for --listen. The kernel's firewall and tcpdump do not see \
+    after_help = "Examples:\n  punctual relay --listen 10.0.0.1:6379 --to 127.0.0.1:6379 --class low-delay --interval 10ms --units 8\n  \
+                  punctual relay --from 127.0.0.1:7000 --connect 10.0.0.2:80 --class guaranteed --rate 20Mbit/s --period 5ms\n\
+                  A link of the host has flows_max above 0, and listeners_max for --listen. Users other than root need a row in \
+                  [[daemon.tcp]] of the daemon's configuration. With --config no daemon may run on the same device. The kernel's firewall and tcpdump do not see \
                   these packets. The class counts for each connection. Ends and resets of either side are carried to the \
                   other. Each connection that ended has a line on standard output.\n\
                   Exit code 0: --count connections ended. 1: an address, a link or an engine was refused."
 )]
 pub struct Relay {
-    /// Configuration of the host, with a link that has flows_max.
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[command(flatten)]
+    host: Host,
+    /// Run an engine in this process by this configuration of the host, instead of using the daemon.
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
+    config: Option<PathBuf>,
     /// Accept connections from the wire at this address and port of the host.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "to", conflicts_with_all = ["from", "connect"])]
     listen: Option<SocketAddr>,
@@ -122,8 +125,10 @@ struct Tally {
 impl Relay {
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let (qos, direction) = (self.qos()?, self.direction()?);
-        let host = config::load(&self.config)?;
-        let endsystem = Endsystem::embedded(&host)?;
+        let endsystem = match &self.config {
+            Some(file) => Endsystem::embedded(&config::load(file)?)?,
+            None => self.host.connect()?,
+        };
         let tally = Tally { count: Mutex::default(), changed: Condvar::new(), output };
         match direction {
             Direction::In { listen, to } => self.serve_wire(&endsystem, qos, (listen, to), &tally)?,

@@ -10,6 +10,7 @@ mod mistakes;
 pub(crate) mod profile;
 pub mod quantity;
 mod secrets;
+mod tcp_rights;
 #[cfg(test)]
 mod tests;
 mod warnings;
@@ -32,6 +33,7 @@ use punctual_trial::{Defence, holds};
 use thiserror::Error;
 
 pub use self::profile::{GivenCosts, Mismatch, ProfileSettings};
+pub use self::tcp_rights::{Endpoints, TcpRight, TcpRights};
 use crate::priorities::Priorities;
 
 pub use self::drivers::{Driver, LinkDriver};
@@ -123,6 +125,8 @@ pub struct DaemonConfig {
     pub request_share_per_user_max: Ppm,
     /// What happens at a system call that is not in the list of its thread.
     pub forbidden_calls: Forbidden,
+    /// Who may use TCP of the host's own.
+    pub tcp_rights: TcpRights,
 }
 
 impl DaemonConfig {
@@ -144,6 +148,7 @@ impl Default for DaemonConfig {
             descriptors_per_user_max: 2_048,
             request_share_per_user_max: Ppm(5_000),
             forbidden_calls: Forbidden::default(),
+            tcp_rights: TcpRights::default(),
         }
     }
 }
@@ -389,6 +394,6 @@ impl HostConfig {
 /// The configuration of a node whose best-effort handlers run TCP: admission counts with their calls.
 fn with_tcp_calls(mut node: NodeConfig) -> NodeConfig {
     let packet_bytes = node.links.iter().map(|link| link.packet_bytes_max).max().unwrap_or(0);
-    node.cpu.best_effort_call_max = crate::embedded::best_effort_call(&node.cpu.costs, packet_bytes);
+    node.cpu.best_effort_call_max = crate::tcp::best_effort_call(&node.cpu.costs, packet_bytes);
     node
 }

@@ -158,6 +158,7 @@ impl<H: Host> Server<H> {
             self.read_all(&ready.read);
             if ready.alarm {
                 self.service.close_broken();
+                self.service.handle_tcp();
             }
             if self.handle_events().is_err() {
                 self.apply_effects();

@@ -101,7 +101,7 @@ impl<M: Memory> Entry<M> {
 
     pub fn input(&mut self, units: u32, now: Instant) -> Worked {
         let mut done = 0;
-        self.deliver();
+        let mut has_more = self.deliver();
         while done < units {
             let Some(mut packet) = self.arrived.pop_front() else { break };
             done += 1;
@@ -114,27 +114,28 @@ impl<M: Memory> Entry<M> {
             if !reply.is_empty() && self.replies.len() < REPLIES_MAX {
                 self.replies.push_back(reply);
             }
-            self.deliver();
+            has_more = self.deliver();
         }
-        Worked { units: done, more: !self.arrived.is_empty() }
+        Worked { units: done, more: has_more || !self.arrived.is_empty() }
     }
 
-    /// Hands received bytes to the program, as far as its ring has room.
-    fn deliver(&mut self) {
+    /// Hands received bytes to the program, as far as its ring has room; whether there may be room for more.
+    fn deliver(&mut self) -> bool {
         let Some(rings) = self.rings.as_mut().filter(|_| self.program.gone_since.is_none()) else {
             // The program is gone: no one reads these bytes, and the peer must know (RFC 2525 2.17).
             if self.connection.readable_bytes() > 0 {
                 self.connection.abort();
             }
-            return;
+            return false;
         };
         for _ in 0..DELIVERIES_MAX {
             let bytes = self.connection.readable_bytes().min(rings.chunk_bytes as usize);
             let is_end = bytes == 0 && self.connection.is_finished() && !self.program.saw_end;
             if bytes == 0 && !is_end {
-                return;
+                return false;
             }
-            let Some(mut slot) = rings.inbox.reserve() else { return };
+            // A ring without room notifies the processor when it has some.
+            let Some(mut slot) = rings.inbox.reserve() else { return false };
             let read = self.connection.recv(&mut self.scratch[..bytes]);
             slot.copy_from(0, &self.scratch[..read]);
             self.program.saw_end |= is_end;
@@ -142,6 +143,7 @@ impl<M: Memory> Entry<M> {
             self.number += 1;
             rings.inbox.publish(slot, info);
         }
+        true
     }
 
     pub fn output(

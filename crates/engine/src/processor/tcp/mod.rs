@@ -15,8 +15,8 @@ use std::net::IpAddr;
 
 use punctual_link::{FlowFilter, FlowKey, ListenerFilter, NextHop};
 use punctual_proto::Instant;
-use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal};
-use punctual_proto::ids::LinkId;
+use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuTerms};
+use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_tcp::endsystem::{Endsystem, Rings, Segments};
 use punctual_tcp::{Flow, Secrets};
@@ -38,6 +38,8 @@ pub(super) struct Tcp<O: Outbox, I: Inbox> {
     listeners: BTreeMap<u32, Listening>,
     /// What answers late segments, by link.
     time_waits: BTreeMap<LinkId, TimeWait>,
+    /// Connections of programs in other processes, by the handles of their doorbells.
+    doorbells: BTreeMap<ChannelId, TcpId>,
     /// Connections so far.
     count: u64,
 }
@@ -118,8 +120,21 @@ impl<O: Outbox, I: Inbox> Tcp<O, I> {
             places: BTreeMap::new(),
             listeners: BTreeMap::new(),
             time_waits: BTreeMap::new(),
+            doorbells: BTreeMap::new(),
             count: 0,
         }
+    }
+
+    /// From now on a ring of this handle's doorbell is one of the connection's program. Returns the terms of its input
+    /// handler; `None`: it is over.
+    pub fn add_doorbell(&mut self, channel: ChannelId, connection: TcpId) -> Option<RtuTerms> {
+        let place = self.places.get(&connection.index).filter(|place| place.count == connection.count)?;
+        self.doorbells.insert(channel, connection);
+        Some(place.terms.input)
+    }
+
+    pub fn remove_doorbell(&mut self, channel: ChannelId) {
+        self.doorbells.remove(&channel);
     }
 }
 
@@ -270,6 +285,15 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     fn index_of(&self, id: TcpId) -> Option<u32> {
         let place = self.programs.tcp.as_ref()?.places.get(&id.index)?;
         (place.count == id.count).then_some(id.index)
+    }
+
+    /// A program in another process has rung; whether it is one of a connection.
+    pub(super) fn ring_tcp(&mut self, channel: ChannelId, at: Instant) -> bool {
+        let connection = self.programs.tcp.as_ref().and_then(|tcp| tcp.doorbells.get(&channel).copied());
+        if let Some(connection) = connection {
+            self.ready_tcp(connection, at);
+        }
+        connection.is_some()
     }
 
     /// The program has used its rings.
