@@ -126,12 +126,12 @@ impl World {
         let engine = pair.start_engines(&options, Hosting::Embedded)?;
         let segment = Segment::join(&pair, driver)?;
         let (near, far) = (pair.endsystem(engine)?, pair.far_endsystem(engine)?);
-        let (outlet, inlet) = channel::guaranteed(near, far, "guaranteed", promise())?;
-        let (outlet, inlet, fate) = mortal(outlet, inlet);
+        let (sender, receiver) = channel::guaranteed(near, far, "guaranteed", promise())?;
+        let (sender, receiver, fate) = mortal(sender, receiver);
         let live = Arc::new(Live::new(Some(promise().deadline)));
         let content = Content::of_size(BYTES as usize);
-        let sending = Sending::new(Box::new(outlet), 1, content.clone(), Some(&promise()), Arc::clone(&live));
-        let receiving = Receiving { inlet: Box::new(inlet), stream: 1, content, answers: None, live };
+        let sending = Sending::new(Box::new(sender), 1, content.clone(), Some(&promise()), Arc::clone(&live));
+        let receiving = Receiving { receiver: Box::new(receiver), stream: 1, content, answers: None, live };
         // Threads inherit the CPU of who starts them.
         let far = Place { namespace: None, cpu: pair.far_cpu() };
         let sink = far.on_cpu(Class::Ordinary, || Ok(receiving.start(conditions.class())?))?;

@@ -13,7 +13,7 @@ use punctual_os::clock::{now, wait_until};
 
 use self::phase::{Look, Phase};
 use super::{Conditions, Measured, judged_under};
-use crate::loads::{Bulk, Class, Outlet};
+use crate::loads::{Bulk, Class, MessageSender};
 use crate::testbed::{Hosting, LinkSpec, Options, Pair, PairSetup, RoleId};
 
 const LINK: BitRate = BitRate(200_000_000);
@@ -133,11 +133,11 @@ impl World {
         &mut self,
         messages: Option<u32>,
         conditions: &Conditions,
-        open: impl FnOnce(&mut Pair, Class) -> anyhow::Result<(Box<dyn Outlet>, RoleId)>,
+        open: impl FnOnce(&mut Pair, Class) -> anyhow::Result<(Box<dyn MessageSender>, RoleId)>,
     ) -> anyhow::Result<()> {
         let class = messages.map(|_| conditions.class()).unwrap_or_default();
-        let (outlet, sink) = open(&mut self.pair, class)?;
-        let bulk = Bulk::start(outlet, MESSAGE_BYTES as usize, &self.pair.place, class)?;
+        let (sender, sink) = open(&mut self.pair, class)?;
+        let bulk = Bulk::start(sender, MESSAGE_BYTES as usize, &self.pair.place, class)?;
         self.flows.push(Flow { bulk, sink, messages });
         self.series.push(Vec::new());
         Ok(())

@@ -11,7 +11,7 @@ use punctual_os::clock::{now, wait_until};
 use super::words::{Hello, Lines};
 use super::{Remote, serve};
 use crate::loads::call::{Ask, Plan, SocketCaller};
-use crate::loads::{Caller, Class, Outlet};
+use crate::loads::{Caller, Class, MessageSender};
 use crate::testbed::configuration::End;
 use crate::testbed::orders::Echo;
 use crate::testbed::stream::contract;
@@ -171,11 +171,11 @@ fn is_answered(caller: &mut dyn Caller) -> anyhow::Result<bool> {
 /// One message of `bytes` is counted by the sink at the other end.
 fn arrives(
     pair: &mut Pair,
-    open: impl FnOnce(&mut Pair) -> anyhow::Result<(Box<dyn Outlet>, RoleId)>,
+    open: impl FnOnce(&mut Pair) -> anyhow::Result<(Box<dyn MessageSender>, RoleId)>,
     bytes: usize,
 ) -> anyhow::Result<()> {
-    let (mut outlet, sink) = open(pair)?;
-    outlet.offer(&vec![7; bytes])?;
+    let (mut sender, sink) = open(pair)?;
+    sender.offer(&vec![7; bytes])?;
     let until = now() + Nanos::from_secs(10);
     while pair.counted(sink)?.bytes < bytes as u64 && now() < until {
         wait_until(now() + Nanos::from_millis(5))?;
