@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use punctual_proto::api::{CloseReason, Event, Notice, OpenRequest, Port, RequestError, UserId, WorkKind};
 use punctual_proto::config::KernelTraffic;
-use punctual_proto::ids::{Address, ChannelId, LinkId, NodeId};
+use punctual_proto::ids::{Address, ChannelId, HandlerId, LinkId, NodeId};
 use punctual_proto::limits::FRAGMENTS_MAX;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 use punctual_rig::{Slow, TestInbox, TestOutbox, World, line_config, name, pattern};
@@ -196,7 +196,7 @@ fn no_notice_is_lost_while_nobody_reads_them() {
     // Units that take far more than they may, of all handlers: the first ones count as accidents.
     for handler in (0..10 + CHANNELS as u32).cycle().take(30 * CHANNELS) {
         let (took, declared) = (Nanos::from_millis(50), Nanos::from_micros(1));
-        world.nodes[0].record_unit(handler, WorkKind::Send, took, declared, now);
+        world.nodes[0].record_unit(HandlerId(handler), WorkKind::Send, took, declared, now);
     }
     let mut told = Vec::new();
     while let Some(event) = world.nodes[0].poll_event() {

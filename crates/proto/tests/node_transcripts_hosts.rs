@@ -8,7 +8,7 @@ use common::story::{MS, RATE, contract, script, soft};
 use punctual_analysis::Activation;
 use punctual_proto::api::{CloseReason, UserId, WorkKind};
 use punctual_proto::config::{Admission, RunPolicy};
-use punctual_proto::ids::LinkId;
+use punctual_proto::ids::{HandlerId, LinkId};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Instant, Late, Nanos};
 use punctual_rig::{line_config, name};
@@ -252,7 +252,7 @@ fn a_processor_that_is_watched() {
             let times = if random.below(9) == 0 { 3 } else { 1 };
             let took = Nanos(random.below(assumed.0 * times));
             let now = s.world.now;
-            s.world.nodes[0].record_unit(random.below(6) as u32, kind, took, assumed, now);
+            s.world.nodes[0].record_unit(HandlerId(random.below(6) as u32), kind, took, assumed, now);
             match random.below(4) {
                 0 => s.world.nodes[0].record_idle(Nanos(random.below(2_000_000))),
                 1 => s.world.nodes[0].record_wake(Nanos(random.below(300_000)), now),

@@ -183,7 +183,7 @@ impl<M: Memory> Node<M> {
         let (late, is_broken, stirred) =
             (watch.recent(now), watch.broken_since().is_some(), watch.is_stirred(now));
         let look = &mut self.looks.links[usize::from(link.0)];
-        look.received.look(self.plane.line(link).bytes_in(), now);
+        look.received.look(self.plane.link_state(link).bytes_in(), now);
         let may_tell = look.told.is_none_or(|told| now.since(told) >= LATE_ARRIVALS_INTERVAL);
         if is_broken && late.times > 0 && may_tell {
             look.told = Some(now);
@@ -195,16 +195,17 @@ impl<M: Memory> Node<M> {
             let breach = Breach { late, cause: Cause::LongerTravel };
             self.signalling.announce_arrivals(link, is_broken.then_some(breach), now);
         }
-        stirred || self.plane.line(link).arrivals().is_stirred(now)
+        stirred || self.plane.link_state(link).arrivals().is_stirred(now)
     }
 
     /// Checks outgoing packets: this node's own stage, by its neighbour's report. Returns whether to check
     /// again.
     fn look_at_departures(&mut self, link: LinkId, now: Instant) -> bool {
         let lease = self.plane.config().signalling.lease;
-        let counters = *self.plane.line(link).counters();
-        let (configured, full_at) = (self.plane.line(link).config().rate, self.plane.line(link).full_at());
-        let watch = self.plane.line_mut(link).departures_mut();
+        let counters = *self.plane.link_state(link).counters();
+        let (configured, full_at) =
+            (self.plane.link_state(link).config().rate, self.plane.link_state(link).full_at());
+        let watch = self.plane.link_state_mut(link).departures_mut();
         watch.heals(lease, now);
         let (own, stirred) = (watch.broken_since().map(|_| watch.recent(now)), watch.is_stirred(now));
         let look = &mut self.looks.links[usize::from(link.0)];
@@ -227,7 +228,7 @@ impl<M: Memory> Node<M> {
         };
         if changed {
             (look.breach, look.announced) = (breach, now);
-            let neighbour = self.plane.line(link).config().neighbour;
+            let neighbour = self.plane.link_state(link).config().neighbour;
             self.plane.stages_mut().set_link_breach(link, breach);
             self.signalling.announce(Some(neighbour), breach, now);
         }

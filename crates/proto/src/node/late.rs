@@ -57,13 +57,13 @@ impl<M: Memory> Node<M> {
             return Some((StageName::processor(own), SeenIn::OwnClock, self.plane.processor_watch()));
         };
         let link = LinkId((number / OF_LINK) as u16);
-        let line = self.plane.line(link);
-        let neighbour = line.config().neighbour;
+        let state = self.plane.link_state(link);
+        let neighbour = state.config().neighbour;
         let (out, into) = (StageName::link(own, neighbour), StageName::link(neighbour, own));
         match number % OF_LINK {
-            0 => Some((out, SeenIn::OwnClock, line.departures())),
+            0 => Some((out, SeenIn::OwnClock, state.departures())),
             1 => Some((into, SeenIn::Signalling, self.signalling.arrivals(link)?)),
-            _ => Some((into, SeenIn::Data, line.arrivals())),
+            _ => Some((into, SeenIn::Data, state.arrivals())),
         }
     }
 

@@ -78,7 +78,7 @@ impl<M: Memory> Node<M> {
     /// Notes that the driver of a link had no room for the next packet: this processor does not cause the
     /// lateness of packets that leave later because of that.
     pub fn handle_full(&mut self, link: LinkId, now: Instant) {
-        self.plane.line_mut(link).note_full(now);
+        self.plane.link_state_mut(link).note_full(now);
     }
 
     /// The next packet that `link` may take now: written to `out`, or a frame that passes through, which fits
@@ -95,7 +95,7 @@ impl<M: Memory> Node<M> {
     /// Whether [`Node::poll_transmit`] may have something for `link`. Check first to avoid taking a buffer
     /// that is not needed.
     pub fn may_transmit(&self, link: LinkId) -> bool {
-        !self.plane.line(link).is_empty() || self.signalling.has_signal(link)
+        !self.plane.link_state(link).is_empty() || self.signalling.has_signal(link)
     }
 
     /// The next filter change for the driver of a link: channels that come in on it, and the neighbour. Call
@@ -180,10 +180,10 @@ impl<M: Memory> Node<M> {
     #[allow(clippy::needless_pass_by_value, reason = "a unit is finished once")]
     pub fn finish_work(&mut self, work: Work, now: Instant) {
         if let Some(Owner::Signals(link)) = self.plane.finish(&work, now) {
-            if let Some((received, frame)) = self.plane.line_mut(link).take_signal() {
+            if let Some((received, frame)) = self.plane.link_state_mut(link).take_signal() {
                 self.signalling.handle_signal(link, received, now, frame.as_ref(), &mut self.plane);
                 let view = self.signalling.neighbour(link, now);
-                self.plane.line_mut(link).set_neighbour(NeighbourClock::of(&view));
+                self.plane.link_state_mut(link).set_neighbour(NeighbourClock::of(&view));
                 self.tend_rate(link, now);
             }
             self.plane.arm_signals(link, now);
@@ -197,11 +197,18 @@ impl<M: Memory> Node<M> {
     /// Records that the last finished unit of `handler` took `took`, including all work for it, where
     /// admission assumes `declared`. The record is for `status`; too many long units raise a notice. The
     /// unused part of the time does not count against `cpu_share_max`.
-    pub fn record_unit(&mut self, handler: u32, kind: WorkKind, took: Nanos, declared: Nanos, now: Instant) {
+    pub fn record_unit(
+        &mut self,
+        handler: HandlerId,
+        kind: WorkKind,
+        took: Nanos,
+        declared: Nanos,
+        now: Instant,
+    ) {
         if kind != WorkKind::Signalling {
             self.plane.refund(declared - took, now);
         }
-        self.plane.record_unit(HandlerId(handler), kind, took, declared);
+        self.plane.record_unit(handler, kind, took, declared);
     }
 
     /// Notes that the processor was idle for `span`, or did other work than protocol work: the next unit may
@@ -285,7 +292,7 @@ impl<M: Memory> Node<M> {
     /// Whether best effort waits to be sent on `link`. Flows that wait only because of their cap do not
     /// count.
     pub fn best_effort_waits(&self, link: LinkId) -> bool {
-        self.plane.line(link).best_effort_waits()
+        self.plane.link_state(link).best_effort_waits()
     }
 
     /// Whether this node holds the channel of `path`, in any state.

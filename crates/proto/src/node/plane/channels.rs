@@ -52,7 +52,7 @@ impl<M: Memory> Plane<M> {
 
     /// The earliest time at which something becomes due while no handler is ready.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let links = self.context.links.lines.iter().map(|line| line.scheduler.next_timeout());
+        let links = self.context.links.states.iter().map(|state| state.scheduler.next_timeout());
         links.fold(self.context.processor.executor.next_timeout(), earliest)
     }
 }

@@ -79,7 +79,7 @@ impl<M: Memory> Plane<M> {
             || !self.leftovers.resuming.is_empty()
             || self.context.messages.has_leftovers()
             || self.context.waiting.has_leftovers()
-            || self.context.links.lines.iter().any(|line| line.scheduler.has_leftovers());
+            || self.context.links.states.iter().any(|state| state.scheduler.has_leftovers());
     }
 
     /// Frees one slice of the remains.
@@ -99,8 +99,10 @@ impl<M: Memory> Plane<M> {
         } else if self.context.waiting.has_leftovers() {
             self.context.waiting.free_some();
         }
-        if let Some(line) = self.context.links.lines.iter_mut().find(|line| line.scheduler.has_leftovers()) {
-            line.scheduler.free_some(drop);
+        if let Some(state) =
+            self.context.links.states.iter_mut().find(|state| state.scheduler.has_leftovers())
+        {
+            state.scheduler.free_some(drop);
         }
         self.look_for_leftovers();
     }

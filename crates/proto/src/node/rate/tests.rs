@@ -35,7 +35,7 @@ fn a_report_of_another_measurement_says_nothing() {
     assert_eq!((status.measured, status.refused, node.rates.poll_event()), (None, None, None));
     assert!(node.measures_rate(LINK), "it waits for its own");
     let status = report(&mut node, TOKEN, counted);
-    let wire_bytes = u64::from(node.plane.line(LINK).filler_wire_bytes());
+    let wire_bytes = u64::from(node.plane.link_state(LINK).filler_wire_bytes());
     assert_eq!(status.measured.map(|measured| measured.rate), Some(BitRate(wire_bytes * 8_000)));
     assert!(!node.measures_rate(LINK) && node.rates.poll_event().is_some());
 }
