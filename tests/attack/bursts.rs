@@ -124,7 +124,7 @@ fn round() -> Round {
 }
 
 #[test]
-fn users_who_open_the_greatest_bursts_at_one_moment_make_no_turn_longer() {
+fn simultaneous_opens_of_the_greatest_bursts_make_no_turn_longer() {
     let _alone = alone();
     assert!((0..ROUNDS_MAX).any(|_| BOUNDS.hold(&round())), "{ROUNDS_MAX} times worse than the control");
 }

@@ -120,7 +120,7 @@ fn opens_beside(world: &World, source: &Endsystem, own: bool) -> Vec<Duration> {
 
 /// The channel that is watched lives on, too: it carries its messages when all is over.
 #[test]
-fn a_crowd_that_asks_without_end_keeps_no_open_waiting_and_ends_no_channel() {
+fn a_crowd_that_sends_requests_without_end_delays_no_open_and_ends_no_channel() {
     let _alone = alone();
     let mut world = World::start("crowd", SETUP);
     let _listener = world.watch[SINK].listen("measured", |_| Consent::Accept).expect("a listener");

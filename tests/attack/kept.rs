@@ -101,7 +101,7 @@ fn counted_bytes(world: &World) -> u64 {
 
 /// Found with 50 rings of 30 MiB in half a second, of which the user's quota knew nothing.
 #[test]
-fn files_of_closed_rings_count_until_nobody_holds_them() {
+fn files_of_closed_rings_count_until_their_last_holder_is_gone() {
     let _alone = alone();
     let world = world("kept-files", "", QUOTA);
     let raw = intruder(&world);
@@ -218,7 +218,7 @@ fn answers_in_sockets_that_are_kept_take_no_descriptors_from_others() {
 
 /// Root's programs share one count of descriptors on their way, whichever daemon is theirs.
 #[test]
-fn who_cannot_be_sent_descriptors_is_told_and_goes_on() {
+fn a_program_that_cannot_get_descriptors_gets_an_error_and_continues() {
     const MORE: usize = 200;
     let _alone = alone();
     let world = world("too-many-aloft", "", "");

@@ -358,7 +358,7 @@ fn write_nonsense(base: *mut libc::c_void, bytes: usize) {
 }
 
 #[test]
-fn whoever_takes_pages_away_from_its_ring_gives_the_processor_no_fault() {
+fn pages_removed_from_a_ring_cause_no_fault_in_the_processor() {
     const SPAN: Duration = Duration::from_secs(1);
     let _alone = alone();
     let mechanism = Mechanism::find("pages-taken-away");
@@ -375,7 +375,7 @@ fn whoever_takes_pages_away_from_its_ring_gives_the_processor_no_fault() {
 }
 
 #[test]
-fn what_is_not_sealed_is_not_looked_at_and_counts_all_the_same() {
+fn unsealed_files_are_not_read_and_still_count() {
     let _alone = alone();
     let world = World::start("unsealed", Mechanism::find("pages-taken-away").setup);
     let raw = Raw::greeted(&world.daemons[SOURCE].socket);

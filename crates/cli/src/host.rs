@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_answer_for_another_key_is_said_with_the_fix() {
+    fn a_neighbour_that_is_silent_because_of_another_key_is_named_with_the_fix() {
         let link = |alive: bool, unauthenticated: u64| {
             let status = serde_json::json!({
                 "link": 0, "name": "right", "neighbour": 2, "neighbour_name": "b", "alive": alive, "clock_offset_ns": null,
@@ -235,9 +235,9 @@ mod tests {
             });
             serde_json::from_value::<LinkStatus>(status).expect("a link's status")
         };
-        let told = unreachable("node 2 cannot be reached", NodeId(2), &[link(true, 9), link(false, 3)]);
+        let printed = unreachable("node 2 cannot be reached", NodeId(2), &[link(true, 9), link(false, 3)]);
         assert_eq!(
-            told,
+            printed,
             format!(
                 "node 2 cannot be reached; link right: packets from b FAIL AUTHENTICATION: {AUTHENTICATION_FIX}"
             )

@@ -70,7 +70,7 @@ fn is_served(path: &Path) -> bool {
 /// Found with 6,000 threads that connect and close: another user waited 411 ms for each connection, and no
 /// user was charged.
 #[test]
-fn who_connects_without_end_pays_for_it_and_is_sent_away() {
+fn a_user_that_connects_without_end_is_charged_and_refused() {
     /// Many times what its account allows at once.
     const STORM: usize = 60_000;
     let folder = folder("doors-storm");
@@ -147,7 +147,7 @@ fn held(host: &Endsystem, user: u32) -> UserStatus {
 
 /// Opens of a remote user took all channels of a user who had not consented to them yet.
 #[test]
-fn opens_of_strangers_take_nothing_of_the_listeners_quota_before_consent() {
+fn opens_of_other_users_take_nothing_of_the_listeners_quota_before_consent() {
     const QUOTA: u64 = 4;
     let folder = folder("doors-strangers");
     let wanted = Wanted { daemon: "channels_per_user_max = 4", ..Wanted::default() };
@@ -189,7 +189,7 @@ fn opens_of_strangers_take_nothing_of_the_listeners_quota_before_consent() {
 
 /// Users that one packet has no room for.
 #[test]
-fn all_users_are_told_however_many_there_are() {
+fn status_lists_all_users_however_many_there_are() {
     const USERS: u32 = 600;
     let folder = folder("doors-users");
     let daemon = "users_max = 1000\nconnections_per_user_max = 4";

@@ -167,9 +167,9 @@ fn a_daemon_that_cannot_start_leaves_nothing_in_the_kernel() {
             .env("PUNCTUAL_LOG", "error")
             .output()
             .expect("punctuald runs");
-        let said = String::from_utf8_lossy(&failed.stderr);
-        assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-        assert!(said.contains(&says), "{said}");
+        let printed = String::from_utf8_lossy(&failed.stderr);
+        assert_eq!((failed.status.code(), printed.lines().count()), (Some(1), 1), "{printed}");
+        assert!(printed.contains(&says), "{printed}");
         assert_eq!(photographs(&network), before);
         // Other tests may have theirs loaded meanwhile, but not for that long.
         eventually("nothing of it is in the kernel", || programs(&tag).is_subset(&loaded));
@@ -185,7 +185,7 @@ fn driver(host: &Endsystem, link: usize) -> DriverStatus {
 /// Only the driver sees unsealed packets beyond a quarter of `packets_per_second` and a burst of some dozens;
 /// other neighbours' signalling continues.
 #[test]
-fn a_flood_of_signalling_ends_in_the_driver_and_other_neighbours_are_heard() {
+fn a_flood_of_signalling_is_dropped_in_the_driver_and_other_neighbours_get_through() {
     const FLOOD: u64 = 50_000;
     let Some(network) = Network::new("flood", 3) else { return };
     network.join(CABLE);

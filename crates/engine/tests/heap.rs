@@ -78,7 +78,7 @@ fn deal(mut random: SmallRng, rounds: usize, to: &Sender<Vec<u8>>, from: &Receiv
 }
 
 #[test]
-fn blocks_wander_between_threads_and_the_kernel_is_asked_for_nothing() {
+fn blocks_move_between_threads_without_system_calls() {
     const ROUNDS: usize = 20_000;
     let _alone = alone();
     let (to_heap, at_heap) = channel();

@@ -44,7 +44,7 @@ fn contradictions_are_errors() {
 }
 
 #[test]
-fn a_failed_processor_is_told_to_everybody() {
+fn a_failed_processor_is_reported_to_all_holders() {
     let (a, _b) = over_memory();
     let events = a.events();
     let failed = a.call(|_, _| -> u32 { panic!("a request that fails") });
@@ -110,7 +110,7 @@ fn the_longest_turn_has_all_that_is_done_in_it() {
 /// The wake-ups of an idle engine come from HELLO alone: two per second and neighbour, however long the test
 /// takes.
 #[test]
-fn an_idle_engine_sleeps() {
+fn an_idle_engine_uses_no_cpu() {
     let (a, b) = over_memory();
     // Meeting takes more of them; each question here is one more.
     let met = |handle: &Handle| handle.call(|node, now| node.status(now).links[0].alive).expect("it runs");

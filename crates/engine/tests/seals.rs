@@ -121,7 +121,7 @@ fn sealed(key: signalling::SealKey, number: u64, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_forger_spends_the_strangers_part_and_nothing_of_the_neighbours() {
+fn a_forger_spends_the_part_for_unknown_senders_and_nothing_of_the_neighbours() {
     let Some(mut bench) = Bench::met(STRANGERS as u32) else { return };
     for number in 0..10_000 {
         let forged = sealed(signalling::SealKey([7; 16]), number, 100);
@@ -131,7 +131,7 @@ fn a_forger_spends_the_strangers_part_and_nothing_of_the_neighbours() {
 }
 
 #[test]
-fn whatever_is_changed_is_a_strangers() {
+fn a_changed_packet_counts_as_from_an_unknown_sender() {
     // A limit of one unsealed packet: all others pass only with a seal.
     let Some(mut bench) = Bench::met(1) else { return };
     assert!(bench.is_let_in(&[1; 100]), "the one packet that strangers have");
@@ -165,7 +165,7 @@ fn each_number_comes_in_once_in_any_order() {
 }
 
 #[test]
-fn a_key_that_is_told_again_keeps_its_numbers_and_another_life_begins_anew() {
+fn a_repeated_key_keeps_its_numbers_and_a_new_session_begins_again() {
     let Some(mut bench) = Bench::met(1) else { return };
     assert!(bench.is_let_in(&sealed(KEY, 9, 64)));
     bench.meet(KEY);
@@ -180,7 +180,7 @@ fn a_key_that_is_told_again_keeps_its_numbers_and_another_life_begins_anew() {
 }
 
 #[test]
-fn strangers_take_half_of_the_buffers_at_most() {
+fn unknown_senders_take_at_most_half_of_the_buffers() {
     let Some(mut bench) = Bench::met(1_000) else { return };
     let held: Vec<Fate> = (0..BUFFERS).map(|_| bench.hold(&[1; 100])).collect();
     let steered = |fate: &&Fate| matches!(fate, Fate::Steered(_));
@@ -197,7 +197,7 @@ fn strangers_take_half_of_the_buffers_at_most() {
 }
 
 #[test]
-fn before_the_neighbour_is_known_all_are_strangers() {
+fn before_the_neighbour_is_known_all_senders_are_unknown() {
     let Some(mut bench) = Bench::new(Some(1)) else { return };
     assert!(bench.is_let_in(&sealed(KEY, 1, 64)));
     assert_eq!(bench.judge(&sealed(KEY, 2, 64)), Fate::Policed);

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_used_up_its_lines_leaves_others_theirs() {
+    fn a_user_without_lines_left_leaves_others_theirs() {
         let mut journal = journal();
         let mut lost =
             |user, now| journal.closed(UserId(user), "to cam@b", CloseReason::PathLost, now).is_some();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_that_was_late_is_said_apart_from_those_that_are_broken() {
+    fn a_late_stage_is_logged_apart_from_broken_ones() {
         use punctual_proto::api::{Cause, SeenIn};
         let late = punctual_proto::watch::Lateness { times: 1, by_max: Nanos::from_millis(150) };
         let (host, mut journal) = ("a".to_owned(), journal());
@@ -276,11 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_flaps_is_said_ten_times_a_minute() {
+    fn a_link_that_flaps_is_logged_ten_times_a_minute() {
         let mut journal = journal();
         let change = |second: u64| if second.is_multiple_of(2) { LinkChange::Up } else { LinkChange::Down };
-        let said = (0..60).filter_map(|second| journal.link(LinkId(0), change(second), at(second)));
-        assert_eq!(said.count(), 10);
+        let logged = (0..60).filter_map(|second| journal.link(LinkId(0), change(second), at(second)));
+        assert_eq!(logged.count(), 10);
         assert!(
             text(journal.link(LinkId(0), LinkChange::Up, at(60)))
                 .ends_with("(50 more such lines were left out)")
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_is_said_with_how_many_channels_here_pass_it() {
+    fn a_stage_is_logged_with_its_number_of_channels_here() {
         let mut journal = journal();
         let mut say = |host: &str, channels, healed| {
             let stage = BrokenStage {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_nobody_closed_is_said_with_the_reason() {
+    fn a_channel_that_ended_without_a_close_is_logged_with_the_reason() {
         let mut journal = journal();
         for reason in [CloseReason::Local, CloseReason::Peer, CloseReason::Stopped] {
             assert_eq!(journal.closed(ANN, "to cam@b", reason, at(1)), None, "{reason:?}");
@@ -327,7 +327,7 @@ mod tests {
             "warn channel to cam@b lost: a link or node on the route is down"
         );
         assert!(say("cam from a", CloseReason::PeerVanished).starts_with("info channel cam from a lost: "));
-        let said = (0..1_000).filter_map(|_| journal.closed(ANN, "to cam@b", CloseReason::PathLost, at(2)));
-        assert_eq!(said.count(), 8, "with two before them ten");
+        let logged = (0..1_000).filter_map(|_| journal.closed(ANN, "to cam@b", CloseReason::PathLost, at(2)));
+        assert_eq!(logged.count(), 8, "with two before them ten");
     }
 }

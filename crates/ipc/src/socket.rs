@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_will_read_is_discarded_packet_by_packet() {
+    fn packets_without_a_reader_are_discarded_one_by_one() {
         let [ours, theirs] = pair();
         // More empty ones than an end could be mistaken for.
         let packets =
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_holds_little_for_who_does_not_read() {
+    fn the_kernel_holds_little_for_a_program_that_does_not_read() {
         let [ours, _theirs] = pair();
         bound_sending(&ours).expect("bounded");
         let packet = Packet { bytes: vec![0; PACKET_BYTES_MAX], descriptors: Vec::new() };

@@ -97,9 +97,9 @@ impl Doorbell {
             epoll::EventData::new_u64(0),
             epoll::EventFlags::IN | epoll::EventFlags::ET,
         )?;
-        let mut told =
+        let mut ready_events =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 2];
-        let mut look = || epoll::wait(&waiter, &mut told[..], Some(&timespec(Duration::ZERO)));
+        let mut look = || epoll::wait(&waiter, &mut ready_events[..], Some(&timespec(Duration::ZERO)));
         look()?;
         for _ in 0..2 {
             bell.ring();

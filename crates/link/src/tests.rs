@@ -83,7 +83,7 @@ fn a_memory_link_without_descriptors_still_carries() {
 }
 
 #[test]
-fn only_the_configured_peer_is_heard() {
+fn only_packets_of_the_configured_peer_are_received() {
     let address = own_address();
     let (a, b) = ends_at(address);
     let (data_port, peer_port) = (b.data_port, a.data_port);
@@ -121,7 +121,7 @@ fn a_packet_longer_than_the_frames_is_dropped_and_counted() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_the_fix() {
+fn the_error_of_a_failed_open_names_the_fix() {
     let (options, _) = ends_at(own_address());
     let fails = |options: &UdpOptions| UdpLink::open(options).err().expect("refused").to_string();
     let cases = [

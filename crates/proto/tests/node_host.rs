@@ -73,7 +73,7 @@ fn channels_are_refused_once_a_links_frames_are_given_away_and_not_before() {
 }
 
 #[test]
-fn the_other_end_of_a_vanished_application_is_told_so() {
+fn the_other_end_of_an_ended_application_is_notified() {
     for at_source in [true, false] {
         let mut world = World::line(3, RATE);
         let open = world.open(0, 2, contract()).unwrap();
@@ -172,7 +172,7 @@ fn asks_until(world: &mut World, mut ready: impl FnMut(&mut World) -> bool) -> C
 }
 
 #[test]
-fn who_cannot_serve_a_channel_refuses_it_while_it_is_set_up_and_says_why() {
+fn a_host_that_cannot_serve_a_channel_refuses_it_with_the_reason() {
     let driver = (CloseReason::FilterRefused, "the driver does not let its packets in");
     let kernel = (CloseReason::RuntimeRefused, "the kernel does not give the processor more time");
     for host in [0, 1, 2] {

@@ -101,7 +101,7 @@ fn a_ring_that_holds_something_when_it_is_given_is_sent() {
 }
 
 #[test]
-fn who_stops_listening_refuses_what_waits() {
+fn closing_a_listener_refuses_waiting_channels() {
     let mut world = world(2);
     let listener = world.nodes[1].listen(name("port")).unwrap();
     assert_eq!(world.nodes[1].listen(name("port")), Err(RequestError::NameTaken(name("port"))));

@@ -16,7 +16,7 @@ use punctual_rig::{line_config, name};
 /// Soft channels beside a hard one; the forwarder is stopped for a while, and late packets are dropped, or
 /// not.
 #[test]
-fn soft_channels_and_a_host_that_stands_still() {
+fn soft_channels_and_a_host_that_stops() {
     let mut s = script(3, |_, config| {
         config.cpu.admission = Admission::STATISTICAL;
         config.links.iter_mut().for_each(|link| link.admission = Admission::STATISTICAL);
@@ -277,7 +277,7 @@ fn a_processor_that_is_watched() {
 
 /// The source, the forwarder and the sink are stopped in turn, for as long as half a deadline and for longer.
 #[test]
-fn hosts_that_stand_still_beside_a_hard_channel() {
+fn hosts_that_stop_beside_a_hard_channel() {
     let mut s = script(3, |_, _| {});
     let channel = s.open(0, 2, contract(2_000, 100, 2, 30));
     for host in 0..3 {

@@ -186,27 +186,27 @@ pub fn an_alternating_ring_gives_every_message() {
 pub fn every_bell_is_rung(preemptions: Option<usize>) {
     every_order(preemptions, || {
         let (line, wake) = (Arc::new(BellList::default()), Shared(Signal::new()));
-        let said: Arc<Vec<AtomicU32>> = Arc::new((0..2).map(|_| AtomicU32::new(0)).collect());
+        let flags: Arc<Vec<AtomicU32>> = Arc::new((0..2).map(|_| AtomicU32::new(0)).collect());
         let nodes: Vec<_> = (0..2_usize).map(|bell| Arc::new(BellNode::new(bell))).collect();
         let want =
-            |line: &BellList<usize>, said: &[AtomicU32], node: &Arc<BellNode<usize>>, wake: &Shared| {
-                said[node.bell].fetch_add(1, Ordering::Relaxed);
+            |line: &BellList<usize>, flags: &[AtomicU32], node: &Arc<BellNode<usize>>, wake: &Shared| {
+                flags[node.bell].fetch_add(1, Ordering::Relaxed);
                 if line.put(node) {
                     wake.0.ring();
                 }
             };
-        let (other_line, other_wake, other_said) = (Arc::clone(&line), wake.clone(), Arc::clone(&said));
+        let (other_line, other_wake, other_flags) = (Arc::clone(&line), wake.clone(), Arc::clone(&flags));
         let other_pull = Arc::clone(&nodes[0]);
         let other = thread::spawn(move || {
             let wake = other_wake;
-            want(&other_line, &other_said, &other_pull, &wake);
+            want(&other_line, &other_flags, &other_pull, &wake);
         });
-        let (ringer_line, ringer_wake, ringer_said) = (Arc::clone(&line), wake.clone(), Arc::clone(&said));
+        let (ringer_line, ringer_wake, ringer_flags) = (Arc::clone(&line), wake.clone(), Arc::clone(&flags));
         let ringer = thread::spawn(move || {
             let wake = ringer_wake;
             let mut heard = [0, 0];
             loop {
-                ringer_line.take(|node| heard[node.bell] = ringer_said[node.bell].load(Ordering::Relaxed));
+                ringer_line.take(|node| heard[node.bell] = ringer_flags[node.bell].load(Ordering::Relaxed));
                 if heard == [2, 1] {
                     return;
                 }
@@ -216,7 +216,7 @@ pub fn every_bell_is_rung(preemptions: Option<usize>) {
                 ringer_line.woken();
             }
         });
-        nodes.iter().for_each(|node| want(&line, &said, node, &wake));
+        nodes.iter().for_each(|node| want(&line, &flags, node, &wake));
         other.join().expect("no panic");
         ringer.join().expect("no panic");
     });

@@ -95,7 +95,7 @@ mod tests {
     use crate::doctor::State;
 
     #[test]
-    fn a_configuration_is_read_or_asked_for() {
+    fn a_configuration_is_read_or_requested() {
         assert_eq!(check(Some(Path::new("/does/not/exist.toml")), false, None)[0].state, State::Problem);
         assert_eq!(check(None, false, None)[0].state, State::Note);
     }

@@ -219,7 +219,7 @@ mod tests {
     use crate::doctor::State;
 
     #[test]
-    fn users_who_may_take_more_descriptors_than_there_are_get_a_note_with_the_limit_that_does() {
+    fn quotas_above_the_descriptor_limit_get_a_note_with_the_limit_that_suffices() {
         let api =
             |descriptors_max| ApiStatus { descriptors_max, descriptors_needed: 596, ..ApiStatus::default() };
         assert_eq!(descriptors(&api(596)), None);

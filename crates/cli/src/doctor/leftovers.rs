@@ -69,7 +69,7 @@ mod tests {
     use crate::doctor::State;
 
     #[test]
-    fn namespaces_that_nobody_owns_are_named_with_the_fix() {
+    fn namespaces_without_an_owner_are_named_with_the_fix() {
         assert_eq!(namespaces(Vec::new(), false).state, State::Ok);
         let left = namespaces(vec!["punctual-8388608-0-a".into(), "punctual-8388608-0-b".into()], false);
         assert!(left.state == State::Note && left.fix.contains("doctor --repair"), "{left:?}");

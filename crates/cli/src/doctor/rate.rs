@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_finds_its_rate_out_and_has_not_says_why() {
+    fn a_link_that_could_not_measure_its_rate_shows_the_reason() {
         let auto = LinkConfig { rate_auto: true, ..link() };
         let refused = Some(punctual::RateRefusal::NoNeighbour);
         let status = RateStatus { auto: true, refused, ..RateStatus::default() };

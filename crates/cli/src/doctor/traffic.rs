@@ -102,7 +102,7 @@ mod tests {
     use crate::doctor::State;
 
     #[test]
-    fn a_link_that_nobody_bounds_is_a_problem_with_its_fix() {
+    fn a_link_with_unbounded_kernel_traffic_is_a_problem_with_its_fix() {
         let finding = unbounded("l", "kernel_rate = \"10%\"".into());
         assert_eq!((finding.state, finding.fix.as_str()), (State::Problem, "kernel_rate = \"10%\""));
         assert!(judge("l", &MemorySettings, OtherTraffic::Nothing, false, None).is_none());

@@ -385,8 +385,8 @@ fn channels_total(node: &NodeStatus) -> String {
 
 /// The counts of an object that are not zero; "none" where all are.
 fn nonzero(counts: &serde_json::Value) -> String {
-    let told = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0));
-    let told: Vec<String> =
-        told.map(|(reason, count)| format!("{} {count}", reason.replace('_', " "))).collect();
-    if told.is_empty() { "none".into() } else { told.join(", ") }
+    let printed = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0));
+    let printed: Vec<String> =
+        printed.map(|(reason, count)| format!("{} {count}", reason.replace('_', " "))).collect();
+    if printed.is_empty() { "none".into() } else { printed.join(", ") }
 }

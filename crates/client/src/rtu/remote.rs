@@ -31,7 +31,7 @@ pub(super) struct Remote {
 struct Reports {
     ring: Mutex<OutboxWriter>,
     /// The daemon knows that there is work, and has not called since. So reports never fill their ring.
-    said: AtomicBool,
+    is_ready_sent: AtomicBool,
     /// The handler is dropped: no call begins any more.
     over: AtomicBool,
 }
@@ -78,11 +78,11 @@ impl Remote {
 
     pub(super) fn make_ready(&self) -> Result<(), Error> {
         // The body checks for work after the flag is cleared: it finds what was put there before this.
-        if self.reports.said.swap(true, Ordering::AcqRel) {
+        if self.reports.is_ready_sent.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let said = self.reports.say(UpcallReport::Ready);
-        said.map_err(|_| self.connection.shared.over().unwrap_or(Error::Disconnected))
+        let is_ready_sent = self.reports.say(UpcallReport::Ready);
+        is_ready_sent.map_err(|_| self.connection.shared.over().unwrap_or(Error::Disconnected))
     }
 
     pub(super) const fn grant(&self) -> RtuGrant {
@@ -130,7 +130,7 @@ fn serve(
     while calls.wait(None).is_ok_and(|waits| waits) && !reports.over.load(Ordering::SeqCst) {
         let call = calls.take(|bytes, _| UpcallRequest::read(bytes)).flatten();
         let Some(UpcallRequest { number, units }) = call else { continue };
-        reports.said.store(false, Ordering::Release);
+        reports.is_ready_sent.store(false, Ordering::Release);
         let Progress { units, more } = body(units);
         if reports.say(UpcallReport::Done { number, units, more }).is_err() {
             return;
@@ -169,7 +169,10 @@ fn attach(
     // Where the daemon goes, the thread wakes.
     shared.events_of(channel).set_closer(calls.closer().map_err(Error::Socket)?);
     shared.attached(channel, || calls.is_closed())?;
-    let reports =
-        Reports { ring: Mutex::new(reports), said: AtomicBool::new(false), over: AtomicBool::new(false) };
+    let reports = Reports {
+        ring: Mutex::new(reports),
+        is_ready_sent: AtomicBool::new(false),
+        over: AtomicBool::new(false),
+    };
     Ok(Rings { calls, reports: Arc::new(reports) })
 }

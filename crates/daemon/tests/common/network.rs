@@ -14,8 +14,9 @@ use super::eventually;
 /// Its error output.
 pub fn run(line: &str) -> Result<String, String> {
     let output = Command::new("sh").args(["-c", line]).output().map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(if output.status.success() { &output.stdout } else { &output.stderr });
-    if output.status.success() { Ok(said.into_owned()) } else { Err(format!("{line}: {said}")) }
+    let printed =
+        String::from_utf8_lossy(if output.status.success() { &output.stdout } else { &output.stderr });
+    if output.status.success() { Ok(printed.into_owned()) } else { Err(format!("{line}: {printed}")) }
 }
 
 /// Joins two hosts, by their places in the network.

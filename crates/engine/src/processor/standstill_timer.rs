@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_late_is_told_by_how_much_and_once() {
+    fn a_late_check_reports_its_lateness_once() {
         let mut standstill = StandstillTimer::default();
         standstill.look(BEGIN, true);
         standstill.work();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_had_to_do_is_not_late() {
+    fn a_timer_without_work_is_not_late() {
         let mut standstill = StandstillTimer::default();
         standstill.look(BEGIN, true);
         let back = BEGIN + Nanos::from_secs(1);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_sender_wakes_its_host_sixty_times_a_second_at_most() {
+    fn an_idle_sender_activates_its_host_at_most_sixty_times_a_second() {
         let mut standstill = StandstillTimer::default();
         let mut at = BEGIN;
         let mut wakes = 0;

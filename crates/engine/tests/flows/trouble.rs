@@ -92,7 +92,7 @@ fn a_flood_of_syns_is_bounded_by_the_listeners_bucket() {
 
 /// A router on the way carries less, and says so: the error is ours, and the connection goes on in smaller segments.
 #[test]
-fn a_narrow_path_is_told_by_its_router() {
+fn a_router_reports_the_mtu_of_a_narrow_path() {
     if !privileged() {
         return;
     }
@@ -118,7 +118,7 @@ fn a_narrow_path_is_told_by_its_router() {
 
 /// Fragments of a segment: the first is dropped and counted, the kernel gets no whole, and answers nothing.
 #[test]
-fn fragments_of_a_flow_reach_nobody() {
+fn fragments_of_a_flow_are_dropped() {
     if !privileged() {
         return;
     }

@@ -333,8 +333,9 @@ mod tests {
         assert_eq!(summary.misses, 3, "1 is late, 2 is lost, 3 is damaged, 4 was policed");
         assert_eq!((summary.unexcused(), summary.judged(), summary.refused_conforming), (3, 4, 0));
         assert!((summary.worst_excess_ms - 1.0).abs() < 1e-9);
-        let told: Vec<_> = summary.unexcused_misses.iter().map(|miss| (miss.sequence, miss.kind)).collect();
-        assert_eq!(told, [(1, MissKind::Late), (2, MissKind::Lost), (3, MissKind::Lost)]);
+        let reported: Vec<_> =
+            summary.unexcused_misses.iter().map(|miss| (miss.sequence, miss.kind)).collect();
+        assert_eq!(reported, [(1, MissKind::Late), (2, MissKind::Lost), (3, MissKind::Lost)]);
     }
 
     #[test]

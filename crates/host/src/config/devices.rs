@@ -107,11 +107,11 @@ fn apart(config: &HostConfig, found: &[Option<Device>]) -> Result<(), ConfigErro
         for (other, of_other) in found.iter().enumerate().take(index) {
             let (Some(device), Some(of_other)) = (device, of_other) else { continue };
             let (one, another) = (named(index), named(other));
-            let told = match (one.0, another.0) {
+            let reported = match (one.0, another.0) {
                 (Some(one), Some(another)) => one == another,
                 _ => one.1 == another.1,
             };
-            if device.index == of_other.index && !told {
+            if device.index == of_other.index && !reported {
                 let name = |index: usize| config.node.links[index].name.clone();
                 let (one, other, device) = (name(other), name(index), device.name.clone());
                 return Err(ConfigError::SharedDevice { one, other, device });

@@ -172,7 +172,7 @@ mod tests {
     /// A key of another user, a key that other users can read, and a path that is no file: each gives one
     /// line, and no call blocks.
     #[test]
-    fn keys_of_strangers_and_what_is_no_file_are_refused() {
+    fn keys_of_other_users_and_non_files_are_refused() {
         let path = Path::new("/etc/key");
         let root = Identity { user: 0, group: 0 };
         let daemon = Identity { user: 900, group: 901 };

@@ -124,7 +124,7 @@ mod tests {
     /// The number of unread packets of a client that reads continuously but never empties the queue is
     /// bounded by the size of that queue.
     #[test]
-    fn who_always_has_something_unread_lands_all_the_same() {
+    fn descriptors_are_released_for_a_socket_that_always_has_unread_packets() {
         let (ours, theirs) = pair();
         let (mut flight, mut unread) = (DescriptorsInFlight::default(), 0);
         put(&mut flight, &ours, 300, 0);

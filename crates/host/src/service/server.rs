@@ -172,14 +172,14 @@ impl<H: Host> Server<H> {
 
     /// Gives back the quota of ring files that are gone. If the kernel does not report which, tries later.
     fn collect_gone(&mut self) {
-        let told = self.service.collect_gone();
-        if let (Err(error), None) = (&told, self.collect_at) {
+        let collected = self.service.collect_gone();
+        if let (Err(error), None) = (&collected, self.collect_at) {
             tracing::warn!(
                 "cannot find out which ring files are still in use ({error}): they count in their users' \
                  quotas until that works; if this continues, raise the limit of descriptors (LimitNOFILE)"
             );
         }
-        self.collect_at = told.err().and_then(|_| Instant::now().checked_add(COLLECT_PAUSE));
+        self.collect_at = collected.err().and_then(|_| Instant::now().checked_add(COLLECT_PAUSE));
     }
 
     /// Handles some of the node's events. If more are left, its descriptor stays readable.

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_is_asked_for_once_and_forgotten_with_its_last_handle() {
+    fn a_destination_is_resolved_once_and_removed_with_its_last_handle() {
         let (mut hops, mut keeper) = hops("no-such-device").expect("netlink");
         let [one, two] = [(); 2].map(|()| hops.to([192, 0, 2, 1].into()));
         assert!(keeper.poll());

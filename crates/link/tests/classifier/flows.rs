@@ -293,9 +293,9 @@ fn what_cannot_be_a_flow_is_refused() {
     }
     let [key, other] = flows();
     let mut bench = bench(ipv4());
-    let mut fails = |flow: FlowFilter, says: &str| {
+    let mut fails = |flow: FlowFilter, message: &str| {
         let error = bench.program.set_flow(&flow).expect_err("refused").to_string();
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(message), "{error}");
     };
     let with = |inlet: Inlet| FlowFilter { inlet, ..of(key, 1) };
     fails(with(Inlet { burst_packets: 0, ..INLET }), "at least 1");

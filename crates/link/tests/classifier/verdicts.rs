@@ -72,7 +72,7 @@ fn what_is_foreign_passes_untouched() {
 }
 
 #[test]
-fn what_nobody_may_use_is_dropped_for_its_reason() {
+fn packets_without_a_receiver_are_dropped_and_counted_by_reason() {
     if !privileged() {
         return;
     }

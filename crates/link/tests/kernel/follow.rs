@@ -218,7 +218,7 @@ fn a_link_leaves_its_device_as_it_was() {
 }
 
 #[test]
-fn a_link_lives_on_when_its_device_is_switched_off_and_on() {
+fn a_link_survives_when_its_device_is_switched_off_and_on() {
     if !privileged() {
         return;
     }

@@ -137,7 +137,7 @@ fn threads_that_a_service_starts_are_confined_like_it_and_more() {
 }
 
 #[test]
-fn who_asks_for_no_filter_gets_none() {
+fn no_filter_is_set_unless_requested() {
     let done = std::thread::spawn(|| {
         confine(ThreadKind::Processor, Forbidden::Allow).expect("nothing to do");
         (forbidden(), rustix::thread::no_new_privs())
@@ -163,7 +163,7 @@ fn one_that_is_to_end_is_ended_by_the_kernel() {
 }
 
 #[test]
-fn each_call_has_a_reason_and_stands_in_a_list_once() {
+fn each_call_has_a_reason_and_is_in_one_list_once() {
     for kind in ThreadKind::ALL {
         let all: Vec<_> = calls(kind).map(|call| (call.name, call.why)).collect();
         assert!(all.iter().all(|(name, why)| !name.is_empty() && !why.is_empty()), "{all:?}");

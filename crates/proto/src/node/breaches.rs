@@ -33,7 +33,7 @@ pub(super) struct BreachWatch {
     processor: Option<Breach>,
     links: Vec<LinkBreach>,
     /// The last report about each watch.
-    said: Vec<LastReport>,
+    last_reports: Vec<LastReport>,
     /// Events that are to be reported.
     events: VecDeque<Event>,
 }
@@ -49,7 +49,7 @@ struct LinkBreach {
     /// True while the link is measured before it counts as healed.
     proving: bool,
     /// Time of the last report to the neighbour about its packets.
-    told: Option<Instant>,
+    reported_at: Option<Instant>,
     /// Whether nodes beyond this one were notified of the neighbour's late packets.
     arrivals_announced: bool,
     /// Rate of other traffic on the link's device, as the driver's host reports it.
@@ -89,7 +89,7 @@ impl BreachWatch {
             next: None,
             processor: None,
             links: vec![LinkBreach::default(); links],
-            said: vec![LastReport::default(); watches(links)],
+            last_reports: vec![LastReport::default(); watches(links)],
             events: VecDeque::new(),
         }
     }
@@ -103,12 +103,12 @@ impl BreachWatch {
 
     /// Number of watches.
     pub fn watches(&self) -> usize {
-        self.said.len()
+        self.last_reports.len()
     }
 
     /// The last report about a watch.
-    pub fn said_mut(&mut self, number: usize) -> &mut LastReport {
-        &mut self.said[number]
+    pub fn last_report_mut(&mut self, number: usize) -> &mut LastReport {
+        &mut self.last_reports[number]
     }
 
     /// Queues an event for [`Self::poll_event`].
@@ -184,9 +184,10 @@ impl<M: Memory> Node<M> {
             (watch.recent(now), watch.broken_since().is_some(), watch.is_stirred(now));
         let look = &mut self.looks.links[usize::from(link.0)];
         look.received.look(self.plane.link_state(link).bytes_in(), now);
-        let may_tell = look.told.is_none_or(|told| now.since(told) >= LATE_ARRIVALS_INTERVAL);
+        let may_tell =
+            look.reported_at.is_none_or(|reported_at| now.since(reported_at) >= LATE_ARRIVALS_INTERVAL);
         if is_broken && late.times > 0 && may_tell {
-            look.told = Some(now);
+            look.reported_at = Some(now);
             let Flow { rate, span, .. } = look.received;
             self.signalling.report_late(link, LateArrivals { late, received: rate, span });
         }
@@ -292,7 +293,7 @@ mod tests {
 
     /// A rate is measured over spans that are neither too short to be meaningful nor a pause.
     #[test]
-    fn a_flow_is_measured_between_looks_that_are_neither_too_near_nor_too_far() {
+    fn a_flow_is_measured_between_checks_at_a_suitable_distance() {
         let measured = |span: Nanos| {
             let mut flow = Flow::default();
             flow.look(0, Instant(0));

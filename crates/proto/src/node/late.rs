@@ -73,7 +73,7 @@ impl<M: Memory> Node<M> {
             let Some((stage, seen_in, watch)) = self.watched(number) else { continue };
             let is_late = watch.broken_since().is_none() && watch.recent(now).times > 0;
             let late = watch.last_minute(now);
-            if self.looks.said_mut(number).is_due(is_late, late.by_max, now) {
+            if self.looks.last_report_mut(number).is_due(is_late, late.by_max, now) {
                 let stage = self.late_stage(stage, seen_in, late);
                 self.looks.say(Event::Late(stage));
             }
@@ -103,15 +103,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_late_is_said_within_two_slots_and_once_a_minute_unless_it_doubles() {
+    fn lateness_is_reported_within_two_slots_and_once_a_minute_unless_it_doubles() {
         const BY: Nanos = Nanos(100);
-        let mut said = LastReport::default();
+        let mut last_report = LastReport::default();
         let at = |slots: u64| Instant::ZERO + WATCH_SLOT * slots;
-        let says: Vec<u64> = (1..1_300).filter(|slot| said.is_due(true, BY, at(*slot))).collect();
-        assert_eq!(says, [2, 602, 1_202]);
-        assert!(!said.is_due(true, BY * 2 - Nanos(1), at(1_300)) && said.is_due(true, BY * 2, at(1_300)));
-        assert!(!said.is_due(false, BY, at(1_301)) && !said.is_due(true, BY, at(1_900)), "begins anew");
-        assert!(said.is_due(true, BY, at(1_901)));
+        let reports: Vec<u64> = (1..1_300).filter(|slot| last_report.is_due(true, BY, at(*slot))).collect();
+        assert_eq!(reports, [2, 602, 1_202]);
+        assert!(
+            !last_report.is_due(true, BY * 2 - Nanos(1), at(1_300))
+                && last_report.is_due(true, BY * 2, at(1_300))
+        );
+        assert!(
+            !last_report.is_due(false, BY, at(1_301)) && !last_report.is_due(true, BY, at(1_900)),
+            "begins anew"
+        );
+        assert!(last_report.is_due(true, BY, at(1_901)));
         assert_eq!(LATE_TOLD_INTERVAL, WATCH_SLOT * 600);
         assert!(WATCH_SLOT < Nanos::from_secs(1));
     }

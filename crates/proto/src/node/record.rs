@@ -542,9 +542,9 @@ mod tests {
         let mut record = WorkRecord::new();
         record.add_wake(US(150), US(200));
         record.add_wake(US(250), US(200));
-        let told = record.wakes(US(200));
+        let reported = record.wakes(US(200));
         assert_eq!(
-            (told.wakes, told.late, told.late_max, told.at_risk),
+            (reported.wakes, reported.late, reported.late_max, reported.at_risk),
             (2, 1, US(250), false),
             "two prove nothing"
         );
@@ -568,7 +568,7 @@ mod tests {
     /// Half of a thousand warm units are evidence, not fewer, and not a part of fewer units. A unit that
     /// takes exactly the assumed time does not exceed it, and first units do not count.
     #[test]
-    fn half_of_a_thousand_warm_units_tell() {
+    fn half_of_a_thousand_warm_units_are_enough_evidence() {
         let at_risk = |dear: u32, cheap: u32| {
             let mut record = WorkRecord::new();
             for n in 0..dear + cheap {
@@ -589,7 +589,7 @@ mod tests {
     /// More than a hundred overruns that are at least one of twenty units are evidence; a unit overruns
     /// beyond the allowed time, not at it.
     #[test]
-    fn more_than_a_hundred_overruns_in_one_of_twenty_units_tell() {
+    fn more_than_a_hundred_overruns_in_one_of_twenty_units_are_enough_evidence() {
         let at_risk = |overruns: u64, others: u64| {
             let mut record = WorkRecord::new();
             // The busy period has taken exactly the allowed time, then one nanosecond more.
@@ -631,14 +631,14 @@ mod tests {
     /// A share is reported at its place in order: the value that this many of a thousand units did not
     /// exceed, in sixteenths of what is assumed.
     #[test]
-    fn shares_are_told_at_their_place_in_order() {
+    fn shares_are_reported_in_order() {
         let mut shares = Shares::NEW;
         assert_eq!((shares.percent(500), shares.percent(0)), (0, 0));
         for sixteenth in 0..10 {
             shares.add(US(sixteenth), US(16));
         }
-        let told = [1, 100, 101, 500, 501, 900, 1_000].map(|per_mille| shares.percent(per_mille));
-        assert_eq!(told, [6, 6, 12, 31, 37, 56, 62]);
+        let reported = [1, 100, 101, 500, 501, 900, 1_000].map(|per_mille| shares.percent(per_mille));
+        assert_eq!(reported, [6, 6, 12, 31, 37, 56, 62]);
         shares.add(Nanos(15_999), US(16));
         shares.add(US(16), US(16));
         assert_eq!((shares.percent(910), shares.percent(1_000)), (100, 106));
@@ -654,18 +654,23 @@ mod tests {
 
     /// More than one late wake-up in twenty, of at least twenty, is evidence.
     #[test]
-    fn more_than_one_wake_up_in_twenty_tells() {
-        let told = |late: u32, punctual: u32| {
+    fn more_than_one_late_wake_up_in_twenty_is_enough_evidence() {
+        let reported = |late: u32, punctual: u32| {
             let mut record = WorkRecord::new();
             (0..late).for_each(|_| record.add_wake(US(200) + Nanos(1), US(200)));
             (0..punctual).for_each(|_| record.add_wake(US(200), US(200)));
             record.wakes(US(200))
         };
-        assert!(told(2, 18).at_risk && told(2, 37).at_risk && told(20, 0).at_risk);
-        assert!(!told(1, 19).at_risk && !told(2, 38).at_risk && !told(19, 0).at_risk && !told(0, 0).at_risk);
-        let full = told(100, 924);
+        assert!(reported(2, 18).at_risk && reported(2, 37).at_risk && reported(20, 0).at_risk);
+        assert!(
+            !reported(1, 19).at_risk
+                && !reported(2, 38).at_risk
+                && !reported(19, 0).at_risk
+                && !reported(0, 0).at_risk
+        );
+        let full = reported(100, 924);
         assert_eq!((full.wakes, full.late, full.recent, full.recent_late), (1_024, 100, 512, 50));
         assert_eq!((full.release_latency, full.late_max), (US(200), US(200) + Nanos(1)));
-        assert_eq!((told(100, 923).recent, told(100, 925).recent), (1_023, 513));
+        assert_eq!((reported(100, 923).recent, reported(100, 925).recent), (1_023, 513));
     }
 }

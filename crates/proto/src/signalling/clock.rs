@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_beyond_its_tolerance_is_noticed_and_believed_to_be_that_fast() {
+    fn a_clock_beyond_its_tolerance_is_noticed_and_taken_to_be_that_fast() {
         for ppm in [-900, 700] {
             let mut clocks = Clocks::new(9, ppm, Ppm(200));
             let mut worst = 0.0_f64;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_forgotten_soon_and_one_lying_stamp_changes_nothing() {
+    fn a_step_is_corrected_soon_and_one_wrong_stamp_changes_nothing() {
         let mut clocks = Clocks::new(5, 0, Ppm(200));
         for round in 1..20 {
             clocks.exchange(round * 1_000_000_000, 100_000, 100_000);
@@ -415,7 +415,7 @@ mod tests {
     /// A bound that a later packet confirms is as recent as that packet: a worse bound does not replace it
     /// before its time.
     #[test]
-    fn what_is_told_again_is_young_again() {
+    fn a_repeated_offset_is_fresh_again() {
         let age = CLOCK_BOUND_AGE_MAX.0;
         for lower in [true, false] {
             let mut filter = ClockFilter::new(Nanos::ZERO, Ppm(0));
@@ -441,7 +441,7 @@ mod tests {
     /// If one direction has a queue from then on, the bound from the last quick packet is used until it
     /// expires and no longer.
     #[test]
-    fn what_one_packet_told_is_forgotten_in_time() {
+    fn information_of_one_packet_expires() {
         let mut clocks = Clocks::new(3, 0, Ppm(200));
         let begin = 1_000_000_000;
         clocks.exchange(begin, 1_000, 1_000);

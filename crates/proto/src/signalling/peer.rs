@@ -92,7 +92,7 @@ pub struct Peer {
     envelope: Envelope,
     hellos: Hellos,
     travel: Travel,
-    told: LinkReports,
+    reports: LinkReports,
 }
 
 /// Time and life of the last meeting with the neighbour.
@@ -201,7 +201,12 @@ impl Peer {
                 watch: Watch::default(),
                 is_excused: false,
             },
-            told: LinkReports { received_bytes: 0, their_received: None, foreign: None, packets_foreign: 0 },
+            reports: LinkReports {
+                received_bytes: 0,
+                their_received: None,
+                foreign: None,
+                packets_foreign: 0,
+            },
         }
     }
 
@@ -229,15 +234,15 @@ impl Peer {
     }
     /// Sets the number of bytes received over the link, for the report to the neighbour.
     pub const fn set_received(&mut self, bytes: u64) {
-        self.told.received_bytes = bytes;
+        self.reports.received_bytes = bytes;
     }
     /// Bytes of ours that the neighbour has received, as it reports, and the time of that on its clock.
     pub const fn their_received(&self) -> Option<(u64, Instant)> {
-        self.told.their_received
+        self.reports.their_received
     }
     /// Number of received packets of other versions.
     pub const fn packets_foreign(&self) -> u64 {
-        self.told.packets_foreign
+        self.reports.packets_foreign
     }
     /// Number of lives of the neighbour that were met.
     pub const fn lives(&self) -> u32 {
@@ -303,7 +308,7 @@ impl Peer {
     fn give_up(&mut self, now: Instant) -> Change {
         // If the stream broke, the neighbour may well be up: contact it at once, in a new session.
         let lives = self.broken;
-        let foreign = self.told.foreign.filter(|(_, heard)| now.since(*heard) < self.silence());
+        let foreign = self.reports.foreign.filter(|(_, heard)| now.since(*heard) < self.silence());
         self.presence = match foreign {
             _ if lives => Presence::Awaited,
             Some((version, _)) => Presence::Foreign(version),

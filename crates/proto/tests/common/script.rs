@@ -127,14 +127,14 @@ impl Script {
 
     /// Adapters report what has left.
     fn complete(&mut self) {
-        let Some(said) = &mut self.completions else { return };
+        let Some(printed) = &mut self.completions else { return };
         let now = self.world.now;
-        for (host, said) in said.iter_mut().enumerate() {
+        for (host, printed) in printed.iter_mut().enumerate() {
             let given = self.world.nodes[host].status(now).links;
-            for (link, said) in given.iter().zip(said) {
+            for (link, printed) in given.iter().zip(printed) {
                 // The kernel's clock is no wire's: what was given in this millisecond has left.
-                let bytes = (link.wire_bytes - *said).min(1_464 + 66);
-                *said += bytes;
+                let bytes = (link.wire_bytes - *printed).min(1_464 + 66);
+                *printed += bytes;
                 self.world.nodes[host].handle_sent(link.link, bytes as u32, now);
             }
         }

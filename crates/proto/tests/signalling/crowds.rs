@@ -171,13 +171,13 @@ fn opens_beside(mut crowd: Crowd, from: usize) -> (Vec<Option<u64>>, Crowd) {
 }
 
 #[test]
-fn one_who_asks_for_nobody_keeps_nobody_waiting() {
+fn requests_to_an_absent_host_delay_no_other() {
     let (opens, _) = opens_beside(Crowd::new(1, 2, vec![(0, Wish::Nobody)]), 0);
     assert!(opens.iter().all(|open| open.is_some_and(|ms| ms <= 250)), "{opens:?}");
 }
 
 #[test]
-fn fifteen_who_ask_for_everything_end_no_channel_and_share_alike() {
+fn fifteen_users_that_request_everything_end_no_channel_and_share_equally() {
     let users: Vec<_> = (0..15).map(|user| (0, Wish::of(user))).collect();
     let (opens, crowd) = opens_beside(Crowd::new(2, 2, users), 0);
     assert!(opens.iter().all(|open| open.is_some_and(|ms| ms <= 500)), "{opens:?}");

@@ -98,12 +98,12 @@ impl World {
         if self.now >= self.scenario.schedule[fault].ends() {
             return;
         }
-        let told = ForeignVersion { theirs: RTCOP_VERSION ^ FOREIGN, ours: RTCOP_VERSION };
+        let reported = ForeignVersion { theirs: RTCOP_VERSION ^ FOREIGN, ours: RTCOP_VERSION };
         for host in 0..self.hosts.len() {
             let status = self.hosts[host].node.status(self.hosts[host].clock.read(self.now));
             for (link, plan) in status.links.iter().zip(&self.scenario.hosts[host].links.clone()) {
                 let differ = self.hosts[host].is_foreign != self.hosts[plan.peer].is_foreign;
-                let expected = (!differ, differ.then_some(told));
+                let expected = (!differ, differ.then_some(reported));
                 if (link.alive, link.foreign) != expected {
                     let what = format!(
                         "host {host} says of its neighbour {}: alive {}, version {:?}; it should be {expected:?}",

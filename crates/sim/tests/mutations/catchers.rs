@@ -240,14 +240,15 @@ fn untrue(seed: u64) -> Option<String> {
         traffic: Traffic::For(Nanos::from_secs(4)),
         ..Options::default().with_faults(FaultKinds::NONE.with(FaultKind::Breach))
     };
-    let told = match punctual_sim::run(seed, &options) {
+    let reported = match punctual_sim::run(seed, &options) {
         Ok(outcome) => match outcome.violations.into_iter().next() {
             Some(violation) => return Some(violation.what),
-            None => outcome.told,
+            None => outcome.reported,
         },
         Err(error) => return Some(error.to_string()),
     };
-    (told.named < told.breaches).then(|| format!("a broken stage is not named within a second: {told:?}"))
+    (reported.named < reported.breaches)
+        .then(|| format!("a broken stage is not named within a second: {reported:?}"))
 }
 
 /// A host of four in a row crashes at some step of a channel's establishment or end: a lease later no host

@@ -311,9 +311,9 @@ impl Bench {
                     journal.push(packet.bytes.clone());
                 }
                 let client = self.clients.iter().position(|client| client.id == Some(id));
-                let said = packet.parse().expect("what a daemon says is of the API");
+                let answer = packet.parse().expect("what a daemon says is of the API");
                 let Some(client) = client.filter(|client| client % HOSTS == host) else { return };
-                self.take_ring(client, said, packet.descriptors);
+                self.take_ring(client, answer, packet.descriptors);
             }
             Effect::Cut(id) => {
                 let found = (0..CLIENTS)
@@ -323,8 +323,8 @@ impl Bench {
         }
     }
 
-    fn take_ring(&mut self, client: usize, said: FromDaemon, descriptors: Vec<OwnedFd>) {
-        let (channel, shape): (ChannelId, RingShape) = match said {
+    fn take_ring(&mut self, client: usize, answer: FromDaemon, descriptors: Vec<OwnedFd>) {
+        let (channel, shape): (ChannelId, RingShape) = match answer {
             FromDaemon::Answer {
                 result: Ok(Answer::Opened { channel, ring, .. } | Answer::Ring { channel, ring }),
                 ..

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_look_before_the_end_changes_nothing() {
+    fn an_early_small_poll_changes_nothing() {
         for packets in [0, BURST_PACKETS - 1] {
             let mut rest = resting();
             rest.polled(packets, Instant(END.0 - 1), never, never);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_end_it_hears_again() {
+    fn after_the_end_interrupts_work_again() {
         for packets in [0, BURST_PACKETS - 1] {
             let mut rest = resting();
             rest.polled(packets, END, never, || true);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_cannot_hear_the_clock_goes_on_telling() {
+    fn without_interrupts_the_clock_continues_to_poll() {
         let mut rest = resting();
         rest.polled(0, END, never, || false);
         assert_eq!(rest, PollMode(Some(END + POLL_INTERVAL)));

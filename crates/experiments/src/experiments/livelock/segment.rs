@@ -83,9 +83,9 @@ impl Segment {
     /// # Errors
     /// If `tc` does not report it.
     pub fn handed(&self) -> anyhow::Result<u64> {
-        let told = Place { namespace: Some(self.wire.clone()), cpu: None }
+        let printed = Place { namespace: Some(self.wire.clone()), cpu: None }
             .within(|| Ok(punctual_os::command::run("tc -s class show dev r0 classid 1:20")?))?;
-        packets(&told).with_context(|| format!("tc did not print what it sent: {told}"))
+        packets(&printed).with_context(|| format!("tc did not print what it sent: {printed}"))
     }
 
     /// CPU time of the kernel threads of b's device until now.
@@ -118,8 +118,8 @@ fn queues(link: BitRate) -> String {
 }
 
 /// Like " Sent 4300 bytes 100 pkt (dropped 7, overlimits 0 requeues 0)".
-fn packets(told: &str) -> Option<u64> {
-    let line = told.lines().find_map(|line| line.trim().strip_prefix("Sent "))?;
+fn packets(printed: &str) -> Option<u64> {
+    let line = printed.lines().find_map(|line| line.trim().strip_prefix("Sent "))?;
     line.split_whitespace().nth(2)?.parse().ok()
 }
 
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn what_was_sent_is_read() {
-        let told = "class htb 1:20 parent 1:1 prio 1 rate 200Mbit\n Sent 4300 bytes 100 pkt (dropped 7, overlimits 0)\n";
-        assert_eq!(packets(told), Some(100));
+        let printed = "class htb 1:20 parent 1:1 prio 1 rate 200Mbit\n Sent 4300 bytes 100 pkt (dropped 7, overlimits 0)\n";
+        assert_eq!(packets(printed), Some(100));
         assert_eq!(packets("nothing"), None);
     }
 }

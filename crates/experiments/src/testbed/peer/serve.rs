@@ -22,10 +22,10 @@ const SESSIONS_MAX: usize = 16;
 ///
 /// # Errors
 /// If the address is taken.
-pub fn serve(listen: SocketAddr, told: impl FnOnce(SocketAddr)) -> anyhow::Result<()> {
+pub fn serve(listen: SocketAddr, report: impl FnOnce(SocketAddr)) -> anyhow::Result<()> {
     interrupt::install()?;
     let listener = TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
-    told(listener.local_addr()?);
+    report(listener.local_addr()?);
     sessions(&listener, || interrupt::check().is_err())
 }
 

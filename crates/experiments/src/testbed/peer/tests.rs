@@ -68,7 +68,7 @@ fn roles_are_started_there_and_end_with_the_connection() {
 }
 
 #[test]
-fn another_version_is_told_on_both_sides() {
+fn another_version_is_reported_on_both_sides() {
     let (address, thread) = server();
     let stream = std::net::TcpStream::connect(&address).expect("a peer");
     let mut lines = Lines::new(stream).expect("lines");

@@ -496,7 +496,7 @@ mod tests {
     /// A shaper is checked when something changes or is due: the shaper itself, best effort, a larger share,
     /// and channels that wait for a settled share.
     #[test]
-    fn a_shaper_is_looked_at_when_something_is_due() {
+    fn a_shaper_is_checked_when_something_is_due() {
         let planned = |change: fn(&mut Shaper)| {
             let mut shaper = shaper();
             change(&mut shaper);
@@ -540,7 +540,7 @@ mod tests {
     /// A channel that does not fit at the level waits, once. A channel that is removed waits no more and its
     /// load is removed. Of two calls for one channel, the last one counts.
     #[test]
-    fn who_does_not_fit_waits_until_it_does() {
+    fn a_channel_that_does_not_fit_waits_until_it_does() {
         let link = LinkConfig::new("l", NodeId(2), BitRate(95_000_000));
         let rate = Rate::per_second(100).expect("a rate");
         let contract = Contract::new(1_000, rate, 1, Nanos::from_millis(9)).expect("valid");
@@ -572,7 +572,7 @@ mod tests {
     /// A busy period that began under the exact test must end under it: the share grows once queue 1 is
     /// empty, which is checked again soon.
     #[test]
-    fn a_busy_link_is_looked_at_again_soon() {
+    fn a_busy_link_is_checked_again_soon() {
         let link = LinkConfig {
             interference: Interference { sigma: Nanos::from_micros(500), rho: Ppm(100_000) },
             kernel_share_max: Ppm(950_000),

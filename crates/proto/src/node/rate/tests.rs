@@ -28,7 +28,7 @@ fn report(node: &mut Node<Nothing>, token: Cookie, counted: RateSample) -> RateS
 
 /// A report about a measurement that was given up does not count for the present one.
 #[test]
-fn a_report_of_another_measurement_says_nothing() {
+fn a_report_of_another_measurement_is_ignored() {
     let mut node = waiting();
     let counted = sample(1_000, Nanos::from_secs(1));
     let status = report(&mut node, Cookie(6), counted);

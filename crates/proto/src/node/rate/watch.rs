@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_keeps_up_drains_that_much_at_least_and_an_idle_one_says_nothing() {
+    fn a_link_without_backlog_gives_a_lower_bound_and_an_idle_one_gives_none() {
         let found = after(&[(10_000_000, 10_000_000), (9_000_000, 9_000_000)]).expect("told");
         assert_eq!((found.rate, found.at_least), (BitRate(80_000_000), true));
         assert_eq!(after(&[(1_000, 1_000), (500_000, 500_000)]), None);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_follow_too_soon_or_too_late_say_nothing() {
+    fn checks_too_soon_or_too_late_give_no_result() {
         // Twice what comes out is handed over, all the time: two checks in a row show it.
         let after = |apart: Nanos, looks: u64| {
             let mut watch = DrainWatch::default();
@@ -169,15 +169,15 @@ mod tests {
             }
             watch.observed().map(|seen| (seen.rate, seen.at_least))
         };
-        let told = Some((BitRate(20_000_000), false));
-        assert_eq!(after(RATE_LOOK_MIN, 2), told);
+        let reported = Some((BitRate(20_000_000), false));
+        assert_eq!(after(RATE_LOOK_MIN, 2), reported);
         assert_eq!(
             after(RATE_LOOK_MIN - Nanos(1), 2),
             None,
             "the second is no look, and the third the first"
         );
         assert_eq!(after(RATE_LOOK_MIN - Nanos(1), 4).map(|(_, at_least)| at_least), Some(false));
-        assert_eq!(after(RATE_LOOK_MAX, 2), told);
+        assert_eq!(after(RATE_LOOK_MAX, 2), reported);
         assert_eq!(after(RATE_LOOK_MAX + Nanos(1), 50), None);
     }
 }

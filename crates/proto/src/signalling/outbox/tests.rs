@@ -170,7 +170,7 @@ impl Line {
 /// Messages that the source's side of a link may send about a channel, whatever else waits: CREATE; REFRESH
 /// while it holds the channel; CONFIRM once the ACCEPT was received; DESTROY.
 #[test]
-fn forward_a_channel_is_told_in_order_or_not_at_all() {
+fn forward_messages_of_a_channel_stay_in_order_or_are_dropped() {
     let mut all_withdrawn = 0;
     for seed in 0..200 {
         let mut random = SplitMix64::new(seed);
@@ -213,8 +213,8 @@ fn forward_a_channel_is_told_in_order_or_not_at_all() {
             );
             assert_eq!(at("destroy").is_some(), !alive.contains(number), "seed {seed} channel {number}");
         }
-        let told = u32::try_from(line.heard.of.len()).expect("few");
-        assert_eq!(told, made - withdrawn, "seed {seed}: all others are told");
+        let reported = u32::try_from(line.heard.of.len()).expect("few");
+        assert_eq!(reported, made - withdrawn, "seed {seed}: all others are told");
     }
     assert!(all_withdrawn > 1_000, "{all_withdrawn}");
 }
@@ -222,11 +222,11 @@ fn forward_a_channel_is_told_in_order_or_not_at_all() {
 /// Messages that the sink's side may send, whatever other replies wait: ACCEPT, then the final report and
 /// DESTROY; or REFUSE and, for a channel that is refreshed meanwhile, DESTROY.
 #[test]
-fn backward_a_channel_is_told_in_order() {
+fn backward_messages_of_a_channel_stay_in_order() {
     for seed in 0..200 {
         let mut random = SplitMix64::new(seed);
         let mut line = Line::new([76, 300, 1_284][seed as usize % 3]);
-        let (mut said, mut accepted) = (BTreeMap::<u32, Vec<&str>>::new(), Vec::new());
+        let (mut queued, mut accepted) = (BTreeMap::<u32, Vec<&str>>::new(), Vec::new());
         for number in 0..300 {
             let user = random.below(4) as u32;
             let path = path(number);
@@ -235,15 +235,15 @@ fn backward_a_channel_is_told_in_order() {
                     let accept =
                         Message::Accept { path, drift: punctual_analysis::Ppm(1), stages: Vec::new() };
                     line.answer(user, &accept);
-                    said.entry(number).or_default().push("accept");
+                    queued.entry(number).or_default().push("accept");
                     accepted.push(number);
                 }
                 1 => {
                     line.answer(user, &Message::Refuse { path, refusal: refusal() });
-                    said.entry(number).or_default().push("refuse");
+                    queued.entry(number).or_default().push("refuse");
                     if random.below(2) == 0 {
                         line.say(&destroy(number));
-                        said.entry(number).or_default().push("destroy");
+                        queued.entry(number).or_default().push("destroy");
                     }
                 }
                 2 if !accepted.is_empty() => {
@@ -252,13 +252,13 @@ fn backward_a_channel_is_told_in_order() {
                     let path = super::tests::path(number);
                     line.say(&Message::Ended { path, route: route(), reason, receipt });
                     line.say(&destroy(number));
-                    said.entry(number).or_default().extend(["ended", "destroy"]);
+                    queued.entry(number).or_default().extend(["ended", "destroy"]);
                 }
                 _ => drop((0..random.below(4)).map(|_| line.step()).collect::<Vec<_>>()),
             }
         }
         line.drain();
-        assert_eq!(line.heard.of, said, "seed {seed}");
+        assert_eq!(line.heard.of, queued, "seed {seed}");
     }
 }
 
@@ -326,7 +326,7 @@ fn every_kind_has_its_share() {
 
 /// A request that has waited for its time is refused. Time without a neighbour does not count.
 #[test]
-fn asks_wait_for_their_time_and_no_longer() {
+fn requests_wait_for_their_time_and_no_longer() {
     let mut outbox = Outbox::default();
     let at = |millis| Instant::ZERO + Nanos::from_millis(millis);
     outbox.ask(source(1), &create(1, 1, false), at(100)).expect("it encodes");
@@ -363,7 +363,7 @@ fn the_request_that_has_waited_longest_is_refused_first() {
 /// A CREATE that is to be refused was never sent: no message about its channel is sent, and the channel ends
 /// with it if it is destroyed first.
 #[test]
-fn of_a_create_that_came_too_late_nothing_is_said() {
+fn a_create_that_came_too_late_is_not_forwarded() {
     let at = |millis| Instant::ZERO + Nanos::from_millis(millis);
     for is_crowded in [false, true] {
         let mut outbox = Outbox::default();

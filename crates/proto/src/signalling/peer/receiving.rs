@@ -34,8 +34,8 @@ impl Peer {
     /// received as well, only silence in our version decides: this packet may be a recording of an earlier
     /// life.
     pub fn handle_foreign(&mut self, version: u8, now: Instant) -> Option<Change> {
-        self.told.packets_foreign += 1;
-        self.told.foreign = Some((version, now));
+        self.reports.packets_foreign += 1;
+        self.reports.foreign = Some((version, now));
         let awaited = match self.presence {
             Presence::Alive => return None,
             Presence::Awaited => true,
@@ -84,8 +84,8 @@ impl Peer {
         self.met.is_news = true;
         self.met.at = now;
         self.met.lives = self.met.lives.wrapping_add(1);
-        self.told.their_received = None;
-        self.told.foreign = None;
+        self.reports.their_received = None;
+        self.reports.foreign = None;
         let former = former?;
         self.clear_outgoing();
         self.travel.clock.clear();
@@ -114,8 +114,8 @@ impl Peer {
         self.travel.clock.set_tolerance(Ppm(self.hellos.tolerance.0.saturating_add(hello.tolerance.0)));
         let breaks = self.travel.clock.breaks();
         self.travel.clock.heard(hello.sent, received);
-        if self.told.their_received.is_none_or(|(_, at)| at < hello.sent) {
-            self.told.their_received = Some((hello.received_bytes, hello.sent));
+        if self.reports.their_received.is_none_or(|(_, at)| at < hello.sent) {
+            self.reports.their_received = Some((hello.received_bytes, hello.sent));
         }
         if let Some((sent, echo)) = hello.echo.and_then(|echo| Some((self.echoed(echo.nonce)?, echo))) {
             self.travel.clock.echoed(sent, echo.received);

@@ -84,7 +84,7 @@ impl Peer {
                     false => departure.since(now),
                 },
                 travel_max: self.travel.ours_max,
-                received_bytes: self.told.received_bytes,
+                received_bytes: self.reports.received_bytes,
             };
             let seal = self.seal(key);
             let len = key.write(&self.packet(Body::Hello(hello)), &seal, out)?;

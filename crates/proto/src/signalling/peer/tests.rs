@@ -158,7 +158,7 @@ fn a_stream_of_garbage_gives_the_neighbour_up_and_a_new_one_begins() {
 }
 
 #[test]
-fn what_is_said_before_anybody_is_there_arrives_once_they_meet() {
+fn messages_queued_before_the_neighbour_is_up_arrive_once() {
     let mut two = Two::new();
     two.deaf = [true; 2];
     two.ends[0].say(&confirm(1));
@@ -172,7 +172,7 @@ fn what_is_said_before_anybody_is_there_arrives_once_they_meet() {
 /// A neighbour that is silent for the time limit, and no sooner, is down. No message to it is sent or kept
 /// then.
 #[test]
-fn silence_ends_a_neighbour_after_its_time_and_what_was_said_meanwhile() {
+fn silence_ends_a_neighbour_after_its_time_and_drops_its_messages() {
     let mut two = Two::met();
     two.deaf = [true; 2];
     let ends = two.ends[0].last_heard + two.ends[0].silence();
@@ -196,7 +196,7 @@ fn silence_ends_a_neighbour_after_its_time_and_what_was_said_meanwhile() {
 
 /// Idle neighbours send little: one exchange of three packets an interval, and acknowledgements of messages.
 #[test]
-fn idle_neighbours_exchange_three_packets_an_interval_and_an_answer_for_what_is_said() {
+fn idle_neighbours_exchange_three_packets_an_interval_and_an_answer_for_each_message() {
     let mut two = Two::met();
     let interval = two.ends[0].hellos.interval.0 / MILLI;
     let before = two.packets;
@@ -233,7 +233,7 @@ fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
 /// A peer is quiet if it has no message that the neighbour would receive. Messages that wait for their place,
 /// and unacknowledged ones, count while the neighbour is up.
 #[test]
-fn a_neighbour_is_quiet_once_it_has_heard_all_or_nobody_is_there() {
+fn a_session_is_quiet_once_all_is_acknowledged_or_the_neighbour_is_down() {
     let mut two = Two::met();
     assert!(two.ends[0].is_quiet());
     two.deaf = [true; 2];
@@ -288,7 +288,7 @@ fn what_does_not_encode_gives_the_neighbour_up() {
 /// A neighbour that never replies gets HELLOs for hours: only the last nonces are stored, and from then on
 /// only a reply to one of these counts.
 #[test]
-fn who_never_answers_takes_no_memory() {
+fn a_silent_neighbour_takes_no_memory() {
     let mut two = Two::met();
     two.deaf = [true; 2];
     let nonces = |two: &Two| two.ends[0].hellos.nonces.iter().copied().collect::<Vec<_>>();

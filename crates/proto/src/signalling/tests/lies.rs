@@ -264,7 +264,7 @@ fn a_probe_whose_answer_was_changed_on_its_way_is_refused_at_its_source() {
 
 /// Each side may send only its own messages about a channel: the source's side forward, the sink's side back.
 #[test]
-fn only_the_side_that_may_say_it_is_heard() {
+fn a_message_counts_only_from_the_right_side() {
     let (mut row, _, path) = opened();
     let stages = Vec::new();
     let unknown = PathId { channel: ChannelNumber(99), ..path };
@@ -296,7 +296,7 @@ fn only_the_side_that_may_say_it_is_heard() {
 /// A channel that is being decided, or that waits for a link, is ended by its source alone: over the link by
 /// which it came.
 #[test]
-fn what_waits_is_ended_by_who_asked_for_it() {
+fn a_waiting_request_is_ended_by_its_requester() {
     let destroy = |path| Message::Destroy { path, reason: CloseReason::Local, sent: None };
     for waits_for_link in [false, true] {
         let mut row = Row::met(3);
@@ -317,7 +317,7 @@ fn what_waits_is_ended_by_who_asked_for_it() {
 
 /// A host ignores reports about its own stages, and about stages that none of its channels passes.
 #[test]
-fn reports_of_stages_come_from_their_side_and_concern_somebody() {
+fn reports_of_stages_count_only_from_their_side_and_for_existing_channels() {
     use message::Witness::{Owner, Receiver};
     let (mut row, ..) = opened();
     let slow = Breach { late: Lateness::default(), cause: Cause::SlowProcessor };
@@ -366,7 +366,7 @@ fn what_has_passed_is_noted_once_a_host() {
 /// A channel that ends here has no node behind it: messages of the next host of the row are about no channel
 /// of this link.
 #[test]
-fn who_is_not_on_a_channels_way_changes_nothing_of_it() {
+fn a_host_off_the_route_changes_nothing_of_a_channel() {
     let mut row = Row::met(3);
     let to = Address { port: name("in"), host: name("h2") };
     let (_, path) = row.ask(OpenRequest { to, ..row.request() });

@@ -76,7 +76,7 @@ fn only_late_hellos_make_the_node_search_for_causes() {
 }
 
 #[test]
-fn a_channel_that_is_being_decided_is_closed_once_and_who_asked_for_it_hears_so() {
+fn closing_an_undecided_channel_notifies_its_requester_once() {
     let mut row = Row::met(3);
     let request = asked_for(&mut row);
     row.hosts[0].stages.thinks = true;
@@ -89,7 +89,7 @@ fn a_channel_that_is_being_decided_is_closed_once_and_who_asked_for_it_hears_so(
 }
 
 #[test]
-fn who_is_gone_when_the_stages_have_answered_is_told_as_that() {
+fn a_neighbour_lost_during_the_decision_is_the_reason_of_the_refusal() {
     let mut row = Row::met(3);
     row.hosts[1].stages.thinks = true;
     row.ask(row.request());
@@ -146,7 +146,7 @@ fn one_users_channels_in_the_making_give_way_to_anothers() {
 }
 
 #[test]
-fn an_accept_that_comes_again_while_the_stages_think_says_nothing_new() {
+fn a_repeated_accept_during_the_decision_changes_nothing() {
     let mut row = Row::met(3);
     row.hosts[2].consents = false;
     let (_, path) = row.ask(row.request());
@@ -164,7 +164,7 @@ fn an_accept_that_comes_again_while_the_stages_think_says_nothing_new() {
 /// A probe holds nothing: if it is given up meanwhile, nothing waits for its reply, and the reply has no
 /// effect.
 #[test]
-fn a_probe_that_was_given_up_meanwhile_is_forgotten() {
+fn a_probe_that_was_given_up_is_removed() {
     for thinker in [0, 1] {
         let mut row = Row::met(3);
         row.hosts[2].stages.thinks = true;
@@ -191,7 +191,7 @@ fn a_probe_that_was_given_up_meanwhile_is_forgotten() {
 /// While a link is measured, a request that waits for it does so once, and only its own source can withdraw
 /// it.
 #[test]
-fn who_waits_for_a_link_waits_once_and_may_give_it_up() {
+fn a_channel_waits_for_a_link_once_and_may_give_it_up() {
     let mut row = Row::met(3);
     let other = PathId { channel: ChannelNumber(78), ..a_path() };
     let onward = row.link(1, true);
@@ -215,7 +215,7 @@ fn who_waits_for_a_link_waits_once_and_may_give_it_up() {
 }
 
 #[test]
-fn an_application_closes_what_waits_for_a_link_and_who_asked_for_it_hears_so() {
+fn closing_a_channel_that_waits_for_a_link_notifies_its_requester() {
     let mut row = Row::met(3);
     let request = asked_for(&mut row);
     let link = row.link(0, true);
@@ -258,7 +258,7 @@ fn what_could_not_be_answered_is_not_begun() {
 }
 
 #[test]
-fn requests_end_where_nobody_can_be_reached_or_asked_any_more() {
+fn requests_end_if_no_neighbour_can_be_reached_any_more() {
     let mut row = Row::met(3);
     row.at(0, |signalling, now, stages| signalling.shutdown(now, stages));
     let source = Address { port: name("in"), host: name("h1") };
@@ -278,7 +278,7 @@ fn requests_end_where_nobody_can_be_reached_or_asked_any_more() {
 
 /// A channel answers a request if the host that was asked opens it, and no other one.
 #[test]
-fn a_strangers_channel_answers_no_request() {
+fn a_channel_of_another_host_answers_no_request() {
     let mut row = Row::met(3);
     row.hosts[2].consents = false;
     let request = asked_for(&mut row);
@@ -303,7 +303,7 @@ fn a_strangers_channel_answers_no_request() {
 
 /// Reports about channels that do not exist here, or are not in the matching state, have no effect.
 #[test]
-fn what_is_said_of_other_channels_changes_nothing() {
+fn messages_of_other_channels_change_nothing() {
     let mut row = Row::met(2);
     let (channel, _) = row.ask(row.request());
     let nobodys = ChannelId(999);
