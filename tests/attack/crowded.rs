@@ -46,7 +46,7 @@ pub const ROWS: &[Measured] = &[
         without: "replay-window",
         what: "ms that a dead neighbour passed for alive, 5,000 at most",
         most: 1_500.0,
-        measure: stand_for_the_dead,
+        measure: occupy_for_ended,
     },
 ];
 
@@ -151,7 +151,7 @@ fn ask_the_silent(without: &'static str) -> f64 {
 }
 
 /// Somebody on the cable sends again and again what a neighbour said before it died.
-fn stand_for_the_dead(without: &'static str) -> f64 {
+fn occupy_for_ended(without: &'static str) -> f64 {
     const LONGEST: Duration = Duration::from_secs(5);
     let mechanism = Mechanism::find("hellos-again");
     let world = World::start("dead", Setup { without, ..mechanism.setup });

@@ -39,7 +39,7 @@ fn a_sender_that_is_killed_is_no_end_of_the_stream() {
 
 #[test]
 fn the_refusal_of_a_channel_names_a_neighbour_with_another_key() {
-    let network = Network::of_strangers();
+    let network = Network::of_unknown_senders();
     let why = "link to-b: packets from b FAIL AUTHENTICATION: compare [signalling] key";
     eventually("they hear each other", || {
         network.a.json(&["status"])["node"]["links"][0]["unauthenticated"].as_u64() > Some(0)
@@ -127,8 +127,8 @@ fn a_script_gets_the_failure_of_a_sender_as_json() {
 fn a_socket_that_this_user_may_not_use_is_not_taken_for_a_daemon_that_is_gone() {
     let network = Network::start();
     let socket = network.b.socket().to_owned();
-    let nobody = std::fs::Permissions::from_mode(0o000);
-    std::fs::set_permissions(&socket, nobody).expect("the socket is ours");
+    let no_permissions = std::fs::Permissions::from_mode(0o000);
+    std::fs::set_permissions(&socket, no_permissions).expect("the socket is ours");
     let refused = std::thread::spawn(move || {
         // Root may use any socket; of this thread alone, another user.
         if rustix::process::geteuid().is_root() {

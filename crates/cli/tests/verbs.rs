@@ -100,11 +100,11 @@ fn analyze_refuses_what_makes_no_sense_in_one_line() {
 fn sim_refuses_a_wrong_topology_in_one_line() {
     let unknown = file("topology.toml", "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\ncolour = 1\n");
     assert!(complaint(&["sim", "--seed", "1", "--topology", &unknown], 1).contains("line 5: unknown field"));
-    let stranger = file(
+    let foreign = file(
         "stranger.toml",
         "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"z\"]\n",
     );
-    assert!(complaint(&["sim", "--seed", "1", "--topology", &stranger], 1).contains("\"z\""));
+    assert!(complaint(&["sim", "--seed", "1", "--topology", &foreign], 1).contains("\"z\""));
     assert!(complaint(&["sim", "--seed", "1", "--topology", "/no/such/file"], 1).contains("/no/such/file"));
 }
 

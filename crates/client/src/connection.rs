@@ -176,7 +176,7 @@ impl SharedConnection {
     }
 
     /// Sends a request without waiting for the answer.
-    pub(crate) fn tell(&self, request: Request) {
+    pub(crate) fn send_unanswered(&self, request: Request) {
         // If the daemon is gone, there is no receiver for this request.
         let _ = self.send(request, Waiter::Nobody);
     }
@@ -260,7 +260,7 @@ impl SharedConnection {
         };
         if let (false, Some(channel)) = (delivered, opened) {
             self.forget(channel);
-            self.tell(Request::Close { channel });
+            self.send_unanswered(Request::Close { channel });
         }
     }
 

@@ -264,7 +264,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// much as a check of a ring. Work after the last reading of a turn with messages belongs to the next
     /// turn, which begins at that time, or is a check of the next timers.
     fn turn(&mut self, at: Instant) -> Turn {
-        if let Some(late) = self.pace.standstill.look(at, self.node.has_sources()) {
+        if let Some(late) = self.pace.standstill.check(at, self.node.has_sources()) {
             self.node.record_standstill(late, at);
         }
         self.ports.iter_mut().for_each(|port| port.end_rest(at));

@@ -37,9 +37,9 @@ fn contradictions_are_errors() {
     assert!(matches!(error, EngineError::Links { configured: 1, given: 0 }), "{error:?}");
     let error = refusal(EngineConfig { links: vec![memory_link(1_463)], ..alone() });
     assert!(error.to_string().contains("1464 B") && error.to_string().contains("\"right\""), "{error}");
-    let mut nobody = alone();
-    nobody.node.id = NodeId(0);
-    let error = refusal(nobody);
+    let mut unconnected = alone();
+    unconnected.node.id = NodeId(0);
+    let error = refusal(unconnected);
     assert!(matches!(error, EngineError::Node(_)), "{error:?}");
 }
 

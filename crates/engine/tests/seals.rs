@@ -42,7 +42,7 @@ enum Fate {
 
 impl Bench {
     /// `None`, with a message, if programs cannot be loaded.
-    fn new(strangers: Option<u32>) -> Option<Self> {
+    fn new(unknown_senders: Option<u32>) -> Option<Self> {
         let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
         if !capabilities(None).is_ok_and(|sets| sets.effective.contains(rights)) {
             eprintln!("SKIPPED: XDP programs need CAP_SYS_ADMIN and CAP_NET_ADMIN");
@@ -50,9 +50,10 @@ impl Bench {
         }
         let [local, peer] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 2, 0, last)));
         // The kernel's clock advances between two runs: no token may come back, however long a test takes.
-        let strangers_rate = strangers.map(|burst_packets| Rate { packets_per_second: 0, burst_packets });
+        let unknown_senders_rate =
+            unknown_senders.map(|burst_packets| Rate { packets_per_second: 0, burst_packets });
         let mut options = ClassifierOptions {
-            strangers_rate,
+            unknown_senders_rate,
             ..ClassifierOptions::new("lo", local, peer, DATA, SIGNALLING)
         };
         options.buffers[Stream::Signalling as usize] = BUFFERS;
@@ -63,8 +64,8 @@ impl Bench {
     }
 
     /// A bench whose program has the neighbour's key.
-    fn met(strangers: u32) -> Option<Self> {
-        let mut bench = Self::new(Some(strangers))?;
+    fn met(unknown_senders: u32) -> Option<Self> {
+        let mut bench = Self::new(Some(unknown_senders))?;
         bench.meet(KEY);
         Some(bench)
     }

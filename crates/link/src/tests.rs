@@ -88,10 +88,10 @@ fn only_packets_of_the_configured_peer_are_received() {
     let (a, b) = ends_at(address);
     let (data_port, peer_port) = (b.data_port, a.data_port);
     let (mut a, mut b) = open_pair((a, b));
-    let stranger = UdpSocket::bind((address, 0)).expect("a socket");
+    let foreign_socket = UdpSocket::bind((address, 0)).expect("a socket");
     // Refused at once or dropped silently: in both cases the packet does not arrive.
-    let _ = stranger.send_to(b"forged", (address, data_port));
-    assert_ne!(stranger.local_addr().expect("bound").port(), peer_port);
+    let _ = foreign_socket.send_to(b"forged", (address, data_port));
+    assert_ne!(foreign_socket.local_addr().expect("bound").port(), peer_port);
     a.transmit_buffer().expect("room")[..4].copy_from_slice(b"true");
     a.transmit(Port::Data, 4, 70).expect("it fits");
     a.flush().expect("works");

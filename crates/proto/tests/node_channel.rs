@@ -430,8 +430,8 @@ fn a_channel_takes_its_planned_flow_over_and_stays_within_it() {
     assert!(urgent.is_some_and(|ms| ms > 20), "{urgent:?}");
     let more = Contract { message_bytes_max: 20_000, ..flow };
     assert!(refusal_of(&mut world(vec![planned]), more).contains("give at least 15 packets"));
-    let dear = PlannedFlow { cost_ns: Nanos::from_micros(20), ..planned };
-    assert!(refusal_of(&mut world(vec![dear]), flow).contains("plan it again"));
+    let costly = PlannedFlow { cost_ns: Nanos::from_micros(20), ..planned };
+    assert!(refusal_of(&mut world(vec![costly]), flow).contains("plan it again"));
     assert!(refusal_of(&mut world(Vec::new()), flow).contains("no flow \"camera\""));
 }
 

@@ -55,7 +55,7 @@ impl Reader {
     }
 
     /// To be called between turns.
-    fn look(&mut self, world: &World, open: &Open) {
+    fn compare(&mut self, world: &World, open: &Open) {
         for End { node, status, outdated } in &mut self.ends {
             let (now, counters) = status_and_counters(world, open, *node);
             let shown = shown(open, *node);
@@ -118,7 +118,7 @@ fn run(world: &mut World, open: &Open, contract: &Contract, rounds: u64, seed: u
             open.outbox.stuff(&pattern(seed, round, bytes - round as usize % 3), many, world.now);
             world.nodes[0].handle_ring(open.source, world.now);
             world.settle();
-            reader.look(world, open);
+            reader.compare(world, open);
         }
         if dice.one_in(20) {
             open.outbox.stuff(&pattern(seed, round, bytes + 1), 1, world.now);
@@ -126,13 +126,13 @@ fn run(world: &mut World, open: &Open, contract: &Contract, rounds: u64, seed: u
         world.nodes[0].handle_ring(open.source, world.now);
         for _ in 0..5 {
             world.run_for(MS(1));
-            reader.look(world, open);
+            reader.compare(world, open);
             let now = world.now;
             waiting.extend(again.borrow_mut().drain(..).map(|(later, bytes)| (now + MS(later), bytes)));
             while waiting.front().is_some_and(|(at, _)| *at <= now) {
                 let (_, bytes) = waiting.pop_front().expect("it is there");
                 world.inject(host + 1, LinkId(0), Port::Data, &bytes);
-                reader.look(world, open);
+                reader.compare(world, open);
             }
         }
         if (round / 40) % 2 == 0 {
@@ -196,7 +196,7 @@ fn every_change_of_the_counters_is_published() {
         world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(MS(5));
         while open.inbox.recv(|_, _| {}) {}
-        reader.look(world, &open);
+        reader.compare(world, &open);
     };
     // The receiver's end is open when the first message has come.
     step(&mut world, &mut reader, 0);
@@ -229,7 +229,7 @@ fn every_change_of_the_counters_is_published() {
         while waiting.front().is_some_and(|(at, ..)| *at <= world.now) {
             let (_, port, bytes) = waiting.pop_front().expect("it is there");
             world.inject(1, LinkId(0), port, &bytes);
-            reader.look(&world, &open);
+            reader.compare(&world, &open);
         }
     }
     assert!(reader.changes >= 4, "both ends were told that it broke and that it healed: {}", reader.changes);

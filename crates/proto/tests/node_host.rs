@@ -128,8 +128,8 @@ fn a_driver_that_refuses_a_filter_ends_the_channel_and_both_ends_know_why() {
         let mut world = World::line(3, RATE);
         let open = world.open(0, 2, contract()).unwrap();
         let path = filtered(&mut world, host).expect("a filter of the channel");
-        let stranger = PathId { node: NodeId(9), ..path };
-        world.nodes[host].abort_path(stranger, CloseReason::FilterRefused, world.now);
+        let foreign_path = PathId { node: NodeId(9), ..path };
+        world.nodes[host].abort_path(foreign_path, CloseReason::FilterRefused, world.now);
         world.run_for(Nanos::from_millis(100));
         assert!(reasons(&world, 0, open.source).is_empty(), "another path is another channel");
         world.nodes[host].abort_path(path, CloseReason::FilterRefused, world.now);

@@ -110,7 +110,7 @@ fn words_about_channels_that_do_not_come_about_or_end() {
     }
     let listener = s.world.nodes[2].listen(name("in"));
     let again = s.world.nodes[2].listen(name("in"));
-    s.say(&format!("{listener:?} {again:?}"));
+    s.write_line(&format!("{listener:?} {again:?}"));
     s.consents = false;
     s.ask(0, "in@h3", wanted, false);
     s.run(20);
@@ -120,7 +120,7 @@ fn words_about_channels_that_do_not_come_about_or_end() {
         let now = s.world.now;
         let source = format!("{port}@h{host}").parse().expect("an address");
         let token = s.world.nodes[2].request(&source, name("in"), wanted, UserId(3), now);
-        s.say(&format!("h3 requests of {source:?}: {token:?}"));
+        s.write_line(&format!("h3 requests of {source:?}: {token:?}"));
         s.run(30);
     }
     let ends = [s.open(0, 2, wanted), s.open(0, 2, wanted), s.open(2, 0, wanted)];
@@ -131,19 +131,19 @@ fn words_about_channels_that_do_not_come_about_or_end() {
     let first = s.world.nodes[2].close(sink, now);
     let second = s.world.nodes[0].abandon(source, now);
     let third = s.world.nodes[0].abandon(source, now);
-    s.say(&format!("{first:?} {second:?} {third:?}"));
+    s.write_line(&format!("{first:?} {second:?} {third:?}"));
     s.run(40);
     s.status();
     let now = s.world.now;
     let gone = s.world.nodes[2].unlisten(listener.expect("it was free"), now);
-    s.say(&format!("{gone:?}"));
+    s.write_line(&format!("{gone:?}"));
     s.world.nodes[1].abort_newest(CloseReason::PathLost, now);
     s.run(40);
     let now = s.world.now;
     s.world.nodes[0].shutdown(now);
     s.run(700);
     let quiet = [0, 1, 2].map(|host: usize| s.world.nodes[host].is_quiet());
-    s.say(&format!("quiet: {quiet:?}"));
+    s.write_line(&format!("quiet: {quiet:?}"));
     s.status();
     s.is_as_written("words");
 }
@@ -216,13 +216,13 @@ fn decisions_that_are_made_elsewhere() {
     }
     let (closing, now) = (s.source(2), s.world.now);
     let closed = s.world.nodes[0].close(closing, now);
-    s.say(&format!("closed: {closed:?}"));
+    s.write_line(&format!("closed: {closed:?}"));
     for _ in 0..60 {
         s.run(4);
         let deciding = s.world.nodes[0].is_deciding();
         let Some(decision) = s.world.nodes[0].poll_decision() else { continue };
         let more = s.world.nodes[0].poll_decision().is_some();
-        s.say(&format!("deciding {deciding}, more {more}"));
+        s.write_line(&format!("deciding {deciding}, more {more}"));
         s.run(2);
         let mut clock = 0;
         let decided = decision.decide(|| {

@@ -204,10 +204,11 @@ pub fn every_bell_is_rung(preemptions: Option<usize>) {
         let (ringer_line, ringer_wake, ringer_flags) = (Arc::clone(&line), wake.clone(), Arc::clone(&flags));
         let ringer = thread::spawn(move || {
             let wake = ringer_wake;
-            let mut heard = [0, 0];
+            let mut received = [0, 0];
             loop {
-                ringer_line.take(|node| heard[node.bell] = ringer_flags[node.bell].load(Ordering::Relaxed));
-                if heard == [2, 1] {
+                ringer_line
+                    .take(|node| received[node.bell] = ringer_flags[node.bell].load(Ordering::Relaxed));
+                if received == [2, 1] {
                     return;
                 }
                 if ringer_line.may_sleep() {
@@ -245,9 +246,9 @@ pub fn a_record_is_of_one_moment_and_not_of_one_before(turns: u64, preemptions: 
         });
         let known = seen.load(Ordering::SeqCst);
         let mut words = [9; 3];
-        let is_whole = sequence::read(&view, 0, &mut words, |looks| {
+        let is_whole = sequence::read(&view, 0, &mut words, |attempts| {
             thread::yield_now();
-            looks < 4
+            attempts < 4
         });
         let [turn, one, two] = words;
         // A reader that gave up may have the words of the turn before, but never a mixture.

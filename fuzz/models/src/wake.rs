@@ -130,8 +130,8 @@ impl Bell {
         let signal = Shared(Signal::new());
         Ok((Self { signal: signal.clone(), descriptor: descriptor()? }, BellHandle(signal)))
     }
-    pub fn new(hear: OwnedFd) -> Self {
-        Self { signal: signal_of(&hear), descriptor: hear }
+    pub fn new(wake_descriptor: OwnedFd) -> Self {
+        Self { signal: signal_of(&wake_descriptor), descriptor: wake_descriptor }
     }
     pub fn into_descriptor(self) -> OwnedFd {
         attach(&self.signal.0).expect("a descriptor")

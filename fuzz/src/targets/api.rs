@@ -47,7 +47,7 @@ pub fn service(data: &[u8]) {
         match first % 8 {
             0..=2 => {
                 let Some(bytes) = input.bytes() else { break };
-                bench.say(client, bytes);
+                bench.send_bytes(client, bytes);
             }
             3 => bench.run(u64::from(first >> 4) * 20),
             4 => bench.reconnect(client),
@@ -232,7 +232,7 @@ pub fn answer_seeds() -> Vec<Vec<u8>> {
         while let Some(first) = input.u8() {
             let client = usize::from(first >> 4 & 3);
             match first % 8 {
-                0 => bench.say(client, input.bytes().unwrap_or_default()),
+                0 => bench.send_bytes(client, input.bytes().unwrap_or_default()),
                 3 => bench.run(u64::from(first >> 4) * 20),
                 4 => bench.reconnect(client),
                 5 => bench.send(client, 0),

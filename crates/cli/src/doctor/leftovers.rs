@@ -37,7 +37,7 @@ fn devices(repair: bool) -> Vec<Finding> {
         Ok(found) if found.is_empty() => {
             vec![Finding::ok(NAME, "none on the devices of this network namespace")]
         }
-        Ok(found) => found.into_iter().map(if repair { put_back } else { tell }).collect(),
+        Ok(found) => found.into_iter().map(if repair { put_back } else { finding }).collect(),
         Err(error) => vec![Finding::problem(NAME, error.to_string(), "run as root")],
     }
 }
@@ -50,7 +50,7 @@ fn describe(leftover: &Leftover) -> String {
     format!("{}: {} (of {owner})", leftover.device(), leftover.what())
 }
 
-fn tell(leftover: Leftover) -> Finding {
+fn finding(leftover: Leftover) -> Finding {
     let fix = "punctual doctor --repair, or start punctuald again with the same device";
     Finding::problem(NAME, describe(&leftover), fix)
 }

@@ -70,8 +70,9 @@ fn judge(
 
 /// Checks, while no daemon runs, that no program sends over a device that is configured for Punctual alone.
 fn alone(name: &str, driver: &dyn LinkDriver) -> Finding {
-    let heard = driver.way_out().and_then(|device| foreign_bps(device.index).map(|bps| (device.name, bps)));
-    match heard {
+    let foreign_rate =
+        driver.way_out().and_then(|device| foreign_bps(device.index).map(|bps| (device.name, bps)));
+    match foreign_rate {
         Ok((device, Some(bps))) => Finding::judge(
             CHECK,
             format!("{name}: others send {} by {device}, which is to be Punctual's alone", rate_text(bps)),

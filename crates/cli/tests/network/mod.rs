@@ -137,7 +137,7 @@ impl Network {
     }
 
     /// Hosts whose packets do not authenticate to each other.
-    pub fn of_strangers() -> Self {
+    pub fn of_unknown_senders() -> Self {
         Self::made("", "", |text| text.replace(KEY_BEGINS, "ff0102"))
     }
 

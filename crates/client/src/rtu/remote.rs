@@ -37,7 +37,7 @@ struct Reports {
 }
 
 impl Reports {
-    fn say(&self, report: UpcallReport) -> Result<(), PushError> {
+    fn push_report(&self, report: UpcallReport) -> Result<(), PushError> {
         let bytes = report.to_bytes();
         lock(&self.ring).push(&[IoSlice::new(&bytes)]).map(drop)
     }
@@ -81,7 +81,7 @@ impl Remote {
         if self.reports.is_ready_sent.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let is_ready_sent = self.reports.say(UpcallReport::Ready);
+        let is_ready_sent = self.reports.push_report(UpcallReport::Ready);
         is_ready_sent.map_err(|_| self.connection.shared.over().unwrap_or(Error::Disconnected))
     }
 
@@ -107,7 +107,7 @@ impl Drop for Remote {
         self.reports.over.store(true, Ordering::SeqCst);
         let channel = self.registered.channel;
         self.connection.shared.forget(channel);
-        self.connection.shared.tell(Request::Close { channel });
+        self.connection.shared.send_unanswered(Request::Close { channel });
     }
 }
 
@@ -124,7 +124,7 @@ fn serve(
     };
     let Rings { mut calls, reports } = rings;
     if answer.send(Ok((registered, Arc::clone(&reports)))).is_err() {
-        return shared.tell(Request::Close { channel: registered.channel });
+        return shared.send_unanswered(Request::Close { channel: registered.channel });
     }
     // An error, or a ring that has ended: no call follows.
     while calls.wait(None).is_ok_and(|waits| waits) && !reports.over.load(Ordering::SeqCst) {
@@ -132,7 +132,7 @@ fn serve(
         let Some(UpcallRequest { number, units }) = call else { continue };
         reports.is_ready_sent.store(false, Ordering::Release);
         let Progress { units, more } = body(units);
-        if reports.say(UpcallReport::Done { number, units, more }).is_err() {
+        if reports.push_report(UpcallReport::Done { number, units, more }).is_err() {
             return;
         }
     }
@@ -149,7 +149,7 @@ fn register(shared: &SharedConnection, terms: &RtuTerms) -> Result<(Registered, 
     match attach(shared, channel, ring, descriptors) {
         Ok(rings) => Ok((registered, rings)),
         Err(error) => {
-            shared.tell(Request::Close { channel });
+            shared.send_unanswered(Request::Close { channel });
             Err(error.into())
         }
     }

@@ -118,8 +118,8 @@ impl Network {
     /// The state of a device that a user can see, without its neighbours.
     pub fn photograph(&self, cable: Cable, end: usize) -> String {
         let device = cable.device(end);
-        let look = format!("sh -c 'ip -details link show {device}; tc qdisc show dev {device}'");
-        self.run(cable.hosts[end], &look)
+        let show_command = format!("sh -c 'ip -details link show {device}; tc qdisc show dev {device}'");
+        self.run(cable.hosts[end], &show_command)
     }
 }
 

@@ -72,15 +72,15 @@ fn a_flood_of_syns_is_bounded_by_the_listeners_bucket() {
             network.b.within(|| {
                 let raw = Raw::open();
                 // Nobody has this address, so nobody answers.
-                let nobody = ip("203.0.113.9");
+                let unused_address = ip("203.0.113.9");
                 for number in 0..FLOOD {
-                    raw.send(local.ip(), &syn(local, (nobody, 10_000 + number as u16).into()));
+                    raw.send(local.ip(), &syn(local, (unused_address, 10_000 + number as u16).into()));
                 }
             });
             native.exchange(id, 0, BYTES);
             native.until("the flood's end", |native| {
-                let heard = native.seen.get(&IpTarget::Listener(0)).copied().unwrap_or(0);
-                heard + native.link.stream_drops().policed == FLOOD
+                let received_count = native.seen.get(&IpTarget::Listener(0)).copied().unwrap_or(0);
+                received_count + native.link.stream_drops().policed == FLOOD
             });
             assert_eq!(native.seen[&IpTarget::Listener(0)], BURST.into());
             assert_eq!(native.link.stream_drops().no_buffer, 0);

@@ -145,11 +145,11 @@ fn measure(
 ) -> anyhow::Result<Turn> {
     let counts = Counts::default();
     let watch = || {
-        let look = || (now(), cpu::Used::now(), counts.read());
+        let sample = || (now(), cpu::Used::now(), counts.read());
         wait_until(now() + WARM_UP)?;
-        let from = look();
+        let from = sample();
         wait_until(now() + length)?;
-        Ok((from, look()))
+        Ok((from, sample()))
     };
     let send = |stop: &AtomicBool| near.settle(Class::Ordinary).and_then(|()| send(&counts, stop));
     let take = |stop: &AtomicBool| far.settle(Class::Ordinary).and_then(|()| take(&counts, stop));

@@ -176,13 +176,13 @@ mod tests {
         let path = Path::new("/etc/key");
         let root = Identity { user: 0, group: 0 };
         let daemon = Identity { user: 900, group: 901 };
-        let stranger = Identity { user: 1_000, group: 901 };
+        let other_user = Identity { user: 1_000, group: 901 };
         let shared = Identity { user: 0, group: 901 };
         for (owner, mode) in [(&root, 0o600), (&daemon, 0o640), (&shared, 0o440), (&daemon, 0o400)] {
             assert_eq!(is_private(path, owner, 0o100_000 | mode, &daemon), Ok(()), "{mode:o}");
         }
         for (owner, mode, what) in [
-            (&stranger, 0o600, "belongs to user 1000"),
+            (&other_user, 0o600, "belongs to user 1000"),
             (&root, 0o640, "can be read by group 0"),
             (&shared, 0o660, "written by its group"),
             (&root, 0o604, "open to everybody"),

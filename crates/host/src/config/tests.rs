@@ -135,9 +135,9 @@ fn the_file_is_complete_in_the_example() {
         "level",
     ];
     for field in fields.filter(|field| !tables.contains(field)) {
-        let stands =
+        let is_set =
             EXAMPLE.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{field} = ")));
-        assert!(stands, "the example lacks {field}");
+        assert!(is_set, "the example lacks {field}");
     }
 }
 

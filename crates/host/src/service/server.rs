@@ -72,7 +72,7 @@ pub struct Server<H: Host> {
     /// Connections that were cut and have not read what was sent with descriptors.
     departed: VecDeque<Departed>,
     /// When to check next which descriptors have been read.
-    look_at: Option<Instant>,
+    check_at: Option<Instant>,
     /// The kernel did not report which files of rings are gone: the time of the next attempt.
     collect_at: Option<Instant>,
     spare: Spare,
@@ -117,7 +117,7 @@ impl<H: Host> Server<H> {
             sessions: BTreeMap::new(),
             refused_connections: RefusedConnections::default(),
             departed: VecDeque::new(),
-            look_at: None,
+            check_at: None,
             collect_at: None,
             spare: Spare::new()?,
             accept_after: None,
@@ -149,8 +149,8 @@ impl<H: Host> Server<H> {
             if ready.gone {
                 self.collect_gone();
             }
-            if self.look_at.is_some_and(|at| at <= Instant::now()) {
-                self.look_aloft();
+            if self.check_at.is_some_and(|at| at <= Instant::now()) {
+                self.check_in_flight();
             }
             self.service.discard_time();
             self.service.end_some();
@@ -216,7 +216,7 @@ impl<H: Host> Server<H> {
         let pause = self.accept_after.map(|after| after.saturating_duration_since(Instant::now()));
         let accepting = self.listening.as_ref().filter(|_| pause.is_none_or(|pause| pause.is_zero()));
         let mut timeout = pause.filter(|_| accepting.is_none());
-        let look = self.look_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let look = self.check_at.map(|at| at.saturating_duration_since(Instant::now()));
         let collect = self.collect_at.map(|at| at.saturating_duration_since(Instant::now()));
         timeout = [timeout, look, collect].into_iter().flatten().min();
         if self.service.has_left() {

@@ -166,8 +166,8 @@ mod tests {
         let watcher = FileWatcher::new().expect("a watcher");
         let (file, offer) = Offer::create(8_192).expect("a file");
         let watched = watcher.watch(&file).expect("watched");
-        let stranger = FileWatcher::new().expect("another one");
-        stranger.watch(&file).expect("watched twice");
+        let foreign_watcher = FileWatcher::new().expect("another one");
+        foreign_watcher.watch(&file).expect("watched twice");
         drop(file);
         assert_eq!(gone(&watcher), []);
         drop(offer);

@@ -216,7 +216,7 @@ impl HopKeeper {
         let Ok(mut netlink) = Netlink::route() else { return false };
         let device = Device::named(&self.device);
         let dirty = self.kept.iter_mut().filter(|kept| kept.dirty);
-        dirty.map(|kept| kept.look(&mut netlink, &device)).fold(false, |any, changed| any | changed)
+        dirty.map(|kept| kept.refresh_path(&mut netlink, &device)).fold(false, |any, changed| any | changed)
     }
 
     /// Looks at the next [`HopKeeper::poll`] at what has not answered, and every 10 s at everything, and has the kernel probe
@@ -289,7 +289,7 @@ impl Kept {
     }
 
     /// Compares with the facts; whether something is different.
-    fn look(&mut self, netlink: &mut Netlink, device: &Result<Device, KernelError>) -> bool {
+    fn refresh_path(&mut self, netlink: &mut Netlink, device: &Result<Device, KernelError>) -> bool {
         self.dirty = false;
         let found = device
             .as_ref()

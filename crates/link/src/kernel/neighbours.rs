@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn a_missing_neighbour_is_not_awaited_for_long() {
         // TEST-NET-1 on a device that sends no requests.
-        let nobody = IpAddr::from([192, 0, 2, 1]);
-        assert_eq!(neighbour(1, nobody).expect("an answer"), None);
+        let unused_address = IpAddr::from([192, 0, 2, 1]);
+        assert_eq!(neighbour(1, unused_address).expect("an answer"), None);
     }
 }

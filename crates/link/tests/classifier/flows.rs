@@ -68,14 +68,14 @@ fn what_is_no_flow_of_ours_is_the_kernels() {
         for key in flows() {
             let FlowKey { local, remote } = key;
             let other = |port: u16, end: std::net::SocketAddr| std::net::SocketAddr::new(end.ip(), port);
-            let strangers = [
+            let foreign_flows = [
                 FlowKey { local: other(49_153, local), remote },
                 FlowKey { local, remote: other(81, remote) },
                 FlowKey { local: remote, remote: local },
                 FlowKey { local: std::net::SocketAddr::new(remote.ip(), local.port()), remote: local },
             ];
-            for stranger in strangers {
-                assert_eq!(bench.run(&Tcp::of(stranger).frame()), Fate::Passed, "{stranger:?}");
+            for foreign_flow in foreign_flows {
+                assert_eq!(bench.run(&Tcp::of(foreign_flow).frame()), Fate::Passed, "{foreign_flow:?}");
             }
             let mut udp = Tcp::of(key).frame();
             udp[if local.is_ipv4() { 23 } else { 20 }] = 17;
@@ -114,12 +114,12 @@ fn a_listener_gets_what_belongs_to_no_flow() {
         let inlet = Inlet { stream: Stream::BestEffort, ..INLET };
         let filter = ListenerFilter { local: key.local, index: number as u32, inlet };
         bench.program.set_listener(&filter).expect("room");
-        let stranger = FlowKey { remote: std::net::SocketAddr::new(key.remote.ip(), 999), ..key };
-        let tag = bench.expect_steer(&Tcp::of(stranger).frame(), Stream::BestEffort);
+        let foreign_flow = FlowKey { remote: std::net::SocketAddr::new(key.remote.ip(), 999), ..key };
+        let tag = bench.expect_steer(&Tcp::of(foreign_flow).frame(), Stream::BestEffort);
         assert_eq!(tag.path, account(0) - 2 + number as u32);
         expect_flow(&mut bench, &Tcp::of(key).frame(), number as u32 + 1, 0x32 + 20 * number);
         bench.program.clear_listener(key.local).expect("to clear");
-        assert_eq!(bench.run(&Tcp::of(stranger).frame()), Fate::Passed);
+        assert_eq!(bench.run(&Tcp::of(foreign_flow).frame()), Fate::Passed);
     }
 }
 
@@ -158,8 +158,8 @@ fn first_fragments_are_dropped_and_later_ones_left_to_the_kernel() {
         bench.expect_drop(&Tcp::of(key).fragment(0, true).frame(), Reason::Fragmented);
         assert_eq!(bench.run(&Tcp::of(key).fragment(3, true).frame()), Fate::Passed);
         assert_eq!(bench.run(&Tcp::of(key).fragment(3, false).frame()), Fate::Passed);
-        let stranger = FlowKey { local: key.remote, remote: key.local };
-        assert_eq!(bench.run(&Tcp::of(stranger).fragment(0, true).frame()), Fate::Passed);
+        let foreign_flow = FlowKey { local: key.remote, remote: key.local };
+        assert_eq!(bench.run(&Tcp::of(foreign_flow).fragment(0, true).frame()), Fate::Passed);
     }
     // Behind another extension too, and one that is whole is an extension like any other (RFC 6946).
     let [_, v6] = flows();
@@ -180,8 +180,8 @@ fn icmp_errors_that_quote_a_flow_go_where_errors_go() {
             let frame = error(key, *kind, 0);
             let tag = bench.expect_steer(&frame, Stream::BestEffort);
             assert_eq!((tag.path, usize::from(tag.bytes)), (account(0) - 3, frame.len() - 14));
-            let stranger = FlowKey { local: key.remote, remote: key.local };
-            assert_eq!(bench.run(&error(stranger, *kind, 0)), Fate::Passed);
+            let foreign_flow = FlowKey { local: key.remote, remote: key.local };
+            assert_eq!(bench.run(&error(foreign_flow, *kind, 0)), Fate::Passed);
         }
         for kind in others {
             assert_eq!(bench.run(&error(key, *kind, 0)), Fate::Passed, "{kind}");
@@ -238,11 +238,11 @@ fn a_flow_and_a_listener_never_exceed_their_bucket_and_buffers() {
     let mut bench = bench(ipv4());
     let forever = Inlet { burst_packets: 3, interval_ns: 1_000_000_000_000, ..INLET };
     bench.program.set_flow(&FlowFilter { inlet: forever, ..of(key, 1) }).expect("to set");
-    let stranger = FlowKey { remote: std::net::SocketAddr::new(key.remote.ip(), 999), ..key };
+    let foreign_flow = FlowKey { remote: std::net::SocketAddr::new(key.remote.ip(), 999), ..key };
     let listener =
         ListenerFilter { local: key.local, index: 0, inlet: Inlet { burst_packets: 2, ..forever } };
     bench.program.set_listener(&listener).expect("to set");
-    for (frame, burst) in [(Tcp::of(key).frame(), 3), (Tcp::of(stranger).frame(), 2)] {
+    for (frame, burst) in [(Tcp::of(key).frame(), 3), (Tcp::of(foreign_flow).frame(), 2)] {
         for _ in 0..burst {
             bench.expect_steer(&frame, INLET.stream);
         }
@@ -307,8 +307,8 @@ fn what_cannot_be_a_flow_is_refused() {
     fails(of(key, 3), "another number");
     let mixed = FlowKey { local: key.local, remote: other.remote };
     fails(of(mixed, 4), "one IP version");
-    let nobody = std::net::SocketAddr::new([0, 0, 0, 0].into(), 80);
-    fails(of(FlowKey { remote: nobody, ..key }, 4), "cannot be an end of a connection");
+    let unspecified = std::net::SocketAddr::new([0, 0, 0, 0].into(), 80);
+    fails(of(FlowKey { remote: unspecified, ..key }, 4), "cannot be an end of a connection");
     let no_port = std::net::SocketAddr::new(key.local.ip(), 0);
     fails(of(FlowKey { local: no_port, ..key }, 4), "cannot be an end of a connection");
     // A number that was cleared is free.

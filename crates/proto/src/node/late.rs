@@ -69,13 +69,13 @@ impl<M: Memory> Node<M> {
 
     /// Reports stages that were late and are not broken.
     pub(super) fn report_late_stages(&mut self, now: Instant) {
-        for number in 0..self.looks.watches() {
+        for number in 0..self.breach_watch.watches() {
             let Some((stage, seen_in, watch)) = self.watched(number) else { continue };
             let is_late = watch.broken_since().is_none() && watch.recent(now).times > 0;
             let late = watch.last_minute(now);
-            if self.looks.last_report_mut(number).is_due(is_late, late.by_max, now) {
+            if self.breach_watch.last_report_mut(number).is_due(is_late, late.by_max, now) {
                 let stage = self.late_stage(stage, seen_in, late);
-                self.looks.say(Event::Late(stage));
+                self.breach_watch.queue_event(Event::Late(stage));
             }
         }
     }
@@ -87,7 +87,7 @@ impl<M: Memory> Node<M> {
 
     /// Stages that this host has observed to be late in the last minute, and that do not count as broken.
     pub(super) fn late_stages(&self, now: Instant) -> Vec<LateStage> {
-        let numbers = 0..self.looks.watches();
+        let numbers = 0..self.breach_watch.watches();
         let late = numbers.filter_map(|number| {
             let (stage, seen_in, watch) = self.watched(number)?;
             let late = watch.last_minute(now);

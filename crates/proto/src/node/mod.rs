@@ -41,7 +41,7 @@ use crate::times::earliest;
 pub struct Node<M: Memory> {
     signalling: Signals,
     plane: Plane<M>,
-    looks: BreachWatch,
+    breach_watch: BreachWatch,
     rates: Rates,
 }
 
@@ -53,8 +53,8 @@ impl<M: Memory> Node<M> {
     pub fn new(config: NodeConfig, seed: u64, now: Instant) -> Result<Self, NodeConfigError> {
         config.check()?;
         let signalling = Signals::new(Signalling::new(&config, seed, now));
-        let (looks, rates) = (BreachWatch::new(config.links.len()), Rates::new(&config.links));
-        Ok(Self { looks, rates, signalling, plane: Plane::new(config)? })
+        let (breach_watch, rates) = (BreachWatch::new(config.links.len()), Rates::new(&config.links));
+        Ok(Self { breach_watch, rates, signalling, plane: Plane::new(config)? })
     }
 
     /// Handles a packet that came in on `link` at the driver's time `received`, not after `now`. Constant
@@ -257,8 +257,8 @@ impl<M: Memory> Node<M> {
                 }
             }
         }
-        if self.looks_due().is_some_and(|due| due <= now) {
-            self.look(now);
+        if self.breaches_due().is_some_and(|due| due <= now) {
+            self.check_breaches(now);
         }
         if self.rates.due().is_some_and(|due| due <= now) {
             self.handle_rates(now);
@@ -284,7 +284,7 @@ impl<M: Memory> Node<M> {
         {
             return Some(Instant::ZERO);
         }
-        let own = earliest(earliest(self.looks_due(), self.rates.due()), self.plane.shapers_due());
+        let own = earliest(earliest(self.breaches_due(), self.rates.due()), self.plane.shapers_due());
         let own = earliest(own, self.plane.rtus_due());
         earliest(own, earliest(self.signalling.poll_timeout(), self.plane.poll_timeout()))
     }
@@ -304,7 +304,7 @@ impl<M: Memory> Node<M> {
     pub fn poll_event(&mut self) -> Option<Event> {
         let notice = self.plane.poll_notice().or_else(|| self.plane.poll_registered());
         let notice = notice.or_else(|| self.rates.poll_event());
-        let notice = notice.or_else(|| self.looks.poll_event());
+        let notice = notice.or_else(|| self.breach_watch.poll_event());
         notice.or_else(|| if self.signalling.has_event() { self.signalling.poll_event() } else { None })
     }
 }

@@ -76,23 +76,23 @@ impl Shares {
 struct Warm {
     units: u32,
     /// Warm units that took more than the assumed time.
-    dear: u32,
+    costly: u32,
 }
 
 impl Warm {
-    const NEW: Self = Self { units: 0, dear: 0 };
+    const NEW: Self = Self { units: 0, costly: 0 };
 
-    fn add(&mut self, is_dear: bool) {
+    fn add(&mut self, is_costly: bool) {
         self.units += 1;
-        self.dear += u32::from(is_dear);
+        self.costly += u32::from(is_costly);
         if self.units >= WINDOW_UNITS {
-            (self.units, self.dear) = (self.units / 2, self.dear / 2);
+            (self.units, self.costly) = (self.units / 2, self.costly / 2);
         }
     }
 
     /// Whether half of them took more than the assumed time, and they are many.
-    const fn is_too_dear(&self) -> bool {
-        self.units >= UNITS_TELLING && self.dear >= self.units.div_ceil(2)
+    const fn costs_too_much(&self) -> bool {
+        self.units >= UNITS_TELLING && self.costly >= self.units.div_ceil(2)
     }
 }
 
@@ -150,7 +150,7 @@ impl Path {
         let overruns = self.overruns.saturating_mul(OVERRUN_UNITS);
         self.overruns > OVERRUNS_TOLERATED && overruns >= self.units
             || self.accidents.are_too_many(elapsed)
-            || self.warm.is_too_dear()
+            || self.warm.costs_too_much()
     }
 }
 
@@ -284,7 +284,7 @@ impl WorkRecord {
         let Some(index) = index_of(kind) else { return false };
         let judged = self.busy.judge(index, took, assumed, allowed);
         self.paths[index].add((took, assumed), judged, allowed, self.elapsed);
-        judged.is_overrun || took > assumed && self.paths[index].warm.is_too_dear()
+        judged.is_overrun || took > assumed && self.paths[index].warm.costs_too_much()
     }
 
     /// Notes that the processor was idle for `span`; `allowed` is the time that busy periods may take beyond
@@ -440,7 +440,7 @@ mod tests {
     /// Twenty channels, each unit at twice its cost, in busy periods of a few units: the excess never exceeds
     /// the cold start, although half of the reserved time does not exist.
     #[test]
-    fn units_that_are_always_too_dear_are_a_risk_however_short_their_busy_periods() {
+    fn units_that_always_cost_too_much_are_a_risk_however_short_their_busy_periods() {
         let mut record = WorkRecord::new();
         let periods = |record: &mut WorkRecord, count: u32, took: Nanos| {
             for _ in 0..count {
@@ -569,15 +569,18 @@ mod tests {
     /// takes exactly the assumed time does not exceed it, and first units do not count.
     #[test]
     fn half_of_a_thousand_warm_units_are_enough_evidence() {
-        let at_risk = |dear: u32, cheap: u32| {
+        let at_risk = |costly: u32, cheap: u32| {
             let mut record = WorkRecord::new();
-            for n in 0..dear + cheap {
+            for n in 0..costly + cheap {
                 record.add_idle(IDLE, COLD);
                 record.add(WorkKind::Send, US(9), US(8), COLD);
-                record.add(WorkKind::Send, if n < dear { US(8) + Nanos(1) } else { US(8) }, US(8), COLD);
+                record.add(WorkKind::Send, if n < costly { US(8) + Nanos(1) } else { US(8) }, US(8), COLD);
             }
             let path = of(&record, WorkKind::Send);
-            assert_eq!((path.units, path.first), (u64::from(2 * (dear + cheap)), u64::from(dear + cheap)));
+            assert_eq!(
+                (path.units, path.first),
+                (u64::from(2 * (costly + cheap)), u64::from(costly + cheap))
+            );
             path.at_risk
         };
         assert!(at_risk(500, 500) && at_risk(501, 500) && at_risk(1_000, 0));

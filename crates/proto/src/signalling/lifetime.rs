@@ -127,7 +127,7 @@ impl Signalling {
     }
     fn queue_refresh(&mut self, link: LinkId, node: NodeId, epoch: Epoch, channels: &[ChannelNumber]) {
         for channels in channels.chunks(REFRESH_CHANNELS_MAX) {
-            self.say(link, &Message::Refresh { node, epoch, channels: channels.to_vec() });
+            self.queue_message(link, &Message::Refresh { node, epoch, channels: channels.to_vec() });
         }
     }
 
@@ -151,7 +151,10 @@ impl Signalling {
             let known = self.channels.of_path(path).filter(|channel| channel.local.link_in == Some(link));
             let Some((id, link_out)) = known.map(|channel| (channel.local.channel, channel.local.link_out))
             else {
-                self.say(link, &Message::Destroy { path, reason: CloseReason::PathLost, sent: None });
+                self.queue_message(
+                    link,
+                    &Message::Destroy { path, reason: CloseReason::PathLost, sent: None },
+                );
                 continue;
             };
             self.channels.renew(id, until);
@@ -198,11 +201,11 @@ impl Signalling {
         self.leaving = true;
         self.end_waiting(now, resources);
         self.hasten(now);
-        let stands = |channel: &Channel| {
+        let is_up = |channel: &Channel| {
             let closes = matches!(channel.state, State::Draining | State::Settling);
             (!closes).then_some(channel.local.role)
         };
-        for (id, role) in self.channels.chosen(stands) {
+        for (id, role) in self.channels.chosen(is_up) {
             let (input, reason) = match role {
                 // What passes through cannot stay without this node.
                 Role::Forwarder => (Input::LeaseOver, CloseReason::Stopped),

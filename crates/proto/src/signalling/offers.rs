@@ -106,8 +106,8 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) {
-        let wish = OpenRequest { contract: offering.asked, probe: true, ..request.clone() };
-        let create = self.first_create(&wish, &attempt, offering.via.clone());
+        let probe_request = OpenRequest { contract: offering.asked, probe: true, ..request.clone() };
+        let create = self.first_create(&probe_request, &attempt, offering.via.clone());
         match self.local_channel(id, None, &create) {
             Ok(local) => {
                 let request = Box::new(request.clone());

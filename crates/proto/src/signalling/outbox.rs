@@ -111,7 +111,7 @@ impl Outbox {
     }
 
     /// Queues a message that is neither a reply nor a request.
-    pub fn say(&mut self, message: &Message) -> Result<(), CannotEncode> {
+    pub fn queue_message(&mut self, message: &Message) -> Result<(), CannotEncode> {
         match message {
             Message::Refresh { node, epoch, channels } => return self.queue_refresh(*node, *epoch, channels),
             Message::Rate(_) | Message::LateArrivals(_) => {

@@ -81,7 +81,7 @@ pub struct Peer {
     life: Life,
     association: Option<Association>,
     presence: Presence,
-    last_heard: Instant,
+    last_received: Instant,
     met: NeighbourLife,
     send: SendStream,
     retransmits_max: u32,
@@ -127,7 +127,7 @@ struct Hellos {
     /// Interval between probes, and in `probe_at` when the next is due while channels use the link.
     probe_interval: Nanos,
     probe_at: Instant,
-    stranger_answered: Option<Instant>,
+    unknown_answered: Option<Instant>,
     /// Nonces of our HELLOs that may still be echoed, and when they were sent.
     nonces: VecDeque<(u64, Instant)>,
     /// The nonce that the next HELLO echoes.
@@ -174,7 +174,7 @@ impl Peer {
             life: Life { epoch: config.epoch, session: 0 },
             association: None,
             presence: Presence::Awaited,
-            last_heard: now,
+            last_received: now,
             met: NeighbourLife { at: now, is_news: false, lives: 0 },
             send: SendStream::new(packet_bytes - SIGNAL_OVERHEAD_BYTES_MAX, config.signalling.retransmit),
             retransmits_max: config.signalling.retransmits_max,
@@ -188,7 +188,7 @@ impl Peer {
                 at: now,
                 probe_interval: probe_interval(&config.signalling),
                 probe_at: now,
-                stranger_answered: None,
+                unknown_answered: None,
                 nonces: VecDeque::new(),
                 echo: None,
                 random: SplitMix64::new(seed),
@@ -290,7 +290,7 @@ impl Peer {
             self.outbox.handle_timeout(self.met.at, now);
         }
         let unheard = self.send.handle_timeout(now, self.retransmits_max);
-        let unheard = unheard.is_some_and(|since| self.last_heard < since);
+        let unheard = unheard.is_some_and(|since| self.last_received < since);
         if self.listens() && (self.silence_ends() <= now || unheard || self.broken) {
             return Some(self.give_up(now));
         }
@@ -300,7 +300,7 @@ impl Peer {
         None
     }
     fn silence_ends(&self) -> Instant {
-        self.last_heard + self.silence()
+        self.last_received + self.silence()
     }
     fn silence(&self) -> Nanos {
         self.hellos.interval * (HELLOS_MISSED_MAX + 1)
@@ -308,13 +308,13 @@ impl Peer {
     fn give_up(&mut self, now: Instant) -> Change {
         // If the stream broke, the neighbour may well be up: contact it at once, in a new session.
         let lives = self.broken;
-        let foreign = self.reports.foreign.filter(|(_, heard)| now.since(*heard) < self.silence());
+        let foreign = self.reports.foreign.filter(|(_, received)| now.since(*received) < self.silence());
         self.presence = match foreign {
             _ if lives => Presence::Awaited,
             Some((version, _)) => Presence::Foreign(version),
             None => Presence::Dead,
         };
-        self.last_heard = now;
+        self.last_received = now;
         // The HELLO is the next packet, so no packet of the previous life is acknowledged (`after_packet`).
         self.hellos.due = Some(HelloStep::First);
         self.association = None;

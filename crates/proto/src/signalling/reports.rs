@@ -15,7 +15,7 @@ use crate::limits::STAGES_BROKEN_MAX;
 #[derive(Clone, Copy, Debug)]
 pub struct HeardReport {
     report: StageReport,
-    heard: Instant,
+    received: Instant,
 }
 
 /// The breach of a stage before and after a report.
@@ -71,7 +71,7 @@ impl Breaches {
         let report = StageReport { stage, witness, epoch, number: self.number, breach };
         // Inserted whatever the number of others' reports: this node must repeat its own reports, and its
         // stages are few.
-        self.reports.insert((stage, witness), HeardReport { report, heard: now });
+        self.reports.insert((stage, witness), HeardReport { report, received: now });
         report
     }
 
@@ -82,7 +82,7 @@ impl Breaches {
         let newer = known.is_none_or(|known| known.epoch != report.epoch || known.number < report.number);
         let room = known.is_some() || self.reports.len() < STAGES_BROKEN_MAX;
         if newer && room {
-            self.reports.insert(key, HeardReport { report, heard: now });
+            self.reports.insert(key, HeardReport { report, received: now });
         }
         newer && room
     }
@@ -95,7 +95,7 @@ impl Breaches {
 
     /// Removes others' reports that were not repeated in the `lease` before `now`.
     pub fn expired(&mut self, node: NodeId, lease: Nanos, now: Instant) -> Vec<StageReport> {
-        let over = |known: &HeardReport| known.is_of_another(node) && known.heard + lease <= now;
+        let over = |known: &HeardReport| known.is_of_another(node) && known.received + lease <= now;
         let gone = self.reports.values().filter(|known| over(known)).map(|known| known.report).collect();
         self.reports.retain(|_, known| !over(known));
         gone
@@ -104,7 +104,7 @@ impl Breaches {
     /// Time at which a report must be repeated, or expires.
     pub fn poll_timeout(&self, node: NodeId, lease: Nanos) -> Option<Instant> {
         let others = self.reports.values().filter(|known| known.is_of_another(node));
-        others.map(|known| known.heard + lease).chain(self.repeat_at).min()
+        others.map(|known| known.received + lease).chain(self.repeat_at).min()
     }
 }
 

@@ -94,13 +94,13 @@ impl Crowd {
     }
 
     /// Takes the events of applications.
-    fn hear(&mut self) {
+    fn take_events(&mut self) {
         for host in 0..self.network.hosts.len() {
             let events = std::mem::take(&mut self.network.hosts[host].events);
-            events.into_iter().for_each(|event| self.hear_one(host, event));
+            events.into_iter().for_each(|event| self.take_event(host, event));
         }
     }
-    fn hear_one(&mut self, host: usize, event: Event) {
+    fn take_event(&mut self, host: usize, event: Event) {
         let far = |refusal: &RefuseCause| matches!(refusal, RefuseCause::NoListener(_));
         let whose = |channel: &ChannelId| self.channels.get(&(host, *channel)).copied();
         let index = match &event {
@@ -139,7 +139,7 @@ impl Crowd {
                 (0..self.users.len()).for_each(|index| self.ask(index));
             }
             self.network.run(TRIES_EVERY);
-            self.hear();
+            self.take_events();
         }
     }
 

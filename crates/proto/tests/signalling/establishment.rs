@@ -186,8 +186,8 @@ fn a_silent_receiver_is_given_up_after_the_time_for_consent() {
 fn a_request_that_cannot_be_sent_gives_the_reason() {
     let mut network = Network::line(1, 3, |_, _| {});
     let base = network.request(2, 50);
-    let mut stranger = base.clone();
-    stranger.to.host = name("nobody");
+    let mut foreign_host = base.clone();
+    foreign_host.to.host = name("nobody");
     let mut zero = base.clone();
     zero.contract.message_bytes_max = 0;
     let mut here = base.clone();
@@ -195,7 +195,7 @@ fn a_request_that_cannot_be_sent_gives_the_reason() {
     let mut token = base.clone();
     token.token = Some(99);
     let mut open = |request| network.at(0, |s, now, stages| s.open(request, now, stages));
-    assert_eq!(open(stranger), Err(RequestError::UnknownHost(name("nobody"))));
+    assert_eq!(open(foreign_host), Err(RequestError::UnknownHost(name("nobody"))));
     assert!(matches!(open(zero), Err(RequestError::Contract(_))));
     assert_eq!(open(here), Err(RequestError::Itself(name("h1"))));
     assert_eq!(open(token), Err(RequestError::Unknown));

@@ -226,7 +226,7 @@ impl Bench {
     }
 
     /// A packet of a client, as its server handles it.
-    pub fn say(&mut self, client: usize, bytes: &[u8]) {
+    pub fn send_bytes(&mut self, client: usize, bytes: &[u8]) {
         let Some(id) = self.clients[client].id else { return };
         let service = &mut self.services[client % HOSTS];
         match serde_json::from_slice::<Call>(bytes) {

@@ -83,13 +83,13 @@ struct Scene {
     bells: Vec<(ChannelId, Doorbell)>,
     doorbells: Doorbells,
     waiter: Waiter,
-    heard: HashMap<ChannelId, (usize, Instant)>,
+    served: HashMap<ChannelId, (usize, Instant)>,
 }
 
 impl Scene {
     fn new() -> Self {
         let (_, doorbells, waiter) = setup();
-        Self { bells: Vec::new(), doorbells, waiter, heard: HashMap::new() }
+        Self { bells: Vec::new(), doorbells, waiter, served: HashMap::new() }
     }
 
     fn add(&mut self, allowance: Allowance) -> ChannelId {
@@ -119,16 +119,16 @@ impl Scene {
                 break;
             }
         }
-        let heard: Vec<ChannelId> = std::iter::from_fn(|| self.doorbells.next_rung()).collect();
-        for channel in &heard {
-            let (count, last) = self.heard.entry(*channel).or_default();
+        let served: Vec<ChannelId> = std::iter::from_fn(|| self.doorbells.next_rung()).collect();
+        for channel in &served {
+            let (count, last) = self.served.entry(*channel).or_default();
             (*count, *last) = (*count + 1, at);
         }
-        heard
+        served
     }
 
-    fn heard(&self, channels: &[ChannelId]) -> usize {
-        channels.iter().filter_map(|channel| self.heard.get(channel)).map(|(count, _)| count).sum()
+    fn served(&self, channels: &[ChannelId]) -> usize {
+        channels.iter().filter_map(|channel| self.served.get(channel)).map(|(count, _)| count).sum()
     }
 }
 
@@ -144,17 +144,17 @@ fn flows_of_one_user_share_one_allowance_and_all_are_served() {
         scene.turn(at);
         at = at + step;
     }
-    let heard = scene.heard(&flows);
-    assert!((790..=800 + AT_ONCE as usize).contains(&heard), "{heard} in 200 ms");
+    let served = scene.served(&flows);
+    assert!((790..=800 + AT_ONCE as usize).contains(&served), "{served} in 200 ms");
     let round = ALL_SPACING * 251 + TOGETHER;
-    assert!(scene.heard.len() == 250 && scene.heard.values().all(|(_, last)| at.since(*last) <= round));
+    assert!(scene.served.len() == 250 && scene.served.values().all(|(_, last)| at.since(*last) <= round));
     // Each has a last ring, which is handled in its turn.
     let quiet = at;
     while at < quiet + round {
         scene.turn(at);
         at = at + step;
     }
-    assert!(scene.heard.values().all(|(_, last)| *last + step >= quiet));
+    assert!(scene.served.values().all(|(_, last)| *last + step >= quiet));
     assert_eq!((scene.doorbells.next_unmute(), scene.turn(at)), (None, Vec::new()));
 }
 
@@ -173,8 +173,8 @@ fn a_user_has_its_share_whatever_the_flows_of_others_do() {
         assert_eq!(scene.turn(at).contains(&flow[0]), rings, "at once");
         at = at + Nanos::from_micros(20);
     }
-    let heard = scene.heard(&flood);
-    assert!((190..=200 + AT_ONCE as usize).contains(&heard), "{heard} in 100 ms: half of what all may");
+    let served = scene.served(&flood);
+    assert!((190..=200 + AT_ONCE as usize).contains(&served), "{served} in 100 ms: half of what all may");
     scene.doorbells.unwatch(flow[0], &scene.waiter);
     assert_eq!(scene.doorbells.share().interval, ALL_SPACING, "who has none has no share");
 }
@@ -217,6 +217,6 @@ fn beyond_its_contract_a_channel_has_its_users_share() {
     }
     // Bursts and one more, 20 each in 200 ms (I' is shorter by 1/128), and the share.
     let (contracts, share) = (50 * (3 + 21), 800 + AT_ONCE as usize);
-    let heard = scene.heard(&channels);
-    assert!((790..=contracts + share).contains(&heard), "{heard}");
+    let served = scene.served(&channels);
+    assert!((790..=contracts + share).contains(&served), "{served}");
 }

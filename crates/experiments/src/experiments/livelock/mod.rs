@@ -166,10 +166,10 @@ impl World {
         }
         let mut windows = Windows::default();
         windows.push(from, until);
-        let (span, of_stranger) = (now().since(begun), self.segment.handed()? - handed);
+        let (span, of_foreign_host) = (now().since(begun), self.segment.handed()? - handed);
         let receive = self.segment.receive_cpu() - receive_cpu;
         let sent = flooding.map(Flooding::end).transpose()?.unwrap_or_default();
-        let handed = if flood == Flood::Stray { of_stranger } else { sent };
+        let handed = if flood == Flood::Stray { of_foreign_host } else { sent };
         let a_second = |count: u64| count as f64 / span.as_secs_f64();
         let pressure = Pressure {
             sent_per_s: a_second(sent),

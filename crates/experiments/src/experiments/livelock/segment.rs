@@ -32,7 +32,7 @@ const FRAME_BYTES_MIN: u64 = 60 + WIRE_EXTRA_BYTES;
 
 /// The machine of the stranger, and the settings of the hosts' devices. Dropped before the hosts.
 pub(super) struct Segment {
-    stranger: Namespace,
+    foreign_host: Namespace,
     wire: PathBuf,
     threads: ReceiveThreads,
 }
@@ -44,10 +44,12 @@ impl Segment {
     /// If a device, a queue or a kernel thread is refused.
     pub fn join(pair: &Pair, driver: Driver) -> anyhow::Result<Self> {
         let network = pair.network().context("the hosts are machines of their own")?;
-        let stranger = Namespace::create(next_number(), "stranger")?;
+        let foreign_host = Namespace::create(next_number(), "stranger")?;
         let wire = network.wire();
-        let port =
-            format!("link add s0 type veth peer name {DEVICE} netns {}\nlink set s0 up\n", stranger.name());
+        let port = format!(
+            "link add s0 type veth peer name {DEVICE} netns {}\nlink set s0 up\n",
+            foreign_host.name()
+        );
         wire.feed("ip -batch -", &port)?;
         wire.feed("tc -batch -", &queues(RATE))?;
         // Packets of a port that segments none go through the receiver's NAPI instance, whatever its driver.
@@ -61,9 +63,9 @@ impl Segment {
             address(0, 2),
             crate::testbed::network::hardware_address(2),
         );
-        stranger.feed("ip -batch -", &addresses)?;
+        foreign_host.feed("ip -batch -", &addresses)?;
         let threads = ReceiveThreads::start(pair, driver, ReceiveClass::RealTime)?;
-        Ok(Self { stranger, wire: wire.path(), threads })
+        Ok(Self { foreign_host, wire: wire.path(), threads })
     }
 
     /// A bare driver on the stranger's machine, whose packets b takes for a's: over xdp, the fastest way, if
@@ -74,7 +76,7 @@ impl Segment {
     pub fn driver(&self, pair: &Pair, driver: Driver) -> anyhow::Result<Box<dyn Link>> {
         let end = End { address: address(0, 1), device: DEVICE.into() };
         let options = Options { driver, ..Options::default() };
-        let place = Place { namespace: Some(self.stranger.path()), cpu: None };
+        let place = Place { namespace: Some(self.foreign_host.path()), cpu: None };
         adapter::open(&place, &pair.text_at(end, &options))
     }
 

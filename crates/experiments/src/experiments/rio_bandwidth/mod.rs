@@ -150,21 +150,21 @@ impl World {
         }
         let begun = now();
         let offset = length.as_secs_f64() * self.phases.len() as f64;
-        let mut drawn = self.look()?;
+        let mut drawn = self.sample()?;
         let mut phase = Phase::default();
         let mut sent_before = None;
         while now() < begun + length {
             wait_until(now() + SLOT)?;
-            let seen = self.look()?;
+            let seen = self.sample()?;
             if seen.0 >= drawn.0 + TICK {
                 self.draw(offset + seen.0.since(begun).as_secs_f64(), &drawn, &seen);
                 drawn.clone_from(&seen);
             }
             if seen.0 >= begun + WARM_UP {
-                if phase.looks.is_empty() {
+                if phase.samples.is_empty() {
                     sent_before = self.wire_bytes()?;
                 }
-                phase.looks.push(seen);
+                phase.samples.push(seen);
             }
         }
         phase.wire_bytes = self.wire_bytes()?.zip(sent_before).map(|(sent, before)| sent - before);
@@ -179,7 +179,7 @@ impl World {
     }
 
     /// When, and the bytes of every sink.
-    fn look(&mut self) -> anyhow::Result<Look> {
+    fn sample(&mut self) -> anyhow::Result<Look> {
         let sinks: Vec<RoleId> = self.flows.iter().map(|flow| flow.sink).collect();
         let bytes: Result<Vec<u64>, _> =
             sinks.into_iter().map(|sink| self.pair.counted(sink).map(|counted| counted.bytes)).collect();

@@ -74,8 +74,8 @@ fn another_version_is_reported_on_both_sides() {
     let mut lines = Lines::new(stream).expect("lines");
     let end = End { address: Ipv4Addr::LOCALHOST, device: "lo".into() };
     let theirs = Hello { punctual: "9.9.9".into(), ..Hello::ours(end) };
-    lines.say(&theirs).expect("said");
-    let ours: Hello = lines.hear().expect("heard").expect("a hello");
+    lines.send_words(&theirs).expect("said");
+    let ours: Hello = lines.receive_words().expect("heard").expect("a hello");
     let error = theirs.check(&ours).expect_err("they differ").to_string();
     assert!(error.contains("9.9.9") && error.contains("same version"), "{error}");
     let error = thread.join().expect("no panic").expect_err("refused").to_string();
@@ -89,8 +89,8 @@ fn nonsense_and_silence_are_one_line() {
     std::io::Write::write_all(&mut stream, b"GET / HTTP/1.1\r\n\r\n").expect("said");
     let error = thread.join().expect("no panic").expect_err("refused").to_string();
     assert!(error.contains("bench --serve"), "{error}");
-    let nobody = format!("{}:{}", Ipv4Addr::LOCALHOST, own_port());
-    let error = Remote::connect(&nobody).err().expect("nobody").to_string();
+    let unused_address = format!("{}:{}", Ipv4Addr::LOCALHOST, own_port());
+    let error = Remote::connect(&unused_address).err().expect("nobody").to_string();
     assert!(error.contains("punctual bench --serve"), "{error}");
 }
 

@@ -149,7 +149,7 @@ impl<M: Memory> Resources for Plane<M> {
         if let Some(clip) = self.channels.clips.get_mut(channel) {
             clip.last = Some(Box::new(sent));
         }
-        self.look_for_end(channel);
+        self.check_for_end(channel);
     }
 
     fn outdate(&mut self, channel: ChannelId) {

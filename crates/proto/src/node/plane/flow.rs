@@ -85,7 +85,7 @@ impl<M: Memory> Plane<M> {
             self.context.processor.remove_handler(flow.handler);
             flow.outgoing.dissolve(&mut self.context.messages);
             self.link_state_mut(flow.way.link).scheduler.remove_best_effort(key_of(flow.way.path), drop);
-            self.look_for_leftovers();
+            self.note_leftovers();
             self.unblock_one(flow.way.link, now);
             return true;
         }

@@ -67,7 +67,7 @@ impl<M: Memory> Plane<M> {
         }
         give_back_frames(soft.as_deref_mut(), freed, &mut self.context.links);
         if freed > 0 {
-            self.look_for_end(channel);
+            self.check_for_end(channel);
         }
         self.note_processor(late, now);
     }

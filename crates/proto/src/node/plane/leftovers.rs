@@ -65,7 +65,7 @@ impl<M: Memory> Plane<M> {
         if !self.take_apart(&mut clip, &mut Steps(LEFTOVERS_MAX)) {
             self.leftovers.clips.push_back(clip);
         }
-        self.look_for_leftovers();
+        self.note_leftovers();
     }
 
     /// Whether [`Self::free_some`] has something to do.
@@ -74,7 +74,7 @@ impl<M: Memory> Plane<M> {
     }
 
     /// Notes that something has ended, so that its remains are freed from now on.
-    pub fn look_for_leftovers(&mut self) {
+    pub fn note_leftovers(&mut self) {
         self.leftovers.is_any = !self.leftovers.clips.is_empty()
             || !self.leftovers.resuming.is_empty()
             || self.context.messages.has_leftovers()
@@ -104,7 +104,7 @@ impl<M: Memory> Plane<M> {
         {
             state.scheduler.free_some(drop);
         }
-        self.look_for_leftovers();
+        self.note_leftovers();
     }
 
     fn resume_listed(&mut self, channel: ChannelId) {

@@ -95,7 +95,7 @@ impl<M: Memory> Plane<M> {
             clip.counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
         if clip.has_expired(header) {
             clip.counters.expired += 1;
-            return self.look_for_end(channel);
+            return self.check_for_end(channel);
         }
         let mut header = *header;
         if let Some(late) = state.neighbour.bring_here(&mut header, received) {
@@ -114,7 +114,7 @@ impl<M: Memory> Plane<M> {
                 } else {
                     clip.counters.no_buffer += 1;
                     self.drops.no_buffer += 1;
-                    self.look_for_end(channel);
+                    self.check_for_end(channel);
                 }
             }
             Some(Verdict::Demoted) => {

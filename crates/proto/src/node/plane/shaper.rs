@@ -163,7 +163,7 @@ impl Shaper {
     }
 
     /// Updates the contention after a check of best effort.
-    fn look_at_best_effort(&mut self, waits: bool, now: Instant) {
+    fn check_best_effort(&mut self, waits: bool, now: Instant) {
         self.contention = match self.contention {
             Contention::None if waits && self.level > self.sharing.least => {
                 Contention::Suspected(now + SHAPER_CONTENTION)
@@ -290,7 +290,7 @@ impl<M: Memory> LinkState<M> {
         let (waits, is_served) = (self.scheduler.best_effort_waits(), self.scheduler.is_served(now));
         let Some(mut shaper) = self.shaper.take() else { return Vec::new() };
         shaper.stirred = false;
-        shaper.look_at_best_effort(waits, now);
+        shaper.check_best_effort(waits, now);
         if let Some(share) = shaper.decide(is_served, now) {
             let left = self.set_pace_beside(share, now);
             if let Phase::Rising { ref mut at, .. } = shaper.phase {
@@ -424,7 +424,7 @@ mod tests {
         ] {
             let mut shaper = shaper();
             (shaper.level, shaper.contention) = (level, before);
-            shaper.look_at_best_effort(waits, NOW);
+            shaper.check_best_effort(waits, NOW);
             assert_eq!(shaper.contention, after, "{level:?} {before:?} {waits}");
         }
     }

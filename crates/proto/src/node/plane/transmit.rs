@@ -119,7 +119,7 @@ impl<M: Memory> Plane<M> {
                     clip.counters.bytes_out += u64::from(header.message_bytes);
                 }
                 if closes {
-                    self.look_for_end(channel);
+                    self.check_for_end(channel);
                 }
                 return pass_on(&Header { slack_ns, age, ..header }, frame, out);
             }
@@ -142,7 +142,7 @@ impl<M: Memory> Plane<M> {
         }
         let Some((channel, clip)) = self.channels.clip_of_path(&header.path) else { return };
         clip.counters.packets_out += 1;
-        self.look_for_end(channel);
+        self.check_for_end(channel);
     }
 
     fn write_source(

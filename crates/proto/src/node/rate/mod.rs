@@ -182,7 +182,7 @@ impl<M: Memory> Node<M> {
         if let Some((bytes, at)) = neighbour.their_received {
             let was_slow = self.measured_slow(link).is_some();
             let seen = LinkSample { sent, received: bytes, at, now };
-            self.rates.links[usize::from(link.0)].watch.look(seen, configured, packet, drift);
+            self.rates.links[usize::from(link.0)].watch.observe(seen, configured, packet, drift);
             if was_slow != self.measured_slow(link).is_some() {
                 self.plane.stir();
             }

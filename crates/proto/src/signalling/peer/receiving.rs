@@ -24,7 +24,7 @@ impl Peer {
             _ => self.meet(packet, received, now)?,
         };
         if self.association.as_ref().is_some_and(|known| is_same(known.life, packet.life)) {
-            self.last_heard = self.last_heard.max(now);
+            self.last_received = self.last_received.max(now);
             self.take_in(packet, received, now);
         }
         Ok(change)
@@ -42,7 +42,7 @@ impl Peer {
             Presence::Dead | Presence::Foreign(_) => false,
         };
         self.presence = Presence::Foreign(version);
-        self.last_heard = now;
+        self.last_received = now;
         // No message has been sent yet: before a neighbour is met only HELLOs are sent.
         self.clear_outgoing();
         awaited.then_some(Change::Lost { restarted: false })
@@ -67,10 +67,10 @@ impl Peer {
             return Err(Ignored::Replayed);
         }
         let gap = self.hellos.interval / STRANGERS_PER_INTERVAL;
-        if self.hellos.stranger_answered.is_some_and(|last| now.since(last) < gap) {
+        if self.hellos.unknown_answered.is_some_and(|last| now.since(last) < gap) {
             return Err(Ignored::Replayed);
         }
-        self.hellos.stranger_answered = Some(now);
+        self.hellos.unknown_answered = Some(now);
         self.hellos.echo = Some(Echo { nonce: hello.nonce, received });
         self.hellos.due = Some(HelloStep::Second);
         Ok(None)
@@ -113,7 +113,7 @@ impl Peer {
     fn take_hello(&mut self, hello: &Hello, received: Instant, now: Instant) {
         self.travel.clock.set_tolerance(Ppm(self.hellos.tolerance.0.saturating_add(hello.tolerance.0)));
         let breaks = self.travel.clock.breaks();
-        self.travel.clock.heard(hello.sent, received);
+        self.travel.clock.note_offset(hello.sent, received);
         if self.reports.their_received.is_none_or(|(_, at)| at < hello.sent) {
             self.reports.their_received = Some((hello.received_bytes, hello.sent));
         }

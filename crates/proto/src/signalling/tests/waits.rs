@@ -107,11 +107,15 @@ fn a_create_that_comes_again_is_decided_once() {
     let mut row = Row::met(3);
     row.hosts[1].stages.thinks = true;
     for _ in 0..3 {
-        row.hear(1, false, Message::Create(create(a_path())));
+        row.deliver_message(1, false, Message::Create(create(a_path())));
     }
     assert_eq!((row.hosts[1].signalling.deciding.len(), row.hosts[1].stages.held.len()), (1, 1));
     // Its source gives it up.
-    row.hear(1, false, Message::Destroy { path: a_path(), reason: CloseReason::Local, sent: None });
+    row.deliver_message(
+        1,
+        false,
+        Message::Destroy { path: a_path(), reason: CloseReason::Local, sent: None },
+    );
     assert_eq!(row.hosts[1].signalling.deciding.len(), 0);
     row.answer(1);
     assert!(row.hosts[1].stages.held.is_empty());
@@ -127,7 +131,7 @@ fn one_users_channels_in_the_making_give_way_to_anothers() {
         row.hosts[2].consents = false;
         let path = |number: usize| PathId { channel: ChannelNumber(number as u32), ..a_path() };
         for number in 1..=HALF_OPEN_PER_NEIGHBOUR_MAX {
-            row.hear(1, false, Message::Create(create(path(number))));
+            row.deliver_message(1, false, Message::Create(create(path(number))));
         }
         let making = |row: &Row| {
             let signalling = &row.hosts[1].signalling;
@@ -138,7 +142,7 @@ fn one_users_channels_in_the_making_give_way_to_anothers() {
         // it.
         let before = row.unexpected(0);
         let other = message::Create { user: UserId(8), ..create(path(5_000)) };
-        row.hear(1, false, Message::Create(other));
+        row.deliver_message(1, false, Message::Create(other));
         assert_eq!((making(&row), row.unexpected(0)), (HALF_OPEN_PER_NEIGHBOUR_MAX, before + 1), "{thinks}");
         let signalling = &row.hosts[1].signalling;
         assert!(signalling.deciding.knows(path(5_000)) || signalling.knows(path(5_000)), "{thinks}");
@@ -154,7 +158,7 @@ fn a_repeated_accept_during_the_decision_changes_nothing() {
     let stages = sink.setup.as_ref().expect("it is being set up").all_stages.clone();
     row.hosts[1].stages.thinks = true;
     for times in 0..3 {
-        row.hear(1, true, Message::Accept { path, drift: Ppm(200), stages: stages.clone() });
+        row.deliver_message(1, true, Message::Accept { path, drift: Ppm(200), stages: stages.clone() });
         assert_eq!(row.unexpected(1), times);
     }
     row.answer(1);
@@ -179,7 +183,7 @@ fn a_probe_that_was_given_up_is_removed() {
         if thinker == 0 {
             close(&mut row, channel).expect("it is known");
         } else {
-            row.hear(1, false, Message::Destroy { path, reason: CloseReason::Local, sent: None });
+            row.deliver_message(1, false, Message::Destroy { path, reason: CloseReason::Local, sent: None });
         }
         row.answer(thinker);
         assert_eq!(count(&row, 0, |event| matches!(event, Event::Probed { .. })), 0, "host {thinker}");
@@ -197,10 +201,14 @@ fn a_channel_waits_for_a_link_once_and_may_give_it_up() {
     let onward = row.link(1, true);
     row.hosts[1].signalling.close_link(onward);
     for path in [a_path(), a_path(), other] {
-        row.hear(1, false, Message::Create(create(path)));
+        row.deliver_message(1, false, Message::Create(create(path)));
     }
     assert_eq!(row.hosts[1].signalling.links.closed.len(), 2);
-    row.hear(1, false, Message::Destroy { path: a_path(), reason: CloseReason::Local, sent: None });
+    row.deliver_message(
+        1,
+        false,
+        Message::Destroy { path: a_path(), reason: CloseReason::Local, sent: None },
+    );
     assert_eq!(row.hosts[1].signalling.links.closed.len(), 1, "the other stays");
     // A link that was not closed is not opened.
     let back = row.link(1, false);
@@ -241,7 +249,7 @@ fn what_could_not_be_answered_is_not_begun() {
     let channels = alloc::vec![ChannelNumber(u32::MAX); 200];
     let much = Message::Refresh { node: NodeId(2), epoch: Epoch(1), channels };
     while signalling.has_room(back) {
-        signalling.say(back, &much);
+        signalling.queue_message(back, &much);
     }
     signalling.on_message(back, Message::Create(create(a_path())), now, stages);
     let request = message::Request {
@@ -287,8 +295,9 @@ fn a_channel_of_another_host_answers_no_request() {
     let path = PathId { node: NodeId(2), ..a_path() };
     // The first host has the request's own number; that of the receiver is the first one of its epoch.
     let (nodes, own) = (Route { position: 1, ..route(&[2, 3], 1) }, 1);
-    let stranger = message::Create { path, route: nodes, from: name("h2"), token: Some(own), ..create(path) };
-    row.hear(2, false, Message::Create(stranger));
+    let foreign_path =
+        message::Create { path, route: nodes, from: name("h2"), token: Some(own), ..create(path) };
+    row.deliver_message(2, false, Message::Create(foreign_path));
     let tokens = |row: &Row| -> Vec<Option<u64>> {
         let asked = row.hosts[2].events.iter().filter_map(|event| match event {
             Event::Incoming(incoming) => Some(incoming.token),

@@ -36,7 +36,7 @@ pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<
 /// Bucket for packets that do not have the neighbour's seal: its first ones after a start, or those that
 /// another host sends under its address. It admits so few that they fit into the processor's own budget in
 /// addition to the neighbour's packets.
-pub(super) fn strangers_bound(signalling: &SignallingConfig) -> Option<Rate> {
+pub(super) fn unknown_bound(signalling: &SignallingConfig) -> Option<Rate> {
     let packets_per_second = (signalling.packets_per_second / STRANGERS_PART).max(1);
     Some(Rate { packets_per_second, burst_packets: HEAP_PACKETS as u32 })
 }

@@ -278,7 +278,7 @@ impl<M: Memory> Plane<M> {
             state.scheduler.remove_channel(slots.flow, drop);
         }
         state.scheduler.remove_best_effort(key_of(sending.route.path), drop);
-        self.look_for_leftovers();
+        self.note_leftovers();
         self.unblock_one(link, now);
     }
 

@@ -131,10 +131,10 @@ fn a_neighbour_with_a_new_version_differs_from_a_lost_one() {
     for (before, expected) in [(1, Presence::Foreign(9)), (0, Presence::Dead)] {
         let mut two = Two::met();
         let end = &mut two.ends[0];
-        let (heard, silence) = (end.last_heard, end.silence());
+        let (received, silence) = (end.last_received, end.silence());
         // A packet in our version was received, and one in another version then or a nanosecond later.
-        assert_eq!(end.handle_foreign(9, heard + Nanos(before)), None);
-        let given_up = heard + silence;
+        assert_eq!(end.handle_foreign(9, received + Nanos(before)), None);
+        let given_up = received + silence;
         assert_eq!(end.handle_timeout(false, given_up - Nanos(1)), None);
         assert_eq!(end.handle_timeout(false, given_up), Some(Change::Lost { restarted: false }));
         assert_eq!(end.presence(), expected, "heard {before} ns behind");
@@ -150,15 +150,15 @@ fn a_neighbour_with_a_new_version_differs_from_a_lost_one() {
 #[test]
 fn what_is_acknowledged_of_a_former_life_is_sent_again_in_the_present_one() {
     let mut two = Two::met();
-    two.ends[0].say(&confirm(1));
+    two.ends[0].queue_message(&confirm(1));
     two.run(10);
-    assert_eq!(two.heard[1], [confirm(1)]);
+    assert_eq!(two.received_messages[1], [confirm(1)]);
     break_stream(&mut two);
     let now = two.now;
     assert_eq!(two.ends[0].handle_timeout(false, now), Some(Change::Lost { restarted: false }));
     let greeting = packet_of(&mut two, 0, now).expect("it is greeted");
     two.deliver(1, &greeting);
-    two.ends[1].say(&confirm(9));
+    two.ends[1].queue_message(&confirm(9));
     let sent: Vec<_> = core::iter::from_fn(|| packet_of(&mut two, 1, now)).collect();
     let (answers, others): (Vec<_>, Vec<_>) = sent
         .into_iter()
@@ -167,9 +167,9 @@ fn what_is_acknowledged_of_a_former_life_is_sent_again_in_the_present_one() {
     two.deliver(0, &answers[0]);
     assert!(two.alive()[0], "they meet again");
     // Its first segment is lost. A packet that the neighbour sent before comes late.
-    two.ends[0].say(&confirm(2));
+    two.ends[0].queue_message(&confirm(2));
     while packet_of(&mut two, 0, now).is_some() {}
     two.deliver(0, &others[0]);
     two.run(3_000);
-    assert_eq!(two.heard[1], [confirm(1), confirm(2)]);
+    assert_eq!(two.received_messages[1], [confirm(1), confirm(2)]);
 }
