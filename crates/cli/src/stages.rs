@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use punctual::{BrokenStage, ChannelEvent, ChannelWatch, Lateness};
 use serde::Serialize;
 
-use crate::output::{Output, tell};
+use crate::output::{Output, print_note};
 use crate::units::with_units;
 
 /// A stage that broke its promise during the run.
@@ -39,7 +39,7 @@ impl Stages {
         let thread = std::thread::spawn(move || {
             for event in watch {
                 if let Some(line) = note(&noting, &event).and_then(|stage| line(&channel, &stage, output)) {
-                    tell(&line);
+                    print_note(&line);
                 }
             }
         });

@@ -36,7 +36,7 @@ pub(crate) enum Waiter {
     /// A thread that takes a name: the listener is known before the answer is.
     Listen(SyncSender<Reply>, Arc<ListenerQueue>),
     /// There is no caller any more: if the answer opened a channel, it is closed.
-    Nobody,
+    NoReceiver,
 }
 
 /// The state that handles and threads share.
@@ -178,7 +178,7 @@ impl SharedConnection {
     /// Sends a request without waiting for the answer.
     pub(crate) fn send_unanswered(&self, request: Request) {
         // If the daemon is gone, there is no receiver for this request.
-        let _ = self.send(request, Waiter::Nobody);
+        let _ = self.send(request, Waiter::NoReceiver);
     }
 
     /// Sends a request for `waiter`; returns its number.
@@ -203,7 +203,7 @@ impl SharedConnection {
     pub(crate) fn abandon(&self, id: u64) -> bool {
         match lock(&self.waiters).get_mut(&id) {
             Some(waiter) => {
-                *waiter = Waiter::Nobody;
+                *waiter = Waiter::NoReceiver;
                 true
             }
             None => false,
@@ -256,7 +256,7 @@ impl SharedConnection {
                 }
                 sender.send((result, descriptors)).is_ok()
             }
-            Waiter::Nobody => false,
+            Waiter::NoReceiver => false,
         };
         if let (false, Some(channel)) = (delivered, opened) {
             self.forget(channel);

@@ -175,14 +175,14 @@ fn opens_of_other_users_take_nothing_of_the_listeners_quota_before_consent() {
     );
     assert_eq!(refusal(&stranger, 100), RefuseCause::Receiver("over its quota of 4 channels".into()));
     assert_eq!(of_ann(), QUOTA);
-    let books = hosts.connections[0].status().expect("status").books.expect("few channels are here");
-    assert_eq!(books.wrong, [], "every end is counted somewhere");
+    let audit = hosts.connections[0].status().expect("status").audit.expect("few channels are here");
+    assert_eq!(audit.wrong, [], "every end is counted somewhere");
     hosts.are_undisturbed();
     drop((slow, stranger));
     eventually("all is given back", || {
         let status = hosts.connections[0].status().expect("status");
         held(&hosts.connections[0], ANN) == UserStatus::default()
-            && status.books.is_some_and(|books| books.wrong.is_empty())
+            && status.audit.is_some_and(|audit| audit.wrong.is_empty())
     });
     std::fs::remove_dir_all(folder).expect("removed");
 }

@@ -200,8 +200,8 @@ fn a_program_that_is_gone_gives_everything_back() {
             && held(&now) == held(&idle)
             && now.node.cpu_utilisation == idle.node.cpu_utilisation
     });
-    let books = host.status().expect("a status").books.expect("of its own user");
-    assert_eq!(books.wrong, []);
+    let audit = host.status().expect("a status").audit.expect("of its own user");
+    assert_eq!(audit.wrong, []);
 }
 
 /// A client of the version before has what it had.

@@ -41,18 +41,18 @@ struct Crossed {
     /// The file and the function of the run.
     run: (&'static str, &'static str),
     /// Text in the test that refers to it: its name, or a number derived from it.
-    says: &'static str,
+    uses: &'static str,
 }
 
 /// `NAME = value: "file", function` if the test names the constant, `, says "word"` if it has a number in its
 /// place.
 macro_rules! crossed {
-    ($($name:ident = $value:expr => $file:literal $function:ident $(says $word:literal)?;)*) => {
+    ($($name:ident = $value:expr => $file:literal $function:ident $(uses $word:literal)?;)*) => {
         const CROSSED: &[fn() -> Crossed] = &[$(|| Crossed {
             name: stringify!($name),
             value: [$name.value(), $value],
             run: ($file, stringify!($function)),
-            says: crossed!(@word $name $($word)?),
+            uses: crossed!(@word $name $($word)?),
         }),*];
     };
     (@word $name:ident) => { stringify!($name) };
@@ -63,17 +63,17 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
 crossed! {
-    CPU_CAP_WINDOW = 10 * MS => "tests/sched.rs" caps_hold_best_effort_back_and_never_guaranteed_work says "2_025";
+    CPU_CAP_WINDOW = 10 * MS => "tests/sched.rs" caps_hold_best_effort_back_and_never_guaranteed_work uses "2_025";
     NAME_BYTES_MAX = 63 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     HEADER_BYTES = 64 => "tests/wire.rs" golden_bytes;
     FRAGMENT_BYTES_DEFAULT = 1_400 => "tests/limits.rs" a_packet_of_the_default_size_fits_and_a_byte_more_does_not;
     FRAGMENT_BYTES_MIN = 64 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     FRAGMENT_BYTES_MAX = 65_443 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
-    FRAGMENTS_MAX = 65_535 => "tests/fragment.rs" the_last_of_the_most_fragments_has_its_place says "65_535";
-    NUMBERS_REMEMBERED = 1_024 => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits says "513";
-    NUMBERS_REMEMBERED_FOR = 10 * S => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits says "129";
-    NUMBERS_REMEMBERED_MIN = 64 => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits says "64";
-    NUMBERS_REMEMBERED_MAX = 65_536 => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits says "32_769";
+    FRAGMENTS_MAX = 65_535 => "tests/fragment.rs" the_last_of_the_most_fragments_has_its_place uses "65_535";
+    NUMBERS_REMEMBERED = 1_024 => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits uses "513";
+    NUMBERS_REMEMBERED_FOR = 10 * S => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits uses "129";
+    NUMBERS_REMEMBERED_MIN = 64 => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits uses "64";
+    NUMBERS_REMEMBERED_MAX = 65_536 => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits uses "32_769";
     ROUTE_NODES_MAX = 32 => "tests/signalling/limits.rs" the_longest_route_opens_and_refuses_with_an_offer;
     LINKS_MAX = 64 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     SIGNAL_BYTES_MAX = 1_400 => "src/signalling/packet.rs" the_largest_packets_fit_their_limits;
@@ -113,11 +113,11 @@ crossed! {
     RATE_DRAIN_TIME = 5 * S => "tests/node_rate_limits.rs" a_silent_neighbour_is_given_up_in_time;
     RATE_STEP = MS => "tests/node_rate_limits.rs" a_link_is_filled_for_so_long_and_few_packets_wait_meanwhile;
     RATE_ATTEMPTS_MAX = 4 => "tests/node_rate_limits.rs" what_is_too_uneven_is_tried_so_often_and_refused;
-    RATE_ERROR_GOOD = 20_000 => "tests/node_rate_limits.rs" what_is_too_uneven_is_tried_so_often_and_refused says "20_000";
+    RATE_ERROR_GOOD = 20_000 => "tests/node_rate_limits.rs" what_is_too_uneven_is_tried_so_often_and_refused uses "20_000";
     RATE_ERROR_MAX = 250_000 => "tests/node_rate_limits.rs" what_is_too_uneven_is_tried_so_often_and_refused;
     RATE_FULL_TIMES = 8 => "tests/node_rate_limits.rs" a_driver_that_is_full_again_and_again_sets_the_pace;
     RATE_AGAIN = 500 * MS => "tests/node_rate_limits.rs" a_link_that_measures_its_rate_retries_a_busy_neighbour;
-    RATE_PROOF_AGAIN = 60 * S => "tests/node_rate_slow.rs" a_link_that_was_measured_slow_promises_nothing_until_a_measurement_finds_it_whole says "65";
+    RATE_PROOF_AGAIN = 60 * S => "tests/node_rate_slow.rs" a_link_that_was_measured_slow_promises_nothing_until_a_measurement_finds_it_whole uses "65";
     RATE_LOOK_MIN = 200 * MS => "src/node/rate/watch.rs" checks_too_soon_or_too_late_give_no_result;
     RATE_LOOK_MAX = 3 * S => "src/node/rate/watch.rs" checks_too_soon_or_too_late_give_no_result;
     RATE_WAITING_MAX = 1_024 => "tests/node_rate_limits.rs" the_number_of_waiters_of_a_measurement_is_bounded;
@@ -138,19 +138,19 @@ crossed! {
     IN_FLIGHT_PACKETS_MAX = 1_024 => "tests/limits.rs" packets_in_flight_are_bounded_however_small_they_are;
     BEST_EFFORT_FLOWS_MAX = 4_096 => "tests/limits.rs" flows_beyond_the_limit_wait_for_a_place_and_go;
     BEST_EFFORT_PACKETS_MAX = 8_192 => "tests/limits.rs" flows_and_packets_of_best_effort_are_bounded_and_what_is_idle_makes_room;
-    BEST_EFFORT_CAP_BURST_PACKETS = 4 => "tests/linksched.rs" a_capped_flow_gets_its_share_and_no_more says "6";
-    EXECUTOR_MOVES_MAX = 64 => "tests/sched.rs" a_crowd_that_becomes_eligible_at_once_is_moved_in_bounded_steps_before_any_handler_runs says "200";
-    PRIORITY_LEVELS = 32 => "tests/sched.rs" the_thirty_levels_between_are_for_channels_however_large_the_rank says "29";
+    BEST_EFFORT_CAP_BURST_PACKETS = 4 => "tests/linksched.rs" a_capped_flow_gets_its_share_and_no_more uses "6";
+    EXECUTOR_MOVES_MAX = 64 => "tests/sched.rs" a_crowd_that_becomes_eligible_at_once_is_moved_in_bounded_steps_before_any_handler_runs uses "200";
+    PRIORITY_LEVELS = 32 => "tests/sched.rs" the_thirty_levels_between_are_for_channels_however_large_the_rank uses "29";
     CLOCK_TOLERANCE_PPM_DEFAULT = 100 => "tests/signalling/establishment.rs" the_clock_error_bound_holds;
     CLOCK_TOLERANCE_PPM_MAX = 1_900 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     SIGNAL_MESSAGE_BYTES_MAX = 8_192 => "src/signalling/stream.rs" what_is_not_acknowledged_is_bounded;
-    SIGNAL_WINDOW_SEGMENTS = 32 => "src/signalling/stream.rs" what_is_under_way_is_bounded says "WINDOW_SEGMENTS";
-    SIGNAL_SEGMENTS_MAX = 256 => "src/signalling/stream.rs" what_is_not_acknowledged_is_bounded says "SEGMENTS_MAX";
+    SIGNAL_WINDOW_SEGMENTS = 32 => "src/signalling/stream.rs" what_is_under_way_is_bounded uses "WINDOW_SEGMENTS";
+    SIGNAL_SEGMENTS_MAX = 256 => "src/signalling/stream.rs" what_is_not_acknowledged_is_bounded uses "SEGMENTS_MAX";
     SIGNAL_WAITING_BYTES_MAX = 2 << 20 => "src/signalling/peer/tests.rs" what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it;
     SIGNAL_OVERHEAD_BYTES_MAX = 116 => "src/signalling/packet.rs" the_largest_packets_fit_their_limits;
     SIGNAL_AHEAD_SEGMENTS = 2 => "src/signalling/outbox/tests.rs" what_goes_first_waits_for_a_few_packets;
     ASKS_WAITING_MAX = 2_048 => "tests/signalling/faults.rs" what_waits_for_a_slow_neighbour_is_bounded_and_the_rest_refused;
-    ASK_WAIT_MAX = 5 * S => "src/signalling/outbox/tests.rs" requests_wait_for_their_time_and_no_longer says "5_100";
+    ASK_WAIT_MAX = 5 * S => "src/signalling/outbox/tests.rs" requests_wait_for_their_time_and_no_longer uses "5_100";
     ANSWERS_WAITING_MAX = 2_048 => "src/signalling/outbox/tests.rs" answers_wait_in_bounded_numbers;
     SIGNAL_PACKET_BYTES_MIN = 192 => "src/signalling/packet.rs" the_largest_packets_fit_their_limits;
     SIGNAL_SEGMENT_BYTES_MIN = 76 => "src/signalling/stream.rs" the_longest_message_has_room_in_the_smallest_packets_behind_all_that_may_be_ahead;
@@ -221,7 +221,7 @@ fn code_of(source: &str, function: &str) -> String {
 
 /// The violation in the test of a constant.
 fn wrong(crossed: &Crossed) -> Option<String> {
-    let Crossed { name, value: [is, was], run: (file, function), says } = crossed;
+    let Crossed { name, value: [is, was], run: (file, function), uses } = crossed;
     let source = read(&here().join(file));
     let of = |what: &str| Some(format!("{name}: {file}, {function}: {what}"));
     if is != was {
@@ -235,8 +235,8 @@ fn wrong(crossed: &Crossed) -> Option<String> {
         return of("nobody runs it");
     }
     let code = code_of(&source, function);
-    let is_named = words(&code).contains(says);
-    (!is_named).then(|| of(&format!("it says nothing of {says}"))).flatten()
+    let is_named = words(&code).contains(uses);
+    (!is_named).then(|| of(&format!("it says nothing of {uses}"))).flatten()
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn what_a_run_does_not_do_is_not_found_in_it() {
     let words = words(&code);
     assert!(words.contains("LIMIT"), "{code}");
     assert!(!words.contains("OTHER") && !words.contains("NOT"), "{code}");
-    let crossed = |run, says| Crossed { name: "X", value: [1, 1], run, says };
+    let crossed = |run, uses| Crossed { name: "X", value: [1, 1], run, uses };
     let gone = crossed(("tests/limits.rs", "nobody_wrote_this"), "X");
     assert!(wrong(&gone).is_some_and(|text| text.contains("gone")));
     let run = ("tests/limits.rs", "listeners_are_bounded_and_each_that_closes_makes_room");

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::host::{Host, Traffic, degraded, ended, lateness, not_opened};
-use crate::output::{Outcome, Output, tell};
+use crate::output::{Outcome, Output, print_note};
 use crate::split::{Messages, Split};
 use crate::stages::{self, StageSeen, Stages};
 use crate::values;
@@ -186,7 +186,7 @@ impl Send {
         }
         outcome?;
         if !output.json {
-            tell(&summary(&self.peer, &sent));
+            print_note(&summary(&self.peer, &sent));
         }
         Ok(Outcome::Done)
     }

@@ -175,7 +175,7 @@ fn broken(node: &NodeStatus) -> String {
 
 /// A line for each count that is wrong.
 fn lost(status: &HostStatus) -> String {
-    let wrong = status.books.iter().flat_map(|books| &books.wrong);
+    let wrong = status.audit.iter().flat_map(|audit| &audit.wrong);
     let line = |wrong: &WrongCount| {
         let link = wrong.link.and_then(|link| status.node.links.get(usize::from(link.0)));
         let link = link.map_or(String::new(), |link| format!(" of link {}", link.name));

@@ -52,7 +52,7 @@ pub const PROMISES: [Promise; 3] = [
 #[derive(Clone, Debug, Serialize)]
 pub struct PhaseOutcome {
     /// Which.
-    #[serde(rename = "stretch")]
+    #[serde(rename = "stretch")] // The key stays for compatibility.
     pub phase: Phase,
     /// The results, in the order of the systems.
     pub worlds: Vec<WorldOutcome>,
@@ -122,7 +122,7 @@ pub enum Better {
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// When.
-    #[serde(rename = "stretch")]
+    #[serde(rename = "stretch")] // The key stays for compatibility.
     pub phase: Phase,
     /// Which figure. Latencies are from sending.
     pub figure: &'static str,

@@ -216,9 +216,9 @@ impl<H: Host> Server<H> {
         let pause = self.accept_after.map(|after| after.saturating_duration_since(Instant::now()));
         let accepting = self.listening.as_ref().filter(|_| pause.is_none_or(|pause| pause.is_zero()));
         let mut timeout = pause.filter(|_| accepting.is_none());
-        let look = self.check_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let next_check = self.check_at.map(|at| at.saturating_duration_since(Instant::now()));
         let collect = self.collect_at.map(|at| at.saturating_duration_since(Instant::now()));
-        timeout = [timeout, look, collect].into_iter().flatten().min();
+        timeout = [timeout, next_check, collect].into_iter().flatten().min();
         if self.service.has_left() {
             timeout = Some(Duration::ZERO);
         }
@@ -307,7 +307,7 @@ impl<H: Host> Server<H> {
 
     /// Takes a client's next request; `false`: there was none, or it is cut.
     fn read_one(&mut self, client: ClientId) -> bool {
-        self.look(client);
+        self.check_client(client);
         let Some(session) = self.sessions.get(&client) else { return false };
         match socket::receive_bare(&session.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Some(packet)) => match packet.parse() {
@@ -365,7 +365,7 @@ impl<H: Host> Server<H> {
     /// Ends a connection, at its user's expense.
     fn cut(&mut self, client: ClientId) {
         self.forget_unread(client);
-        self.look(client);
+        self.check_client(client);
         let account = self.service.account_of(client);
         let session = self.sessions.remove(&client);
         self.service.disconnect(client);

@@ -28,10 +28,10 @@ impl<H: Host> Server<H> {
     /// were cut at a time.
     pub(super) fn check_in_flight(&mut self) {
         let clients: Vec<ClientId> = self.sessions.keys().copied().collect();
-        clients.into_iter().for_each(|client| self.look(client));
+        clients.into_iter().for_each(|client| self.check_client(client));
         for _ in 0..self.departed.len().min(DEPARTED_LOOKS) {
             let Some(mut departed) = self.departed.pop_front() else { break };
-            let landed = departed.flight.look(&departed.socket);
+            let landed = departed.flight.recount(&departed.socket);
             if departed.flight.is_over() {
                 // The connection's own descriptor goes back, too.
                 self.service.give_back_aloft(departed.account, landed + 1);
@@ -46,9 +46,9 @@ impl<H: Host> Server<H> {
     }
 
     /// Gives back descriptors that this client has read meanwhile.
-    pub(super) fn look(&mut self, client: ClientId) {
+    pub(super) fn check_client(&mut self, client: ClientId) {
         let Some(session) = self.sessions.get_mut(&client) else { return };
-        let landed = session.flight.look(&session.socket);
+        let landed = session.flight.recount(&session.socket);
         if let Some(account) = self.service.account_of(client).filter(|_| landed > 0) {
             self.service.give_back_aloft(account, landed);
         }

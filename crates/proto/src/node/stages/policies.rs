@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Ppm, Refusal, RefusalReason, StageKey};
 
 use super::planned::planned_bound;
-use super::rtu::{RtuPlace, RtuWishes};
+use super::rtu::{RtuPlace, RtuStageRequests};
 use super::{HeldStage, Policies, counts_early};
 use crate::api::{RefuseCause, RtuId, RtuRefusal, StageKind};
 use crate::ids::{ChannelId, LinkId};
@@ -78,7 +78,7 @@ pub(super) enum Question {
     Relax(ChannelId, Box<Final>),
     Release(ChannelId, Option<LinkId>),
     /// A program's handler wants a place on the processor, and on the link that it sends on.
-    HoldRtu(RtuId, RtuWishes),
+    HoldRtu(RtuId, RtuStageRequests),
     /// It gives its places back.
     ReleaseRtu(RtuId, Option<LinkId>),
 }
@@ -162,7 +162,7 @@ impl Policies {
                 self.release(channel, link);
                 Answer::Released
             }
-            Question::HoldRtu(id, wishes) => Answer::Rtu(id, self.hold_rtu(id, &wishes)),
+            Question::HoldRtu(id, requests) => Answer::Rtu(id, self.hold_rtu(id, &requests)),
             Question::ReleaseRtu(id, link) => {
                 self.release_rtu(id, link);
                 Answer::RtuReleased(id)
