@@ -202,7 +202,10 @@ impl Recv {
                 summary(&received, output)?;
             } else {
                 let why = ended(received.ended);
-                print_note(&format!("the sender on {} failed before its first message: {why}", received.from));
+                print_note(&format!(
+                    "the sender on {} failed before its first message: {why}",
+                    received.from
+                ));
             }
             if is_over {
                 return taken.map(|()| Outcome::Done);

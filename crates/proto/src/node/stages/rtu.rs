@@ -123,13 +123,18 @@ pub(in crate::node) type RtuAnswer = (RtuId, Result<(RtuPlace, RtuGrant), RtuRef
 
 impl Policies {
     /// Holds a handler's places, all or none.
-    pub(super) fn hold_rtu(&mut self, id: RtuId, requests: &RtuStageRequests) -> Result<RtuPlace, RtuRefusal> {
+    pub(super) fn hold_rtu(
+        &mut self,
+        id: RtuId,
+        requests: &RtuStageRequests,
+    ) -> Result<RtuPlace, RtuRefusal> {
         let (key, request) = (rtu_key(id), &requests.cpu);
         let bound = request.hold(self.cpu.as_mut(), key).map_err(RtuRefusal::Processor)?;
         let link = requests.link.map(|RtuLinkStageRequest { link, packets, request }| {
             let limit = if request.follows { request.limit } else { request.limit - bound };
             // What is done early may leave early.
-            let request = RtuStageRequest { limit, demand: Demand { early: bound, ..request.demand }, ..request };
+            let request =
+                RtuStageRequest { limit, demand: Demand { early: bound, ..request.demand }, ..request };
             let bound = request.hold(self.link(link), key)?;
             Ok(RtuLinkPlace { link, packets, demand: request.demand, bound })
         });
@@ -259,7 +264,10 @@ impl Stages {
             let link = sent.and_then(|sent| self.rtu_link_stage_request(terms, sent, &cpu));
             // What is left of a deadline is the link's.
             let smallest = cpu.smallest || link.is_some() && !cpu.follows;
-            self.put(Question::HoldRtu(id, RtuStageRequests { cpu: RtuStageRequest { smallest, ..cpu }, link }));
+            self.put(Question::HoldRtu(
+                id,
+                RtuStageRequests { cpu: RtuStageRequest { smallest, ..cpu }, link },
+            ));
         }
     }
 
@@ -269,7 +277,12 @@ impl Stages {
     }
 
     /// What a handler wants of the link out: the packets of its budget in each period.
-    fn rtu_link_stage_request(&self, terms: &RtuTerms, sent: &RtuPackets, cpu: &RtuStageRequest) -> Option<RtuLinkStageRequest> {
+    fn rtu_link_stage_request(
+        &self,
+        terms: &RtuTerms,
+        sent: &RtuPackets,
+        cpu: &RtuStageRequest,
+    ) -> Option<RtuLinkStageRequest> {
         let (units, period) = terms.budget()?;
         let model = &self.links[usize::from(sent.link.0)].model;
         let packets = units.saturating_mul(sent.packets);
@@ -290,7 +303,8 @@ impl Stages {
         };
         // They may come one by one.
         let demand = if count > 1 { demand.in_pieces() } else { demand };
-        let request = RtuStageRequest { demand, limit: cpu.limit, smallest: cpu.smallest, follows: cpu.follows };
+        let request =
+            RtuStageRequest { demand, limit: cpu.limit, smallest: cpu.smallest, follows: cpu.follows };
         Some(RtuLinkStageRequest { link: sent.link, packets, request })
     }
 
