@@ -83,7 +83,9 @@ pub enum Error {
     #[error("the daemon is gone: connect again when it is back")]
     Disconnected,
     /// The answer does not fit the request.
-    #[error("the daemon answered something else: daemon and client are of different versions")]
+    #[error(
+        "the answer of the daemon does not match the request: install the same release of daemon and client"
+    )]
     Unexpected,
     /// The request could not be sent.
     #[error("cannot send the request: {0}")]

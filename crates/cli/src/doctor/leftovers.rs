@@ -27,7 +27,7 @@ fn namespaces(names: Vec<String>, repair: bool) -> Finding {
         return Finding::note(NAME, found, fix);
     }
     match remove_stale() {
-        Ok(_) => Finding::ok(NAME, format!("{found}: removed, and what ran in them ended")),
+        Ok(_) => Finding::ok(NAME, format!("{found}: removed, and their programs ended")),
         Err(error) => Finding::problem(NAME, format!("{found}: {error}"), "run it as root"),
     }
 }

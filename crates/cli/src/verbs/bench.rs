@@ -33,7 +33,7 @@ pub struct Bench {
     /// Directory for the plot, the JSON and the daemons' logs.
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     directory: PathBuf,
-    /// What carries Punctual's links; default: xdp where this host has it, udp with --peer.
+    /// Driver of Punctual's links; default: xdp if this host supports it, udp with --peer.
     #[arg(long, value_parser = driver_name::parser(driver_name::joining_hosts))]
     driver: Option<Driver>,
     /// Run over two machines: HOST or HOST:PORT, where `punctual bench --serve` runs.

@@ -67,7 +67,9 @@ impl Doctor {
                 let findings = daemon::check(endsystem.host(), &status, configured);
                 (findings, Some(DaemonView::new(endsystem.host(), &status)))
             }
-            Err(error) => (vec![Finding::problem("daemon", error.to_string(), "look at its log")], None),
+            Err(error) => {
+                (vec![Finding::problem("daemon", error.to_string(), "read the daemon's log")], None)
+            }
         }
     }
 }

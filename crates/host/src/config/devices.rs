@@ -152,7 +152,7 @@ impl Allowed {
                 \"shaped\""
             ),
             Self::Stated(allowed) => format!(
-                "{is}, where {} are stated: raise interference_share, or set kernel_traffic = \"shaped\"",
+                "{is}, but the configuration states {}: raise interference_share, or set kernel_traffic = \"shaped\"",
                 rate_text(allowed)
             ),
         })

@@ -153,7 +153,7 @@ impl Default for DaemonConfig {
 pub enum ConfigError {
     /// The file cannot be read.
     #[error(
-        "cannot read the configuration {path}: {error}: name a file that is there and that this user may read"
+        "cannot read the configuration {path}: {error}: name a file that exists and that this user can read"
     )]
     Read {
         /// Path of the file.
@@ -188,7 +188,7 @@ pub enum ConfigError {
         error: LinkError,
     },
     /// A driver has opened a different number of links than it was to open.
-    #[error("driver \"{driver}\" has opened {opened} links of {wanted}: that is a mistake in the driver")]
+    #[error("driver \"{driver}\" has opened {opened} of {wanted} links: this is a fault in the driver")]
     Opened {
         /// The driver.
         driver: Driver,

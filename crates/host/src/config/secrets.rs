@@ -74,7 +74,7 @@ fn is_private(path: &Path, owner: &Identity, mode: u32, own: &Identity) -> Resul
         ));
     }
     if mode & 0o007 != 0 {
-        return Err(format!("key_file {path} is open to everybody: chmod 600 {path}"));
+        return Err(format!("all users can use key_file {path}: chmod 600 {path}"));
     }
     if mode & 0o030 != 0 {
         return Err(format!("key_file {path} can be written by its group: chmod g-wx {path}"));
@@ -185,8 +185,8 @@ mod tests {
             (&other_user, 0o600, "belongs to user 1000"),
             (&root, 0o640, "can be read by group 0"),
             (&shared, 0o660, "written by its group"),
-            (&root, 0o604, "open to everybody"),
-            (&daemon, 0o602, "open to everybody"),
+            (&root, 0o604, "all users can use"),
+            (&daemon, 0o602, "all users can use"),
             (&daemon, 0o610, "chmod g-wx"),
         ] {
             let refused = is_private(path, owner, 0o100_000 | mode, &daemon).expect_err("refused");

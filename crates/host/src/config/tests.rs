@@ -670,7 +670,7 @@ fn a_link_that_measures_its_rate_excludes_keys_that_need_one() {
 #[test]
 fn a_file_that_is_not_there_is_named_with_the_fix() {
     let error = super::load(Path::new("/no/such.toml")).expect_err("nothing is there").to_string();
-    assert!(error.contains("/no/such.toml") && error.contains("name a file that is there"), "{error}");
+    assert!(error.contains("/no/such.toml") && error.contains("name a file that exists"), "{error}");
 }
 
 #[test]
