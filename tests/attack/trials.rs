@@ -256,7 +256,7 @@ fn threads_of_the_highest_priority_allowed_harm_no_other() {
 }
 
 #[test]
-fn a_crowd_that_looks_at_the_process_harms_no_other() {
+fn a_crowd_that_inspects_the_process_harms_no_other() {
     hold("looked-at-in-proc");
 }
 

@@ -154,10 +154,10 @@ fn opens_of_other_users_take_nothing_of_the_listeners_quota_before_consent() {
     let mut hosts = Hosts::start(&folder, 2, &wanted, str::to_owned);
     let paths = [hosts.a.socket.clone(), hosts.socket_of_b().to_owned()];
     let Some(slow) = as_user(ANN, || listener(&paths[0])) else { return };
-    let Some(stranger) = as_user(BOB, || Raw::greeted(&paths[1])) else { return };
+    let Some(other_user) = as_user(BOB, || Raw::greeted(&paths[1])) else { return };
     let opens = QUOTA + 2;
     for number in 0..opens {
-        assert!(stranger.try_send(&open("slow@a", 100 + number)));
+        assert!(other_user.try_send(&open("slow@a", 100 + number)));
     }
     let waiting: Vec<ChannelId> = (0..opens).map(|_| incoming(&slow).0).collect();
     let of_ann = || held(&hosts.connections[0], ANN).channels;
@@ -173,12 +173,12 @@ fn opens_of_other_users_take_nothing_of_the_listeners_quota_before_consent() {
         Err(ApiError::Quota { what: Resource::Channels, used: QUOTA, limit }),
         "the receiver"
     );
-    assert_eq!(refusal(&stranger, 100), RefuseCause::Receiver("over its quota of 4 channels".into()));
+    assert_eq!(refusal(&other_user, 100), RefuseCause::Receiver("over its quota of 4 channels".into()));
     assert_eq!(of_ann(), QUOTA);
     let audit = hosts.connections[0].status().expect("status").audit.expect("few channels are here");
     assert_eq!(audit.wrong, [], "every end is counted somewhere");
     hosts.are_undisturbed();
-    drop((slow, stranger));
+    drop((slow, other_user));
     eventually("all is given back", || {
         let status = hosts.connections[0].status().expect("status");
         held(&hosts.connections[0], ANN) == UserStatus::default()

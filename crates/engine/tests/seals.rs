@@ -20,7 +20,7 @@ const SIGNALLING: u16 = 7_000;
 /// Buffers of the signalling stream.
 const BUFFERS: u32 = 128;
 /// Packets that strangers may send.
-const STRANGERS: u64 = 4;
+const UNKNOWN_SENDERS: u64 = 4;
 /// The most that the program remembers of numbers that came.
 const WINDOW: u64 = 64;
 
@@ -123,10 +123,10 @@ fn sealed(key: signalling::SealKey, number: u64, bytes: usize) -> Vec<u8> {
 
 #[test]
 fn a_forger_spends_the_part_for_unknown_senders_and_nothing_of_the_neighbours() {
-    let Some(mut bench) = Bench::met(STRANGERS as u32) else { return };
+    let Some(mut bench) = Bench::met(UNKNOWN_SENDERS as u32) else { return };
     for number in 0..10_000 {
         let forged = sealed(signalling::SealKey([7; 16]), number, 100);
-        assert_eq!(bench.is_let_in(&forged), number < STRANGERS, "{number}");
+        assert_eq!(bench.is_let_in(&forged), number < UNKNOWN_SENDERS, "{number}");
         assert!(bench.is_let_in(&sealed(KEY, number, 100)), "{number}");
     }
 }

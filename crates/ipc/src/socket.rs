@@ -236,12 +236,12 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Re
 pub fn discard_unread(socket: impl AsFd) {
     // From now on each packet has credentials, which are cut off here, and an end of file has none. That
     // distinguishes it from an empty packet.
-    let tells_ends = set_socket_passcred(&socket, true).is_ok();
+    let reports_ends = set_socket_passcred(&socket, true).is_ok();
     let mut none = RecvAncillaryBuffer::default();
     for _ in 0..DISCARDED_MAX {
         let received = recvmsg(&socket, &mut [IoSliceMut::new(&mut [0; 1])], &mut none, RecvFlags::DONTWAIT);
         match received {
-            Ok(got) if got.bytes == 0 && !got.flags.contains(ReturnFlags::CTRUNC) && tells_ends => return,
+            Ok(got) if got.bytes == 0 && !got.flags.contains(ReturnFlags::CTRUNC) && reports_ends => return,
             Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
             // No packet is left.
             Err(_) => return,

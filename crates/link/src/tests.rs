@@ -139,9 +139,9 @@ fn the_error_of_a_failed_open_names_the_fix() {
             "smaller socket_buffer",
         ),
     ];
-    for (options, says) in cases {
+    for (options, message) in cases {
         let text = fails(&options);
-        assert!(text.contains(says) && !text.contains('\n'), "{says}: {text}");
+        assert!(text.contains(message) && !text.contains('\n'), "{message}: {text}");
     }
 }
 

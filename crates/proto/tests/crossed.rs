@@ -89,7 +89,7 @@ crossed! {
     WATCH_SLOTS_LATE = 3 => "src/watch.rs" what_is_late_again_and_again_is_broken_until_it_keeps_its_promise_for_a_lease;
     WATCH_LONG_SLOT = 10 * S => "src/watch.rs" a_slot_counts_for_a_second_and_a_long_one_for_a_minute;
     WATCH_LONG_SLOTS = 6 => "src/watch.rs" a_slot_counts_for_a_second_and_a_long_one_for_a_minute;
-    LATE_TOLD_INTERVAL = 60 * S => "src/node/late.rs" lateness_is_reported_within_two_slots_and_once_a_minute_unless_it_doubles;
+    LATE_REPORT_INTERVAL = 60 * S => "src/node/late.rs" lateness_is_reported_within_two_slots_and_once_a_minute_unless_it_doubles;
     SIGNAL_PERIODS_BESIDE_KERNEL = 3 => "tests/node_shaper.rs" signalling_beside_kernel_traffic_has_three_of_its_periods;
     SHAPER_PATIENCE = 250 * MS => "tests/node_shaper.rs" a_shaper_that_does_not_shrink_is_a_refusal_with_that_reason;
     SHAPER_GROWS_AFTER = S => "tests/node_shaper.rs" best_effort_waits_for_a_moment_before_it_takes_anything;

@@ -265,11 +265,11 @@ fn pages_of_channels_are_all_of_them_in_order() {
     for _ in 0..200 {
         let node = &world.nodes[0];
         let all = node.channels();
-        for looked_max in [1, 2, 5, 100] {
+        for checked_max in [1, 2, 5, 100] {
             let (mut seen, mut paged) = (None, Vec::new());
             loop {
-                let page = node.channels_after(seen, looked_max);
-                assert!(page.channels.len() <= looked_max);
+                let page = node.channels_after(seen, checked_max);
+                assert!(page.channels.len() <= checked_max);
                 paged.extend(page.channels);
                 if !page.more {
                     break;
@@ -277,7 +277,7 @@ fn pages_of_channels_are_all_of_them_in_order() {
                 assert!(page.seen > seen, "each page goes on");
                 seen = page.seen;
             }
-            assert_eq!(paged, all, "pages of {looked_max}");
+            assert_eq!(paged, all, "pages of {checked_max}");
         }
         world.run_for(Nanos::from_millis(1));
     }

@@ -221,7 +221,9 @@ fn destinations_elsewhere_and_indices_beyond_are_refused() {
         return;
     }
     let network = Network::new();
-    for (remote, says) in [("127.0.0.1", "not by va"), ("203.0.113.1", "ip route add"), (A[0], "not by va")] {
+    for (remote, message) in
+        [("127.0.0.1", "not by va"), ("203.0.113.1", "ip route add"), (A[0], "not by va")]
+    {
         let why = refused(&network.a, |native| {
             let hop = native.hop(ip(remote));
             let mut why = None;
@@ -233,7 +235,7 @@ fn destinations_elsewhere_and_indices_beyond_are_refused() {
             });
             why.expect("refused")
         });
-        assert!(why.contains(remote) && why.contains(says), "{why}");
+        assert!(why.contains(remote) && why.contains(message), "{why}");
     }
     let key = FlowKey { local: (ip(A[0]), 50_000).into(), remote: (ip(B[0]), PORT).into() };
     let flow = FlowFilter { key, index: FLOWS_MAX, inlet: WIDE };

@@ -19,7 +19,7 @@ use crate::report::{Plot, Series};
 use crate::testbed::{Hosting, LinkSpec, Options, Pair, PairSetup, Place};
 
 /// A configured rate faster than the machine, so that no packet waits for the pace.
-const TOLD: BitRate = BitRate(100_000_000_000);
+const DECLARED_RATE: BitRate = BitRate(100_000_000_000);
 const BYTES: usize = 64;
 /// Packets per system call of the baseline: `sendmmsg` takes 32 (the driver's batch).
 const BATCH: usize = 32;
@@ -45,7 +45,7 @@ impl Counts {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let setup = PairSetup { link: LinkSpec::direct(TOLD), pinned: true };
+    let setup = PairSetup { link: LinkSpec::direct(DECLARED_RATE), pinned: true };
     let kernel = Pair::create(&setup, conditions)?;
     let sockets = Options { driver: Driver::UDP, ..Options::default() };
     let (mut source, mut sink) = kernel.adapters(&sockets)?;

@@ -53,7 +53,7 @@ pub enum MissKind {
 }
 
 /// Maximum number of misses that are reported one by one.
-const MISSES_TOLD_MAX: usize = 10;
+const MISSES_REPORTED_MAX: usize = 10;
 
 /// The results of a stream.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -177,7 +177,7 @@ impl StreamSummary {
             return;
         }
         self.worst_excess_ms = self.worst_excess_ms.max(excess.as_millis_f64());
-        if self.unexcused_misses.len() < MISSES_TOLD_MAX {
+        if self.unexcused_misses.len() < MISSES_REPORTED_MAX {
             let hole = excuses.last_before(arrived);
             self.unexcused_misses.push(Miss {
                 sequence: message.sequence,

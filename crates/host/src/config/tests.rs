@@ -402,12 +402,12 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         ),
         (small("", xdp, "packet = \"5GiB\""), 13, "packet of 5368709120 B is too large: give less"),
     ];
-    for (text, line, says) in cases {
-        let error = read(&text).expect_err(says);
+    for (text, line, has_message) in cases {
+        let error = read(&text).expect_err(has_message);
         let begins = format!("/etc/host.toml:{line}: ");
         assert!(
-            error.starts_with(&begins) && error.contains(says) && !error.contains('\n'),
-            "{says}: {error}\n{text}"
+            error.starts_with(&begins) && error.contains(has_message) && !error.contains('\n'),
+            "{has_message}: {error}\n{text}"
         );
     }
 }

@@ -9,7 +9,7 @@ use punctual_analysis::{Instant, Nanos};
 use super::Node;
 use crate::api::{Event, LateStage, SeenIn, StageName};
 use crate::ids::LinkId;
-use crate::limits::{LATE_TOLD_INTERVAL, WATCH_SLOT};
+use crate::limits::{LATE_REPORT_INTERVAL, WATCH_SLOT};
 use crate::memory::Memory;
 use crate::watch::{Lateness, Watch};
 
@@ -40,7 +40,7 @@ impl LastReport {
         }
         let since = *self.since.get_or_insert(now);
         let is_news =
-            self.last.is_none_or(|(last, by)| now.since(last) >= LATE_TOLD_INTERVAL || by_max >= by * 2);
+            self.last.is_none_or(|(last, by)| now.since(last) >= LATE_REPORT_INTERVAL || by_max >= by * 2);
         let due = now.since(since) >= WATCH_SLOT && is_news;
         if due {
             self.last = Some((now, by_max));
@@ -118,7 +118,7 @@ mod tests {
             "begins anew"
         );
         assert!(last_report.is_due(true, BY, at(1_901)));
-        assert_eq!(LATE_TOLD_INTERVAL, WATCH_SLOT * 600);
+        assert_eq!(LATE_REPORT_INTERVAL, WATCH_SLOT * 600);
         assert!(WATCH_SLOT < Nanos::from_secs(1));
     }
 }

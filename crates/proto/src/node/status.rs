@@ -93,10 +93,10 @@ impl<M: Memory> Node<M> {
 
     /// A page of that list: the `looked_max` handles behind `after`. The time is proportional to
     /// `looked_max`, not to the number of channels.
-    pub fn channels_after(&self, after: Option<ChannelId>, looked_max: usize) -> ChannelPage {
+    pub fn channels_after(&self, after: Option<ChannelId>, checked_max: usize) -> ChannelPage {
         let mut page = ChannelPage { channels: Vec::new(), seen: after, more: false };
         let mut views = self.signalling.channels_after(after);
-        for view in views.by_ref().take(looked_max) {
+        for view in views.by_ref().take(checked_max) {
             page.seen = Some(view.local.channel);
             if !view.has_ended {
                 page.channels.push(self.channel_status(&view));

@@ -191,14 +191,14 @@ impl Signalling {
 
     /// The refusal with the names of the hosts that it mentions.
     pub(super) fn named(&self, refusal: ChannelRefusal) -> ChannelRefusal {
-        let spoken_of = match refusal.cause {
+        let is_named = match refusal.cause {
             RefuseCause::Unreachable(node) | RefuseCause::Version { node, .. } | RefuseCause::Busy(node) => {
                 Some(node)
             }
             _ => None,
         };
         let stages = refusal.stages.iter().map(|stage| stage.node);
-        let nodes: Vec<_> = [refusal.node].into_iter().chain(spoken_of).chain(stages).collect();
+        let nodes: Vec<_> = [refusal.node].into_iter().chain(is_named).chain(stages).collect();
         ChannelRefusal { hosts: self.config.names_of(&nodes), ..refusal }
     }
 }

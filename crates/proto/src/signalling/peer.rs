@@ -31,7 +31,7 @@ use crate::watch::Watch;
 /// HELLOs of ours that may still be echoed.
 const NONCES: usize = 8;
 /// Most HELLOs of unknown senders that are answered in an interval: they may be recordings.
-const STRANGERS_PER_INTERVAL: u64 = 16;
+const UNKNOWN_ANSWERED_PER_INTERVAL: u64 = 16;
 
 /// How much more often HELLOs are sent to a neighbour from which none was received yet.
 const AWAITED_PACE: u64 = 4;

@@ -176,11 +176,11 @@ impl World {
         let counts = &mut self.outcome.reported;
         counts.compared += 1;
         match timeliness::check(info, deadline, due, self.now, &self.hosts[host].clock) {
-            Ok(ReportedTimeliness { is_late, tells, tells_surely, unmeasured }) => {
+            Ok(ReportedTimeliness { is_late, reports, reports_surely, unmeasured }) => {
                 counts.unmeasured += u64::from(unmeasured);
                 counts.late += u64::from(is_late);
-                counts.late_reported += u64::from(is_late && tells);
-                counts.surely_late += u64::from(tells_surely);
+                counts.late_reported += u64::from(is_late && reports);
+                counts.surely_late += u64::from(reports_surely);
                 let now = self.now;
                 if let Some(broken) = self.broken.as_mut().filter(|broken| is_late && now < broken.until) {
                     broken.note_late(now, number);

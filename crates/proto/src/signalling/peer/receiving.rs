@@ -66,7 +66,7 @@ impl Peer {
         if hello.step != HelloStep::First {
             return Err(Ignored::Replayed);
         }
-        let gap = self.hellos.interval / STRANGERS_PER_INTERVAL;
+        let gap = self.hellos.interval / UNKNOWN_ANSWERED_PER_INTERVAL;
         if self.hellos.unknown_answered.is_some_and(|last| now.since(last) < gap) {
             return Err(Ignored::Replayed);
         }
