@@ -13,7 +13,7 @@ use punctual_host::config::quantity::Quantity;
 use crate::driver_name;
 use crate::output::{Outcome, Output, Usage, table};
 
-/// Repeat an experiment of the papers on this machine, beside plain kernel sockets. `list` shows the experiments.
+/// Repeat an experiment of the papers on this machine, and compare Punctual with plain kernel sockets. `list` shows the experiments.
 #[derive(Args)]
 #[command(after_help = "Examples: sudo punctual bench clips-isolation --quick\n          \
                   sudo punctual bench rio-latency --driver udp --json\n          \
