@@ -16,7 +16,7 @@ use crate::common::users::as_user;
 use crate::judge::{alone, long};
 use crate::world::{BYSTANDER, SINK, SOURCE, Setup, World};
 
-/// Accounts of nobody on this system.
+/// Accounts that no user of this system has.
 const FIRST_USER: u32 = 3_100_000;
 const USERS: u32 = 15;
 /// A queue of two seconds is as long as the lease.

@@ -11,7 +11,7 @@ use crate::common::{PATIENCE, eventually};
 use crate::judge::{alone, long};
 use crate::world::{BYSTANDER, RELAY, SINK, SOURCE, Setup, World};
 
-/// An account of nobody on this system.
+/// An account that no user of this system has.
 const GREEDY: u32 = 3_200_000;
 /// The greedy user may have so many channels open or draining. A relay has frames for some eight.
 const SETUP: Setup =

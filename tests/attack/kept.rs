@@ -42,7 +42,7 @@ fn shape() -> RingShape {
     RingShape::new(RING_MIB as u32, 1 << 20).expect("a shape")
 }
 
-/// Rings that are opened, closed at once, and whose files nobody lets go of.
+/// Rings that are opened, closed at once, and whose files are never released.
 fn keep_files(field: &Field) {
     let own = field.own;
     threads(1, move |_| {
@@ -131,7 +131,7 @@ const UNSHARED: &str =
     "request_share_per_user_max = \"100%\"\nchannels_per_user_max = 1000\ndescriptors_per_user_max = 1000";
 /// Descriptors that the daemon may have beyond those that it has: more than one user may.
 const ROOM: u64 = 1_500;
-/// Connections that are cut, and flows of each whose rings nobody takes out of the socket: twice as many descriptors as the
+/// Connections that are cut, and flows of each whose rings are never taken out of the socket: twice as many descriptors as the
 /// room, if they did not count.
 const CUT: usize = 12;
 const FLOWS: usize = 60;
@@ -201,7 +201,7 @@ fn answers_in_sockets_that_are_kept_take_no_descriptors_from_others() {
     let kept: Vec<Raw> = (0..CUT).filter_map(|_| cut_unread(&world)).collect();
     assert!([BYSTANDER, 0].iter().all(|user| gets_a_flow(&world, *user)), "descriptors of others");
     let counted = counted_descriptors(&world);
-    // What was sent is still there, in sockets that are nobody's but the program's.
+    // What was sent is still there, in sockets that only the program holds.
     let aloft: usize = kept
         .iter()
         .map(|raw| std::iter::from_fn(|| raw.receive()).map(|(_, ring)| ring.len()).sum::<usize>())

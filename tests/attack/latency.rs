@@ -43,7 +43,7 @@ impl Many {
 
 /// In turns, as often as there is time.
 struct Slices {
-    /// Nobody attacks: CPUs sleep, and wake the slower for it.
+    /// No attack: CPUs sleep, and wake up more slowly.
     quiet: Vec<Harm>,
     controls: Vec<Harm>,
     attacks: Vec<Harm>,

@@ -71,7 +71,7 @@ fn a_flood_of_syns_is_bounded_by_the_listeners_bucket() {
             let id = native.connect((ip(B[0]), PORT).into());
             network.b.within(|| {
                 let raw = Raw::open();
-                // Nobody has this address, so nobody answers.
+                // No host has this address, so no answer comes.
                 let unused_address = ip("203.0.113.9");
                 for number in 0..FLOOD {
                     raw.send(local.ip(), &syn(local, (unused_address, 10_000 + number as u16).into()));
@@ -90,7 +90,7 @@ fn a_flood_of_syns_is_bounded_by_the_listeners_bucket() {
     });
 }
 
-/// A router on the way carries less, and says so: the error is ours, and the connection goes on in smaller segments.
+/// A router on the route carries less, and reports it: the error is ours, and the connection goes on in smaller segments.
 #[test]
 fn a_router_reports_the_mtu_of_a_narrow_path() {
     if !privileged() {
@@ -209,7 +209,7 @@ fn several_receive_queues_and_generic_mode_are_refused_with_the_fix() {
         let why = Native::open_generic().link.set_flow(&flow).expect_err("generic").to_string();
         assert!(why.contains("va") && why.contains("xdp_mode = \"native\""), "{why}");
     });
-    // What it says works; a veth wants the other end to send on no more queues than that.
+    // The fix that it names works; a veth wants the other end to send on no more queues than that.
     network.b.run("ethtool -L vb tx 1");
     network.a.run("ethtool -L va rx 1");
     network.a.within(|| Native::open().link.set_flow(&flow).expect("one queue"));

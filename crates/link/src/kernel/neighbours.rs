@@ -52,7 +52,7 @@ pub struct Route {
     pub source: Option<IpAddr>,
     /// The peer is an address of this host.
     pub local: bool,
-    /// Longest IP packet that the route itself allows, in bytes; `None`: the device says.
+    /// Longest IP packet that the route itself allows, in bytes; `None`: the device's limit applies.
     pub mtu: Option<u32>,
 }
 
@@ -186,7 +186,7 @@ pub(super) struct Neighbour {
     pub address: IpAddr,
     /// `None` if it is not (or no longer) known.
     pub mac: Option<Mac>,
-    /// It may have moved: nobody has heard of it lately.
+    /// It may have moved: no packet has confirmed it lately.
     pub stale: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The program's tables of flows and listeners, and of where ICMP errors go.
 //!
-//! The caller numbers flows and listeners; the number says which account a packet is charged to, and the account, which the
-//! tag carries, says whose it is. So the receiver finds a connection without reading a header.
+//! The caller numbers flows and listeners; the number determines the account that a packet is charged to, and the account, which
+//! the tag carries, identifies the connection. So the receiver finds a connection without reading a header.
 
 use std::net::{IpAddr, SocketAddr};
 

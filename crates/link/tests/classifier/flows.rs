@@ -51,7 +51,7 @@ fn both_families_are_steered_whatever_the_links_own() {
         for (number, key) in flows().into_iter().enumerate() {
             let frame = Tcp::of(key).frame();
             expect_flow(&mut bench, &frame, number as u32 + 1, frame.len() - 14);
-            // Ethernet pads short frames: only what IP says is handed over.
+            // Ethernet pads short frames: only the length of the IP packet is passed on.
             let padded = [&frame[..], &[0; 20]].concat();
             expect_flow(&mut bench, &padded, number as u32 + 1, frame.len() - 14);
         }
@@ -272,7 +272,7 @@ fn a_flow_and_a_listener_never_exceed_their_bucket_and_buffers() {
     }
 }
 
-/// All errors have one bucket, so nobody can flood the node with them.
+/// All errors have one bucket, so no sender can flood the node with them.
 #[test]
 fn icmp_errors_are_bounded() {
     if !privileged() {
@@ -316,7 +316,7 @@ fn what_cannot_be_a_flow_is_refused() {
     bench.program.clear_flow(key).expect("to clear twice");
     let next = FlowKey { local: std::net::SocketAddr::new(key.local.ip(), 5_000), ..key };
     bench.program.set_flow(&of(next, 1)).expect("free again");
-    // A link without room for any says so too.
+    // A link without room for any has its own error.
     let mut none = Bench::new(&options(ipv4()));
     assert!(none.program.set_flow(&of(key, 0)).expect_err("none").to_string().contains("flows_max"));
 }

@@ -18,7 +18,7 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// Most clients at a time: an experiment has one for each of its worlds.
 const SESSIONS_MAX: usize = 16;
 
-/// Serves clients until the program is interrupted; calls `told` with the address once it listens.
+/// Serves clients until the program is interrupted; calls `report` with the address once it listens.
 ///
 /// # Errors
 /// If the address is taken.
