@@ -344,6 +344,10 @@ mod tests {
         assert!(trouble.contains("kernel_traffic = \"shaped\""), "{trouble}");
         let stated = Allowed::Stated(10_000_000);
         assert_eq!(stated.trouble(9_999_999, "eth0"), None);
-        assert!(stated.trouble(12_000_000, "eth0").is_some_and(|text| text.contains("10 Mbit/s are stated")));
+        assert!(
+            stated
+                .trouble(12_000_000, "eth0")
+                .is_some_and(|text| text.contains("the configuration states 10 Mbit/s"))
+        );
     }
 }
