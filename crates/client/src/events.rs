@@ -203,10 +203,10 @@ mod tests {
                 events.leave();
             }
             events.close(Ending { reason: Some(CloseReason::Peer), receipt: None });
-            let told = watching.join().expect("no panic");
+            let reported = watching.join().expect("no panic");
             let mut expected = vec![ChannelEvent::Late, ChannelEvent::Overrun];
             expected.extend((!leaves).then_some(ChannelEvent::PeerGone));
-            assert_eq!(told, expected);
+            assert_eq!(reported, expected);
         }
     }
 }

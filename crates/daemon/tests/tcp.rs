@@ -131,7 +131,7 @@ fn is_clean(endsystem: &Endsystem) {
     eventually("everything is given back", || {
         let status = endsystem.status().expect("a status");
         let connections = endsystem.tcp_connections().expect("a list");
-        let wrong = status.books.map(|audit| audit.wrong).unwrap_or_default();
+        let wrong = status.audit.map(|audit| audit.wrong).unwrap_or_default();
         let are_over = connections.iter().all(|connection| connection.state == State::TimeWait);
         // Connections that this host has closed first count until their TIME-WAIT is over, without their rings.
         let count = connections.len() as u64;

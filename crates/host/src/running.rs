@@ -239,27 +239,27 @@ impl Host for EngineHost {
 
     fn link_changed(&self, link: LinkId, change: LinkChange) {
         let line = self.journal.borrow_mut().link(link, change, now());
-        line.into_iter().for_each(Line::say);
+        line.into_iter().for_each(Line::write);
     }
 
     fn rate_measured(&self, link: LinkId, result: Result<MeasuredRate, RateRefusal>) {
         let line = self.journal.borrow_mut().rate(link, result, now());
-        line.into_iter().for_each(Line::say);
+        line.into_iter().for_each(Line::write);
     }
 
     fn stage_changed(&self, stage: &BrokenStage, healed: bool) {
         let line = self.journal.borrow_mut().stage(stage, healed, now());
-        line.into_iter().for_each(Line::say);
+        line.into_iter().for_each(Line::write);
     }
 
     fn stage_late(&self, stage: &LateStage) {
         let line = self.journal.borrow_mut().late(stage, now());
-        line.into_iter().for_each(Line::say);
+        line.into_iter().for_each(Line::write);
     }
 
     fn channel_closed(&self, account: UserId, what: &str, reason: CloseReason) {
         let line = self.journal.borrow_mut().closed(account, what, reason, now());
-        line.into_iter().for_each(Line::say);
+        line.into_iter().for_each(Line::write);
     }
 
     fn expect_room(&self, bytes: u64) {

@@ -12,7 +12,7 @@ use punctual::{BitRate, Endsystem, Nanos, config};
 use serde::Serialize;
 
 use crate::host::Host;
-use crate::output::{Outcome, Output, Usage, tell};
+use crate::output::{Outcome, Output, Usage, print_note};
 use crate::relay::{Carried, carry, reset_program};
 use crate::values;
 
@@ -175,7 +175,7 @@ impl Relay {
         tally: &Tally,
     ) -> anyhow::Result<()> {
         let listener = endsystem.bind_tcp(listen, qos, self.connections_max)?;
-        tell(&format!("relay: listening on {listen}"));
+        print_note(&format!("relay: listening on {listen}"));
         std::thread::scope(|scope| {
             while tally.admit(self.connections_max, self.count) {
                 match listener.accept_timeout(Duration::from_millis(200)) {
@@ -184,7 +184,7 @@ impl Relay {
                     }
                     Ok(None) => tally.withdraw(),
                     Err(error) => {
-                        tell(&format!("relay: {}", punctual::one_line(&error)));
+                        print_note(&format!("relay: {}", punctual::one_line(&error)));
                         tally.withdraw();
                         std::thread::sleep(RETRY);
                     }
@@ -203,7 +203,7 @@ impl Relay {
         tally: &Tally,
     ) -> anyhow::Result<()> {
         let listener = KernelListener::bind(from).with_context(|| format!("listening on {from}"))?;
-        tell(&format!("relay: listening on {from}"));
+        print_note(&format!("relay: listening on {from}"));
         std::thread::scope(|scope| -> anyhow::Result<()> {
             while tally.admit(self.connections_max, self.count) {
                 let (program, address) = listener.accept()?;

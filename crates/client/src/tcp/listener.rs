@@ -94,7 +94,7 @@ impl Drop for TcpListener {
             Listening::Embedded(_) => {}
             Listening::Remote(channel, _) => {
                 self.connection.shared.forget(*channel);
-                self.connection.shared.tell(Request::Close { channel: *channel });
+                self.connection.shared.send_unanswered(Request::Close { channel: *channel });
             }
         }
     }

@@ -72,7 +72,7 @@ impl Side {
             Self::Embedded(connected) => connected.release(connection),
             Self::Remote(remote) => {
                 connection.shared.forget(remote.channel);
-                connection.shared.tell(Request::Close { channel: remote.channel });
+                connection.shared.send_unanswered(Request::Close { channel: remote.channel });
             }
         }
     }
@@ -102,7 +102,7 @@ impl Side {
 
 impl Remote {
     fn tell(&self, connection: &Connection, request: Request) -> Result<(), TcpError> {
-        connection.shared.tell(request);
+        connection.shared.send_unanswered(request);
         connection.shared.over().map_or(Ok(()), |error| Err(error.into()))
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn connected(
     match attach(connection, (channel, ring), descriptors) {
         Ok((remote, rings)) => Ok((Side::Remote(remote), rings, [local, peer])),
         Err(error) => {
-            connection.shared.tell(Request::Close { channel });
+            connection.shared.send_unanswered(Request::Close { channel });
             Err(error.into())
         }
     }

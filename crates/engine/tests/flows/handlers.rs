@@ -332,7 +332,7 @@ fn a_connection_that_cannot_be_carried_is_refused() {
         let refusal = refused(fast);
         assert!(matches!(refusal, TcpRefusal::Handler { .. }), "{refusal}");
         all_is_given_back(&handle);
-        // Nobody listens there.
+        // No listener is there.
         let (index, program) = connect(&handle, remote, class(low_delay())).expect("granted");
         program.expect("refused", |event| matches!(event, TcpEvent::Ended(Ended::Refused)));
         program.expect("over", |event| matches!(event, TcpEvent::Over(_)));

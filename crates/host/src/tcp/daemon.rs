@@ -53,7 +53,7 @@ enum Report {
 
 /// For the thread that begins.
 enum Job {
-    Connect { channel: ChannelId, peer: SocketAddr, wish: TcpWish, rings: ProgramRings },
+    Connect { channel: ChannelId, peer: SocketAddr, wish: TcpWish, rings: Box<ProgramRings> },
     Listen { channel: ChannelId, local: SocketAddr, backlog: u32, wish: TcpWish },
     StopListening(Listener),
 }
@@ -117,7 +117,7 @@ fn wish(class: RtuClass) -> TcpWish {
 }
 
 /// A connection whose route is looked up.
-struct Pending(LookUp, ChannelId, SocketAddr, TcpWish, ProgramRings);
+struct Pending(LookUp, ChannelId, SocketAddr, TcpWish, Box<ProgramRings>);
 
 /// The thread that begins connections and listeners: no peer whose route is unknown keeps others waiting.
 fn begin(opener: &Opener, jobs: &Receiver<Job>, reporter: &Reporter) {
@@ -148,7 +148,7 @@ fn begin(opener: &Opener, jobs: &Receiver<Job>, reporter: &Reporter) {
                     waits.push(Pending(look_up, channel, peer, wish, rings));
                     continue;
                 }
-                Some(Ok(route)) => opener.connect_by(route, peer, &wish, rings, reporter.notify(channel)),
+                Some(Ok(route)) => opener.connect_by(route, peer, &wish, *rings, reporter.notify(channel)),
                 Some(Err(error)) => Err(error),
             };
             reporter.report(channel, Report::Begun(begun));
@@ -191,7 +191,7 @@ impl DaemonTcp {
     /// Begins a connection.
     pub fn connect(&self, channel: ChannelId, peer: SocketAddr, class: RtuClass, rings: ProgramRings) {
         self.expect(channel);
-        self.order(Job::Connect { channel, peer, wish: wish(class), rings });
+        self.order(Job::Connect { channel, peer, wish: wish(class), rings: Box::new(rings) });
     }
 
     /// Begins to listen.
