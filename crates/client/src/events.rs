@@ -54,7 +54,8 @@ struct State {
     waiting: VecDeque<ChannelEvent>,
     /// How the channel ended, if it has.
     closed: Option<Ending>,
-    closer: Option<RingCloser>,
+    /// One for each of its rings.
+    closers: Vec<RingCloser>,
     /// Of a TCP connection: why it ended, if it has.
     tcp_end: Option<TcpEnd>,
 }
@@ -145,19 +146,19 @@ impl ChannelEvents {
             }
             None => state.add(ChannelEvent::DaemonGone),
         }
-        if let Some(closer) = &state.closer {
+        for closer in &state.closers {
             closer.close();
         }
         self.changed.notify_all();
     }
 
     /// Sets what closes the ring. If the end came first, closes it at once.
-    pub(crate) fn set_closer(&self, closer: RingCloser) {
+    pub(crate) fn add_closer(&self, closer: RingCloser) {
         let mut state = lock(&self.state);
         if state.closed.is_some() {
             closer.close();
         }
-        state.closer = Some(closer);
+        state.closers.push(closer);
     }
 
     /// Why it ended. The ring shows *that* the channel ended shortly before the daemon reports why: this

@@ -88,6 +88,8 @@ pub(crate) type Refused = (TcpRefusal, Remains);
 pub enum TcpEvent {
     /// The handshake is over.
     Open,
+    /// Admission or the driver refuses a connection that a listener has opened: its peer gets no answer any more.
+    Refused(TcpRefusal),
     /// The connection ended; its program may still read.
     Ended(Ended),
     /// Only late segments of the peer can come: its rings and its handlers were given back, its port was not.

@@ -30,7 +30,7 @@ fn parts(ends: TcpEnds) -> (Connected, Rings, [SocketAddr; 2]) {
     (Connected { id, news, ended: None }, Rings { outbox, inbox }, [flow.local, flow.remote])
 }
 
-fn wish(qos: Qos, config: TcpConfig) -> TcpWish {
+pub(super) fn wish(qos: Qos, config: TcpConfig) -> TcpWish {
     TcpWish { class: qos.class(), config }
 }
 
@@ -46,6 +46,7 @@ pub(super) fn connect(
         Some(TcpNews::Open) => Ok((Side::Embedded(connected), rings, ends)),
         Some(TcpNews::Ended(why)) => Err(TcpError::Peer { peer, why: api_end(why) }),
         None if Instant::now() >= until => Err(TcpError::Late(peer)),
+        Some(TcpNews::Refused(refusal)) => Err(TcpError::Host(refusal.into())),
         Some(TcpNews::TimeWait | TcpNews::Over) | None => Err(TcpError::Gone),
     }
 }
@@ -53,17 +54,22 @@ pub(super) fn connect(
 pub(super) fn listen(
     host: &EmbeddedHost,
     local: SocketAddr,
-    qos: Qos,
     backlog: u32,
+    wish: TcpWish,
 ) -> Result<TcpListening, TcpError> {
-    Ok(host.listen_tcp(local, backlog, wish(qos, TcpConfig::default()))?)
+    Ok(host.listen_tcp(local, backlog, wish)?)
 }
 
 pub(super) fn accept(listening: &TcpListening, until: Option<Instant>) -> Result<Option<Opened>, TcpError> {
-    Ok(listening.accept(until)?.map(|ends| {
-        let (connected, rings, ends) = parts(ends);
-        (Side::Embedded(connected), rings, ends)
-    }))
+    let Some(ends) = listening.accept(until)? else { return Ok(None) };
+    let (connected, rings, ends) = parts(ends);
+    // Admission decides about its handlers now.
+    match connected.news.recv_timeout(OPEN_WAIT).ok() {
+        Some(TcpNews::Open) => Ok(Some((Side::Embedded(connected), rings, ends))),
+        Some(TcpNews::Refused(refusal)) => Err(TcpError::Host(refusal.into())),
+        Some(TcpNews::Ended(why)) => Err(TcpError::Peer { peer: ends[1], why: api_end(why) }),
+        Some(TcpNews::TimeWait | TcpNews::Over) | None => Err(TcpError::Gone),
+    }
 }
 
 type Handle = EngineHandle<OutboxReader, InboxWriter>;

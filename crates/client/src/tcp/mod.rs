@@ -82,7 +82,7 @@ impl From<TcpConnectionStatus> for Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qos {
     /// Its segments are processed and sent before those of the other classes: so many in any interval and direction. Segments
-    /// beyond that are best effort.
+    /// beyond that are best effort. Small segments leave at once.
     LowDelay {
         /// Length of the interval.
         interval: Nanos,
@@ -101,6 +101,13 @@ pub enum Qos {
 }
 
 impl Qos {
+    /// The settings of a connection of this class unless a program gives others: one of low delay sends small segments at
+    /// once ([`Settings::is_nodelay`]).
+    #[cfg(feature = "embedded")]
+    pub fn settings(self) -> Settings {
+        punctual_host::TcpWish::of(self.class()).config
+    }
+
     /// The class of the handlers, whose data units are segments.
     fn class(self) -> RtuClass {
         match self {
@@ -161,7 +168,7 @@ impl Endsystem {
     pub fn connect_tcp(&self, peer: SocketAddr, qos: Qos) -> Result<TcpStream, TcpError> {
         #[cfg(feature = "embedded")]
         if self.connection.embedded.is_some() {
-            return self.connect_tcp_with(peer, qos, Settings::default());
+            return self.connect_tcp_with(peer, qos, qos.settings());
         }
         let shared = &self.connection.shared;
         let reply = shared.ask(Request::ConnectTcp { peer, class: qos.class() }, Waiter::Caller)?;
@@ -184,6 +191,23 @@ impl Endsystem {
         Ok(TcpStream::new(&self.connection, opened))
     }
 
+    /// Does what [`Endsystem::bind_tcp`] does, with settings of the connections; their MTU is the link's.
+    ///
+    /// # Errors
+    /// See [`Endsystem::bind_tcp`]; [`TcpError::NotEmbedded`] through a daemon.
+    #[cfg(feature = "embedded")]
+    pub fn bind_tcp_with(
+        &self,
+        local: SocketAddr,
+        qos: Qos,
+        backlog: u32,
+        settings: Settings,
+    ) -> Result<TcpListener, TcpError> {
+        let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
+        let listening = embedded::listen(host, local, backlog, embedded::wish(qos, settings))?;
+        Ok(TcpListener::new(&self.connection, Listening::Embedded(listening)))
+    }
+
     /// Accepts TCP connections at `local`, an address of this host, with this quality of service each. At most `backlog` of
     /// them wait for [`TcpListener::accept`]. SYNs are processed in the budget of one connection.
     ///
@@ -191,9 +215,8 @@ impl Endsystem {
     /// See [`TcpError`].
     pub fn bind_tcp(&self, local: SocketAddr, qos: Qos, backlog: u32) -> Result<TcpListener, TcpError> {
         #[cfg(feature = "embedded")]
-        if let Some(host) = &self.connection.embedded {
-            let listening = Listening::Embedded(embedded::listen(host, local, qos, backlog)?);
-            return Ok(TcpListener::new(&self.connection, listening));
+        if self.connection.embedded.is_some() {
+            return self.bind_tcp_with(local, qos, backlog, qos.settings());
         }
         let request = Request::ListenTcp { local, class: qos.class(), backlog };
         match self.connection.shared.call(request)?.0 {

@@ -40,10 +40,7 @@ impl Side {
         match self {
             #[cfg(feature = "embedded")]
             Self::Embedded(connected) => connected.ready(connection),
-            Self::Remote(_) => match connection.shared.over() {
-                Some(error) => Err(error.into()),
-                None => Ok(()),
-            },
+            Self::Remote(_) => Ok(()),
         }
     }
 
@@ -121,8 +118,9 @@ fn attach(
     let outbox = OutboxWriter::attach(RingHandles { shape, descriptors })?;
     inbox.set_doorbell(outbox.doorbell().map_err(Error::Socket)?);
     let events = shared.events_of(channel);
-    // Where the daemon goes, a thread that waits for bytes wakes.
-    events.set_closer(inbox.closer().map_err(Error::Socket)?);
+    // Where the daemon goes, threads that wait for bytes or for room wake.
+    events.add_closer(inbox.closer().map_err(Error::Socket)?);
+    events.add_closer(outbox.closer().map_err(Error::Socket)?);
     shared.attached(channel, || inbox.is_closed())?;
     Ok((Remote { channel, events }, Rings { outbox, inbox }))
 }

@@ -171,13 +171,16 @@ impl TcpStream {
         timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
-    /// Puts bytes into the ring. A daemon is rung; an engine in this process is notified by [`Self::ready`].
-    fn push(&mut self, bytes: &[u8]) -> Result<(), PushError> {
+    /// Puts bytes into the ring. The engine is notified if it has seen the ring empty: a daemon by the ring's doorbell.
+    fn push(&mut self, bytes: &[u8]) -> io::Result<Result<(), PushError>> {
         if matches!(self.side, Side::Remote(_)) {
-            self.outbox.push(&[IoSlice::new(bytes)]).map(drop)
-        } else {
-            self.outbox.push_beside(bytes, punctual_ipc::ring::now()).map(drop)
+            return Ok(self.outbox.push(&[IoSlice::new(bytes)]).map(drop));
         }
+        let pushed = self.outbox.push_beside(bytes, punctual_ipc::ring::now());
+        if pushed == Ok(true) {
+            self.ready()?;
+        }
+        Ok(pushed.map(drop))
     }
 
     /// Takes the next message; `false` if none waits.
@@ -189,8 +192,10 @@ impl TcpStream {
         });
         if taken.is_some() {
             *at = 0;
-            // There is room in the ring again: perhaps bytes wait for it.
-            self.ready()?;
+            // A daemon is rung by the ring.
+            if !matches!(self.side, Side::Remote(_)) && self.inbox.writer_waits() {
+                self.ready()?;
+            }
         }
         Ok(taken.is_some())
     }
@@ -258,11 +263,8 @@ impl Write for TcpStream {
                 let closed = why == Ended::Closed;
                 return Err(if closed { io::ErrorKind::BrokenPipe.into() } else { error_of(why) });
             }
-            match self.push(bytes) {
-                Ok(_) => {
-                    self.ready()?;
-                    return Ok(bytes.len());
-                }
+            match self.push(bytes)? {
+                Ok(()) => return Ok(bytes.len()),
                 Err(PushError::Full) if self.is_nonblocking => return Err(io::ErrorKind::WouldBlock.into()),
                 Err(PushError::Full) => {
                     if !self.outbox.wait_room(until)? && self.outbox.is_full() {

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 
-use punctual_engine::tcp::{Flow, TcpConfig, TcpId, TcpStatus};
+use punctual_engine::tcp::{Flow, TcpId, TcpRefusal, TcpStatus};
 use punctual_ipc::api::TcpEnd;
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_ipc::wake::Alarm;
@@ -32,6 +32,8 @@ pub enum TcpHappened {
     Begun(Result<Flow, TcpError>),
     /// The connection is open.
     Open,
+    /// It was accepted, and is refused: [`TcpHappened::Over`] follows.
+    Refused(TcpRefusal),
     /// The connection ended.
     Ended(TcpEnd),
     /// Only late segments of the peer can come: the engine has dropped its rings.
@@ -112,10 +114,6 @@ pub fn rings(outbox: OutboxReader, inbox: InboxWriter) -> ProgramRings {
     ProgramRings { outbox, inbox, chunk_bytes: RING.1 }
 }
 
-fn wish(class: RtuClass) -> TcpWish {
-    TcpWish { class, config: TcpConfig::default() }
-}
-
 /// A connection whose route is looked up.
 struct Pending(LookUp, ChannelId, SocketAddr, TcpWish, Box<ProgramRings>);
 
@@ -191,13 +189,13 @@ impl DaemonTcp {
     /// Begins a connection.
     pub fn connect(&self, channel: ChannelId, peer: SocketAddr, class: RtuClass, rings: ProgramRings) {
         self.expect(channel);
-        self.order(Job::Connect { channel, peer, wish: wish(class), rings: Box::new(rings) });
+        self.order(Job::Connect { channel, peer, wish: TcpWish::of(class), rings: Box::new(rings) });
     }
 
     /// Begins to listen.
     pub fn listen(&self, channel: ChannelId, local: SocketAddr, class: RtuClass, backlog: u32) {
         self.expect(channel);
-        self.order(Job::Listen { channel, local, backlog, wish: wish(class) });
+        self.order(Job::Listen { channel, local, backlog, wish: TcpWish::of(class) });
     }
 
     /// Accepts a connection of a listener, at once or as soon as one waits.
@@ -309,6 +307,9 @@ impl DaemonTcp {
             Report::Begun(Err(error)) => {
                 table.places.remove(&channel);
                 table.happened.push_back((channel, TcpHappened::Begun(Err(error))));
+            }
+            Report::News(TcpNews::Refused(refusal)) => {
+                table.happened.push_back((channel, TcpHappened::Refused(refusal)));
             }
             Report::News(TcpNews::Open) => table.happened.push_back((channel, TcpHappened::Open)),
             Report::News(TcpNews::Ended(why)) => {

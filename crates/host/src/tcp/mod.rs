@@ -103,6 +103,14 @@ pub struct TcpWish {
     pub config: TcpConfig,
 }
 
+impl TcpWish {
+    /// With the settings that suit a class: a low-delay connection sends small segments at once.
+    pub fn of(class: RtuClass) -> Self {
+        let is_nodelay = matches!(class, RtuClass::LowDelay { .. });
+        Self { class, config: TcpConfig { is_nodelay, ..TcpConfig::default() } }
+    }
+}
+
 /// Terms of the handlers of a class on a link.
 fn terms(class: RtuClass, link: LinkId, segment_bytes: u32) -> TcpTerms {
     let quantum = if class == RtuClass::BestEffort { QUANTUM } else { 1 };

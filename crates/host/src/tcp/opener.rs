@@ -39,10 +39,12 @@ pub(super) const LOOK_UP_PAUSE: Duration = Duration::from_micros(200);
 const PORT_TRIES: u32 = 32;
 
 /// What happens to a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TcpNews {
     /// It is open.
     Open,
+    /// It was accepted, and is refused.
+    Refused(TcpRefusal),
     /// It ended.
     Ended(Ended),
     /// Only late segments of the peer can come: the engine has dropped its rings.
@@ -159,6 +161,7 @@ fn prepare(
     // Without a burier the process ends.
     let notify = move |event| match event {
         TcpEvent::Open => notify(TcpNews::Open),
+        TcpEvent::Refused(refusal) => notify(TcpNews::Refused(refusal)),
         TcpEvent::Ended(why) => notify(TcpNews::Ended(why)),
         TcpEvent::TimeWait(remains) => {
             drop(burier.send(Burial::Parts(remains)));

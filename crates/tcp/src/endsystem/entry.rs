@@ -119,6 +119,10 @@ impl<M: Memory> Entry<M> {
         Worked { units: done, more: has_more || !self.arrived.is_empty() }
     }
 
+    pub fn has_deliveries(&self) -> bool {
+        self.connection.readable_bytes() > 0 || self.connection.is_finished() && !self.program.saw_end
+    }
+
     /// Hands received bytes to the program, as far as its ring has room; whether there may be room for more.
     fn deliver(&mut self) -> bool {
         let Some(rings) = self.rings.as_mut().filter(|_| self.program.gone_since.is_none()) else {

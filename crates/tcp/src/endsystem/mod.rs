@@ -172,6 +172,11 @@ impl<M: Memory> Endsystem<M> {
         self.entry(index).map_or(Worked::default(), |entry| entry.input(units, now))
     }
 
+    /// Whether bytes, or the end of the stream, wait for the program.
+    pub fn has_deliveries(&self, index: u32) -> bool {
+        self.connections.get(index as usize).and_then(Option::as_deref).is_some_and(Entry::has_deliveries)
+    }
+
     /// The output handler of a connection: makes at most so many segments.
     pub fn output(
         &mut self,

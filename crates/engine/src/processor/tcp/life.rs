@@ -3,7 +3,7 @@
 use punctual_link::FlowKey;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::{Instant, Nanos};
-use punctual_tcp::{Ended, State};
+use punctual_tcp::State;
 
 use super::{Owned, Phase, Processor};
 use crate::tcp::{Remains, TcpEvent, TcpRefusal};
@@ -22,8 +22,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             _ => None,
         };
         tracing::warn!(peer = %place.flow.remote, %refusal, "a TCP connection was refused");
-        // The program of an accepted connection has its stream already: it must not see a plain end.
-        (place.owned.notify)(TcpEvent::Ended(Ended::Aborted));
+        (place.owned.notify)(TcpEvent::Refused(refusal.clone()));
         self.give_back_tcp(index, at);
         if let Some(answer) = answer {
             // The event that it is over has taken the rest along.

@@ -274,6 +274,7 @@ impl<H: Host> Service<H> {
                 }
                 self.answer_open(channel);
             }
+            TcpHappened::Refused(refusal) => self.fail_tcp(channel, ApiError::Tcp(refusal.to_string())),
             TcpHappened::Ended(why) => self.tcp_ended(channel, why),
             TcpHappened::TimeWait => self.drop_tcp_rings(channel),
             TcpHappened::Over => {

@@ -67,6 +67,11 @@ impl InboxReader {
         self.doorbell = Some(doorbell);
     }
 
+    /// Whether the writer waits for room, and there is some now. Returns `true` once for each wait.
+    pub fn writer_waits(&self) -> bool {
+        self.answered.must_wake(Other(&self.daemon).ticket())
+    }
+
     /// Rings `doorbell` when a message was taken and the writer waits for room.
     pub fn set_doorbell(&mut self, doorbell: Doorbell) {
         self.doorbell = Some(doorbell);
