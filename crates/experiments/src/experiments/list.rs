@@ -6,7 +6,7 @@ use super::Run::{Measured, Simulated};
 use super::{
     Carrier, Experiment, ONE_CLOCK, acceptance, clips, harts, harts_adapter, harts_endtoend, harts_overhead,
     harts_preemption, livelock, profile_limit, rio_bandwidth, rio_cost, rio_latency, rio_roundtrip,
-    rio_utilisation, sim_scale, sim_speed, small_messages, video_traces,
+    rio_utilisation, rtu_latency, sim_scale, sim_speed, small_messages, video_traces,
 };
 
 /// Why an experiment needs both hosts on one machine, beside [`ONE_CLOCK`].
@@ -137,6 +137,14 @@ pub const EXPERIMENTS: &[Experiment] = &[
         "the round trip of 64 B beside bulk and CPU hogs, against plain and tuned kernel sockets",
         Measured(rio_latency::run),
     ),
+    Experiment::new(
+        "rtu-latency",
+        "RTU 7.2, figure 9 and table 1",
+        "round trips of 64 B to 8 KB over TCP under CPU hogs, against plain and tuned kernel TCP",
+        Measured(rtu_latency::run),
+    )
+    .alone(BOTH_ENDS)
+    .over(Carrier::Always(Driver::XDP)),
     Experiment::new(
         "acceptance",
         "HARTS 3.2; CLIPS 4.2",

@@ -21,6 +21,7 @@ mod rio_cost;
 mod rio_latency;
 mod rio_roundtrip;
 mod rio_utilisation;
+mod rtu_latency;
 mod sim_scale;
 mod sim_speed;
 mod small_messages;
