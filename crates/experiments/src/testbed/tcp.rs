@@ -20,6 +20,10 @@ const BUFFER_BYTES: usize = 200 << 10;
 const ACCEPTED_WITHIN: Nanos = Nanos::from_secs(5);
 /// Connections and listeners of a host at most.
 const FLOWS: &str = "flows_max = 32\nlisteners_max = 16\n";
+/// So many packets ahead that a link of some hundred Mbit/s goes on until the processor reacts.
+const PIPELINE: &str = "pipeline_depth = 4\nreaction = \"20us\"\n";
+/// How soon a processor of the real-time class notices an arrival.
+const RELEASE: &str = "release_latency = \"50us\"\n";
 
 /// Who runs TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +66,11 @@ impl TcpWorld {
                 threads = Some(ReceiveThreads::start(&pair, Driver::default(), ReceiveClass::RealTime)?);
             }
             TcpStack::Punctual | TcpStack::PunctualToKernel => {
-                let options = Options { link: FLOWS.into(), ..conditions.options() };
+                let options = Options {
+                    link: format!("{FLOWS}{PIPELINE}"),
+                    processor: RELEASE.into(),
+                    ..conditions.options()
+                };
                 engine = Some(pair.start_engines(&options, Hosting::Embedded)?);
             }
         }
