@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use punctual::tcp::Qos;
-use punctual::{BitRate, Contract, Nanos, Rate};
+use punctual::{BitRate, Contract, Instant, Nanos, Rate};
 use punctual_os::clock::{now, wait_until};
 
 use super::{Figure, LOADS};
@@ -16,6 +16,8 @@ use crate::testbed::receive::ReceiveThreads;
 use crate::testbed::{Contender, Pair, PairSetup, Place, TcpStack, TcpWorld};
 
 const LEAD: Nanos = Nanos::from_millis(30);
+/// From the begin of a period of the clock, at which guaranteed handlers are released, to what a program writes.
+const PHASE: Nanos = Nanos::from_micros(100);
 /// Before anything counts in a block: TCP's slow start, and what waits at its end.
 const WARM_UP: Nanos = Nanos::from_secs(1);
 /// What best effort leaves behind drains before the next block.
@@ -81,6 +83,8 @@ pub(super) struct World {
     flows: Vec<Flow>,
     caller: Option<Contender>,
     windows: [Windows; LOADS.len()],
+    /// The longest period, a multiple of the others.
+    longest: Nanos,
     /// What does not count at the begin of a block; seconds begin half of the longest period after a packet.
     warm_up: Nanos,
     place: Place,
@@ -121,7 +125,7 @@ impl World {
             let (call, class) = (tcp.call(CALL_QOS)?, tcp.class(CALL_QOS));
             caller = Some(Contender::new(name, class, &tcp.pair().place, call, LOADS.len()));
         }
-        let longest = figure.periods_ms.iter().copied().max().unwrap_or_default();
+        let longest = Nanos::from_millis(figure.periods_ms.iter().copied().max().unwrap_or(1));
         let (threads, pair) = tcp.finish()?;
         Ok(Self {
             name,
@@ -129,7 +133,8 @@ impl World {
             flows,
             caller,
             windows: Default::default(),
-            warm_up: conditions.brief(WARM_UP) + Nanos::from_millis(longest) / 2,
+            longest,
+            warm_up: conditions.brief(WARM_UP) + longest / 2,
             place: pair.place.clone(),
             _threads: threads,
             _pair: pair,
@@ -138,22 +143,30 @@ impl World {
 
     /// Everything at once for `length`, under a load.
     pub fn block(&mut self, load: usize, length: Nanos) -> anyhow::Result<()> {
-        let from = now() + LEAD;
+        // Programs write when their connections' periods have just begun, as RTU's periodic handlers do.
+        let from = Instant((now() + LEAD).0.next_multiple_of(self.longest.0)) + PHASE;
         let counted = from + self.warm_up;
         let until = counted + length;
         let mut running = Vec::new();
         for flow in &mut self.flows {
             let sending = flow.sending.take().context("a source has ended")?;
+            let before = sending.log.len();
             let start = || Ok(Source::start(sending, flow.spec.arrivals.clone(), flow.class, from, until)?);
             // Threads inherit the CPU of who starts them.
-            running.push(self.place.on_cpu(Class::Ordinary, start)?);
+            running.push((before, self.place.on_cpu(Class::Ordinary, start)?));
         }
         if let Some(caller) = &mut self.caller {
             wait_until(counted)?;
             caller.block(load, &block(length, CALL_INTERVAL, CALL_BYTES))?;
         }
-        for (flow, source) in self.flows.iter_mut().zip(running) {
-            flow.sending = Some(source.join().with_context(|| format!("a source of {}", self.name))?);
+        for (flow, (before, source)) in self.flows.iter_mut().zip(running) {
+            let mut sending = source.join().with_context(|| format!("a source of {}", self.name))?;
+            // A packet counts from when it was due: a source that TCP made wait sends the next ones late.
+            for (index, sent) in sending.log[before..].iter_mut().enumerate() {
+                let due = flow.spec.arrivals.due(index as u64).filter(|_| flow.spec.contract.is_some());
+                sent.logical = due.map_or(sent.logical, |due| from + due);
+            }
+            flow.sending = Some(sending);
         }
         self.windows[load].push(counted, until);
         Ok(wait_until(now() + DRAIN)?)
