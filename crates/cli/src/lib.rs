@@ -15,6 +15,7 @@ mod link_rate;
 mod output;
 mod profile;
 mod recording;
+mod relay;
 mod split;
 mod sps;
 mod stages;
@@ -52,6 +53,7 @@ enum Verb {
     Admit(verbs::admit::Admit),
     Send(verbs::send::Send),
     Recv(verbs::recv::Recv),
+    Relay(verbs::relay::Relay),
     Doctor(verbs::doctor::Doctor),
     Profile(verbs::profile::Profile),
 }
@@ -70,6 +72,7 @@ impl Verb {
             Self::Admit(verb) => verb.run(output),
             Self::Send(verb) => verb.run(output),
             Self::Recv(verb) => verb.run(output),
+            Self::Relay(verb) => verb.run(output),
             Self::Doctor(verb) => verb.run(output),
             Self::Profile(verb) => verb.run(output),
         }

@@ -23,7 +23,7 @@ type Run = fn(&Network) -> Found;
 type Found = Vec<(&'static str, Shape)>;
 
 /// Every verb. Slow verbs run only if experiments are requested: see [`SLOW`].
-const VERBS: [(&str, Run); 13] = [
+const VERBS: [(&str, Run); 14] = [
     ("admit", admit),
     ("analyze", analyze),
     ("bench", bench),
@@ -33,6 +33,7 @@ const VERBS: [(&str, Run); 13] = [
     ("plan", plan),
     ("profile", profile),
     ("recv", recv),
+    ("relay", |_| mistake("relay")),
     ("send", send),
     ("sim", sim),
     ("status", status),
@@ -111,6 +112,13 @@ fn shape(arguments: &[&str]) -> Shape {
     Shape::of(&printed(arguments))
 }
 
+/// As [`shape`], of a command that must succeed.
+fn shape_of_success(arguments: &[&str]) -> Shape {
+    let value = printed(arguments);
+    assert!(value.get("error").is_none(), "{arguments:?}: {value}");
+    Shape::of(&value)
+}
+
 /// A wrong command line of a verb.
 fn mistake(verb: &str) -> Found {
     vec![("wrong usage", shape(&[verb, "--no-such-option"]))]
@@ -187,7 +195,7 @@ fn channels(network: &Network) -> Found {
 }
 
 fn demo_whole(_: &Network) -> Found {
-    vec![("whole", shape(&["demo", "--directory", &place("shape-demo")]))]
+    vec![("whole", shape_of_success(&["demo", "--directory", &place("shape-demo")]))]
 }
 
 fn doctor(network: &Network) -> Found {
@@ -220,7 +228,7 @@ fn profile(network: &Network) -> Found {
 
 fn profile_whole(_: &Network) -> Found {
     let (file, plot) = (place("shape-profile.toml"), place("shape-profile.svg"));
-    vec![("quick", shape(&["profile", "--quick", "--force", "--output", &file, "--plot", &plot]))]
+    vec![("quick", shape_of_success(&["profile", "--quick", "--force", "--output", &file, "--plot", &plot]))]
 }
 
 /// The summary of `recv`, which it writes to standard error, because standard output carries the messages.

@@ -42,7 +42,8 @@ impl EmbeddedHost {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let engine = host.engine();
         let links = host.tcp_links().to_vec();
-        let tcp = (!links.is_empty()).then(|| EmbeddedTcp::start(engine.clone(), links)).transpose()?;
+        let tcp = (!links.is_empty()).then(|| EmbeddedTcp::start(engine.clone(), links)).transpose();
+        let tcp = tcp.map_err(io::Error::other)?;
         let mut server = Server::new(host, Quotas::UNLIMITED, None)?;
         server.add_session(theirs)?;
         let stop = Alarm::new()?;

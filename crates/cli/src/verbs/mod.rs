@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod plan;
 pub mod profile;
 pub mod recv;
+pub mod relay;
 pub mod send;
 pub mod sim;
 pub mod status;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use punctual_engine::tcp::{Ended, TcpStatus};
+use punctual_engine::tcp::{Ended, TcpId, TcpState as State, TcpStatus};
 use punctual_host::{TcpEnds, TcpNews};
 use punctual_ipc::ring::outgoing::PushError;
 use punctual_ipc::ring::{InboxReader, OutboxWriter};
@@ -16,15 +16,15 @@ use super::embedded;
 use crate::connection::Connection;
 
 /// A TCP connection of this host's own. Dropping it closes it: bytes that were written still leave, as long as the endsystem
-/// lives. A process that ends takes its engine along, and what has not left is lost. If bytes that came were not read, the
-/// peer is reset (RFC 2525 2.17).
+/// lives. A process that ends takes its engine along, and what has not left is lost: wait before that
+/// ([`TcpStream::wait_sent`]). If bytes that came were not read, the peer is reset (RFC 2525 2.17).
 ///
 /// Reading waits until bytes come or the peer closes, writing until there is room, unless a timeout is set or the stream is
 /// non-blocking. Its descriptor ([`AsRawFd`]) is readable while bytes wait or the peer has closed, for `poll` and `epoll`; never
 /// read from it. It is level-triggered.
 pub struct TcpStream {
     connection: Arc<Connection>,
-    number: u32,
+    id: TcpId,
     flow: punctual_engine::tcp::Flow,
     outbox: OutboxWriter,
     inbox: InboxReader,
@@ -34,6 +34,8 @@ pub struct TcpStream {
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
     is_nonblocking: bool,
+    /// This side closes its direction.
+    is_closing: bool,
     /// The peer has closed its direction, and everything was read.
     saw_end: bool,
     ended: Option<Ended>,
@@ -41,10 +43,10 @@ pub struct TcpStream {
 
 impl TcpStream {
     pub(super) fn new(connection: &Arc<Connection>, ends: TcpEnds) -> Self {
-        let TcpEnds { number, flow, outbox, inbox, news } = ends;
+        let TcpEnds { id, flow, outbox, inbox, news } = ends;
         Self {
             connection: Arc::clone(connection),
-            number,
+            id,
             flow,
             outbox,
             inbox,
@@ -53,6 +55,7 @@ impl TcpStream {
             read_timeout: None,
             write_timeout: None,
             is_nonblocking: false,
+            is_closing: false,
             saw_end: false,
             ended: None,
         }
@@ -93,7 +96,7 @@ impl TcpStream {
     /// # Errors
     /// If the engine has ended, or this is its own thread.
     pub fn status(&self) -> io::Result<Option<TcpStatus>> {
-        self.engine()?.tcp_status(self.number).map_err(io::Error::other)
+        self.engine()?.tcp_status(self.id).map_err(io::Error::other)
     }
 
     /// Closes a direction. `Write`: the peer sees the end behind the bytes that were written. `Read`: what comes from now on is
@@ -108,7 +111,33 @@ impl TcpStream {
         if how == Shutdown::Read {
             return Ok(());
         }
-        self.engine()?.close_tcp(self.number).map_err(io::Error::other)
+        self.is_closing = true;
+        self.engine()?.close_tcp(self.id).map_err(io::Error::other)
+    }
+
+    /// Waits until the peer has acknowledged all bytes that were written, and the end if this side has closed; `false` when
+    /// `timeout` came first.
+    ///
+    /// # Errors
+    /// If the engine has ended, or the connection before its bytes were acknowledged.
+    pub fn wait_sent(&mut self, timeout: Duration) -> io::Result<bool> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            let status = self.status()?;
+            if let Some(why) = self.ended().filter(|why| *why != Ended::Closed) {
+                return Err(error_of(why));
+            }
+            let is_sent = status.is_none_or(|status| {
+                let end_is_sent = matches!(status.state, State::FinWait2 | State::TimeWait | State::Closed);
+                let is_empty = status.unacknowledged_bytes == 0 && self.outbox.outstanding() == 0;
+                is_empty && (end_is_sent || !self.is_closing)
+            });
+            if is_sent || until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(is_sent);
+            }
+            // The peer's acknowledgement wakes nobody.
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Ends the connection at once: the peer is reset.
@@ -116,7 +145,7 @@ impl TcpStream {
     /// # Errors
     /// If the engine has ended.
     pub fn abort(&self) -> io::Result<()> {
-        self.engine()?.abort_tcp(self.number).map_err(io::Error::other)
+        self.engine()?.abort_tcp(self.id).map_err(io::Error::other)
     }
 
     fn engine(
@@ -129,7 +158,7 @@ impl TcpStream {
 
     /// Has the handlers called: bytes to send are there, or room for bytes that came.
     fn ready(&self) -> io::Result<()> {
-        self.engine()?.ready_tcp(self.number).map_err(io::Error::other)
+        self.engine()?.ready_tcp(self.id).map_err(io::Error::other)
     }
 
     /// Why the connection ended, if it has.
@@ -202,6 +231,8 @@ impl Read for TcpStream {
             if self.saw_end || buffer.is_empty() {
                 return Ok(0);
             }
+            // Before the look into the ring: a ring may be filled and closed between two looks.
+            let is_closed = self.inbox.is_closed();
             if self.take()? {
                 // An empty message is the end.
                 if self.rest.0.is_empty() {
@@ -209,7 +240,7 @@ impl Read for TcpStream {
                 }
                 continue;
             }
-            if self.inbox.is_closed() {
+            if is_closed {
                 return self.end();
             }
             if self.is_nonblocking || !self.inbox.wait(until)? && !self.inbox.is_closed() {
@@ -274,10 +305,10 @@ impl Drop for TcpStream {
         let has_rest = self.rest.1 < self.rest.0.len();
         let next = if self.saw_end { None } else { self.inbox.take(|bytes, _| bytes.len()) };
         let has_unread = has_rest || next.is_some_and(|bytes| bytes > 0);
-        let number = self.number;
+        let id = self.id;
         // An error means that the engine, and the connection with it, are gone.
         if let Ok(engine) = self.engine() {
-            let _ = if has_unread { engine.abort_tcp(number) } else { engine.release_tcp(number) };
+            let _ = if has_unread { engine.abort_tcp(id) } else { engine.release_tcp(id) };
         }
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant as Time};
 
 use punctual_engine::tcp::{
     Accepted, EphemeralPorts, Flow, Remains, Rings, Secrets, Segments, TcpConfig, TcpConnect, TcpEvent,
-    TcpListen, TcpParts, TcpRefusal, TcpTerms,
+    TcpId, TcpListen, TcpParts, TcpRefusal, TcpTerms, TcpTimeWait,
 };
 use punctual_engine::{CallError, EngineHandle};
 use punctual_ipc::ring::{
@@ -107,8 +107,8 @@ pub struct TcpWish {
 
 /// A program's ends of a connection.
 pub struct TcpEnds {
-    /// Number of the connection.
-    pub number: u32,
+    /// The connection.
+    pub id: TcpId,
     /// The two ends.
     pub flow: Flow,
     /// Where the program puts what it sends.
@@ -146,6 +146,8 @@ enum Burial {
     Hold(u64, PortHold),
     /// A connection was refused.
     NotBegun(u64),
+    /// A connection has no program any more; its port is still in use.
+    Parts(Remains),
     /// A connection is over.
     Over(u64, Remains),
 }
@@ -235,6 +237,7 @@ fn bury(burials: &Receiver<Burial>) {
         match burial {
             Burial::Hold(life, hold) => drop(holds.insert(life, hold)),
             Burial::NotBegun(life) => drop(holds.remove(&life)),
+            Burial::Parts(remains) => drop(remains),
             Burial::Over(life, remains) => drop((holds.remove(&life), remains)),
         }
     }
@@ -265,6 +268,7 @@ fn make(
         match event {
             TcpEvent::Open => drop(sender.send(TcpNews::Open)),
             TcpEvent::Ended(why) => drop(sender.send(TcpNews::Ended(why))),
+            TcpEvent::TimeWait(remains) => drop(burier.send(Burial::Parts(remains))),
             TcpEvent::Over(remains) => drop(burier.send(Burial::Over(life, remains))),
         }
     };
@@ -279,9 +283,19 @@ fn make(
     Ok(Made { parts, outbox, inbox, news })
 }
 
+/// Lets a link have connections.
+fn serve(handle: &Handle, link: LinkId, packet_bytes: u32) -> Result<(), TcpError> {
+    let segment_bytes = packet_bytes.saturating_sub(RAW_TAG_BYTES as u32);
+    let (segments_out, segments) = out_ring(SEGMENTS, packet_bytes)?;
+    let TcpTerms { output, sending, .. } = terms(RtuClass::BestEffort, link, segment_bytes);
+    let segments_in = Box::new(SegmentRing::new(segments, segment_bytes));
+    Ok(handle.serve_tcp(link, TcpTimeWait { terms: output, sending, segments_out, segments_in })??)
+}
+
 impl EmbeddedTcp {
     /// For links with room for flows: each with its longest packet.
-    pub fn start(handle: Handle, links: Vec<(LinkId, u32)>) -> io::Result<Self> {
+    pub fn start(handle: Handle, links: Vec<(LinkId, u32)>) -> Result<Self, TcpError> {
+        links.iter().try_for_each(|(link, packet_bytes)| serve(&handle, *link, *packet_bytes))?;
         let (burier, burials) = channel();
         std::thread::Builder::new().name("punctual-tcp".into()).spawn(move || bury(&burials))?;
         let secret = u128::from(random_u64()?) << 64 | u128::from(random_u64()?);
@@ -339,7 +353,7 @@ impl EmbeddedTcp {
         if !matches!(begun, Ok(Ok(_))) {
             let _ = self.burier.send(Burial::NotBegun(life));
         }
-        Ok(TcpEnds { number: begun??, flow, outbox, inbox, news })
+        Ok(TcpEnds { id: begun??, flow, outbox, inbox, news })
     }
 
     pub fn listen(&self, local: SocketAddr, backlog: u32, wish: TcpWish) -> Result<TcpListening, TcpError> {
@@ -379,8 +393,8 @@ impl TcpListening {
         let mut parts = Box::new(parts);
         loop {
             match self.handle.accept_tcp(self.number, parts)?? {
-                Accepted::One(number, flow) => {
-                    return Ok(Some(TcpEnds { number, flow, outbox, inbox, news }));
+                Accepted::One(id, flow) => {
+                    return Ok(Some(TcpEnds { id, flow, outbox, inbox, news }));
                 }
                 Accepted::None(back) => parts = back,
             }
