@@ -2,8 +2,8 @@
 //! and with CPU hogs. The figures differ in numbers only.
 //!
 //! A guaranteed connection sends so many packets at the begin of each of its periods. They are due at the receiving
-//! program before the next period ends. Each point of a sweep has hosts of its own: a closed connection keeps its place in
-//! admission for a while.
+//! program before the next period ends. Each point of a sweep has hosts of its own: the rate of a connection is part of its
+//! class.
 
 mod judge;
 mod world;
