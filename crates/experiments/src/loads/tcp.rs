@@ -215,7 +215,7 @@ pub fn answer_all(mut connection: Box<dyn Connection>, stops: impl Fn() -> bool)
             Err(error) => return Err(error.into()),
         };
         while let Some(bytes) = whole(&buffer[..filled]) {
-            ensure!(bytes <= BYTES_MAX && bytes >= LENGTH_AT.end, "a message of {bytes} B");
+            ensure!((LENGTH_AT.end..=BYTES_MAX).contains(&bytes), "a message of {bytes} B");
             if bytes > filled {
                 break;
             }

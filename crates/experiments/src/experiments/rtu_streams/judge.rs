@@ -166,7 +166,6 @@ fn compared(measured: &mut Measured, figure: &Figure, shown: &[Shown], unit: &st
             found.map(span).collect::<Vec<_>>().join("; ")
         };
         let mut names: Vec<&str> = last().map(|one| one.name.as_str()).collect();
-        names.dedup();
         names.sort_unstable();
         names.dedup();
         for name in names {
@@ -181,26 +180,28 @@ fn compared(measured: &mut Measured, figure: &Figure, shown: &[Shown], unit: &st
     }
 }
 
+/// World and connection, and the points.
+type Curve<'a> = (&'a str, &'a str, Vec<(f64, f64)>);
+
 /// Rates by packets a period, or second by second where nothing is swept; round trips below.
 fn plots(measured: &mut Measured, figure: &Figure, rates: &[Shown], calls: &[Shown]) {
     let is_swept = rates.iter().any(|one| one.packets != rates[0].packets);
     let curves = |shown: &[Shown], load: usize| -> Vec<Series> {
-        let mut curves: Vec<((&str, String), Vec<(f64, f64)>)> = Vec::new();
+        let mut curves: Vec<Curve<'_>> = Vec::new();
         for one in shown.iter().filter(|one| one.load == load && one.world != "plain again") {
-            let key = (one.world, one.name.clone());
             let points: Vec<(f64, f64)> = match is_swept {
                 true => vec![(f64::from(one.packets), one.mean())],
                 false => one.values.iter().enumerate().map(|(at, value)| (at as f64, *value)).collect(),
             };
-            match curves.iter_mut().find(|(other, _)| *other == key) {
-                Some((_, known)) => known.extend(points),
-                None => curves.push((key, points)),
+            match curves.iter_mut().find(|(world, name, _)| (*world, *name) == (one.world, &one.name)) {
+                Some((_, _, known)) => known.extend(points),
+                None => curves.push((one.world, &one.name, points)),
             }
         }
-        let names: Vec<String> = curves.iter().map(|((_, name), _)| name.clone()).collect();
-        let colour = |name: &str| names.iter().position(|other| other == name).unwrap_or_default();
-        let series = |((world, name), points): ((&str, String), _)| {
-            Series::new(format!("{name}, {world}"), colour(&name), points).dashed(world != PUNCTUAL)
+        let names: Vec<&str> = curves.iter().map(|(_, name, _)| *name).collect();
+        let colour = |name: &str| names.iter().position(|other| *other == name).unwrap_or_default();
+        let series = |(world, name, points): Curve<'_>| {
+            Series::new(format!("{name}, {world}"), colour(name), points).dashed(world != PUNCTUAL)
         };
         curves.into_iter().map(series).collect()
     };
