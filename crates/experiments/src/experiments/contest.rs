@@ -1,6 +1,7 @@
 //! Worlds that make the same round trips in turns, each on two hosts of its own: shared by the experiments
 //! with an echo.
 
+use anyhow::Context;
 use punctual::{Contract, Nanos};
 
 use super::Conditions;
@@ -41,7 +42,10 @@ impl<'a> Contest<'a> {
     }
 
     /// The same with bulk of messages of `bytes` beside it.
-    fn join_with_bulk(
+    ///
+    /// # Errors
+    /// If its thread cannot start.
+    pub fn join_with_bulk(
         &mut self,
         (name, class): (&'static str, Class),
         caller: Box<dyn Caller>,
@@ -92,7 +96,8 @@ impl<'a> Contest<'a> {
     /// # Errors
     /// If a way breaks or the run is interrupted.
     pub fn rounds(&mut self, name: &str, count: usize, load: usize, block: &Block) -> anyhow::Result<()> {
-        self.conditions.in_turns(name, count, &mut self.contenders, |_, one| one.block(load, block))
+        self.conditions
+            .in_turns(name, count, &mut self.contenders, |_, one| one.block(load, block).context(one.name))
     }
 
     /// A block of every contender, under the only load.

@@ -6,7 +6,7 @@ use super::Run::{Measured, Simulated};
 use super::{
     Carrier, Experiment, ONE_CLOCK, acceptance, clips, harts, harts_adapter, harts_endtoend, harts_overhead,
     harts_preemption, livelock, profile_limit, rio_bandwidth, rio_cost, rio_latency, rio_roundtrip,
-    rio_utilisation, sim_scale, sim_speed, small_messages, video_traces,
+    rio_utilisation, rtu_latency, rtu_streams, sim_scale, sim_speed, small_messages, video_traces,
 };
 
 /// Why an experiment needs both hosts on one machine, beside [`ONE_CLOCK`].
@@ -137,6 +137,41 @@ pub const EXPERIMENTS: &[Experiment] = &[
         "the round trip of 64 B beside bulk and CPU hogs, against plain and tuned kernel sockets",
         Measured(rio_latency::run),
     ),
+    Experiment::new(
+        "rtu-throughput",
+        "RTU 7.1, figure 8",
+        "three guaranteed TCP connections under CPU hogs, second by second, against kernel TCP",
+        Measured(rtu_streams::throughput),
+    )
+    .of_tcp(),
+    Experiment::new(
+        "rtu-latency",
+        "RTU 7.2, figure 9 and table 1",
+        "round trips of 64 B to 8 KB over TCP under CPU hogs, against plain and tuned kernel TCP",
+        Measured(rtu_latency::run),
+    )
+    .of_tcp(),
+    Experiment::new(
+        "rtu-coexist-bandwidth",
+        "RTU 7.3, figure 10",
+        "three guaranteed TCP connections of growing rates beside one of best effort",
+        Measured(rtu_streams::coexist_bandwidth),
+    )
+    .of_tcp(),
+    Experiment::new(
+        "rtu-coexist-delay",
+        "RTU 7.3, figure 11",
+        "the round trip of a low-delay TCP connection beside three guaranteed ones of growing rates",
+        Measured(rtu_streams::coexist_delay),
+    )
+    .of_tcp(),
+    Experiment::new(
+        "rtu-coexist-all",
+        "RTU 7.3, figure 12",
+        "two guaranteed, two best-effort and one low-delay TCP connection",
+        Measured(rtu_streams::coexist_all),
+    )
+    .of_tcp(),
     Experiment::new(
         "acceptance",
         "HARTS 3.2; CLIPS 4.2",

@@ -267,7 +267,7 @@ impl Report {
     /// For people.
     pub fn text(&self) -> String {
         let Measured { compared, checks, notes, doubts, table, .. } = &self.measured;
-        let compared = Table::of(["", "paper", "Punctual", "kernel UDP"], compared, |row| {
+        let compared = Table::of(["", "paper", "Punctual", "kernel"], compared, |row| {
             [&row.what, &row.paper, &row.punctual, &row.kernel].map(String::clone)
         });
         let checks = Table::of(["check", "found", "limit", ""], checks, |check| {

@@ -21,6 +21,8 @@ mod rio_cost;
 mod rio_latency;
 mod rio_roundtrip;
 mod rio_utilisation;
+mod rtu_latency;
+mod rtu_streams;
 mod sim_scale;
 mod sim_speed;
 mod small_messages;
@@ -81,6 +83,7 @@ impl Carrier {
 /// Why an experiment needs both hosts on one machine.
 const ONE_CLOCK: &str =
     "it subtracts times of both hosts, and clocks of two machines differ by more than what is measured";
+const ONE_PROGRAM: &str = "it opens both ends of its connections in one program";
 const NO_HOST: &str = "no host takes part in it";
 
 /// One of them.
@@ -140,6 +143,11 @@ impl Experiment {
     /// Streams through both systems, on one machine and over `udp`.
     const fn of_streams(self) -> Self {
         self.alone(ONE_CLOCK).over(Carrier::Always(Driver::UDP))
+    }
+
+    /// TCP of Punctual and of the kernel, on one machine and over the driver that knows flows.
+    const fn of_tcp(self) -> Self {
+        self.alone(ONE_PROGRAM).over(Carrier::Always(Driver::XDP))
     }
 
     /// One in which no host takes part.

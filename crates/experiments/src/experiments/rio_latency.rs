@@ -55,7 +55,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         contest.sockets(name, Wait::Block, Class::Ordinary, BULK_BYTES)?;
     }
     let port = contest.sockets("tuned", Wait::SpinThenBlock, conditions.class(), BULK_BYTES)?;
-    contest.pairs[TUNED].prioritise(port)?;
+    contest.pairs[TUNED].prioritise(&[port])?;
     contest.punctual(promise(), BULK_BYTES)?;
     let witness = conditions.witness()?;
     let mut bulk = BulkRates::new();

@@ -12,7 +12,7 @@ use super::{SPIN, Wait, is_passing};
 /// How long [`Wait::SpinThenBlock`] polls before it sleeps: the value that the kernel's documentation
 /// proposes for `net.core.busy_read`. The program polls, and not the kernel by `SO_BUSY_POLL`, since that
 /// polls no virtual device.
-const BUSY_POLL: Nanos = Nanos::from_micros(50);
+pub(super) const BUSY_POLL: Nanos = Nanos::from_micros(50);
 
 /// A socket and how its owner waits.
 #[derive(Debug)]

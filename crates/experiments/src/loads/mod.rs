@@ -22,6 +22,7 @@ pub mod place;
 pub mod sink;
 pub mod source;
 pub mod stream;
+pub mod tcp;
 pub mod wait;
 
 use std::io;

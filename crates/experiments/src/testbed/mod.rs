@@ -31,6 +31,7 @@ pub mod receive;
 pub mod roles;
 pub mod scratch;
 pub mod stream;
+pub mod tcp;
 pub mod track;
 pub mod world;
 
@@ -47,5 +48,6 @@ pub use pair::{Pair, PairSetup};
 pub use privilege::Privilege;
 pub use roles::{Engine, Roles};
 pub use stream::StreamSpec;
+pub use tcp::{TcpStack, TcpWorld};
 pub use track::{Finished, Track};
 pub use world::{System, World};

@@ -18,7 +18,7 @@ use super::{Place, Roles, Wait, adapter, echo};
 use crate::loads::call::{ChannelCaller, LeadingCaller, SocketCaller};
 use crate::loads::channel::{ChannelSender, accept};
 use crate::loads::stream::StreamSender;
-use crate::loads::{Caller, Class, MessageSender, direct};
+use crate::loads::{Caller, Class, MessageReceiver, MessageSender, direct};
 use crate::measure::Sample;
 use crate::testbed::configuration::{self, End};
 use crate::testbed::network::WIRE_EXTRA_BYTES;
@@ -315,30 +315,62 @@ impl Pair {
         class: Class,
     ) -> anyhow::Result<Box<dyn Caller>> {
         let (near, far) = self.adapters(options)?;
-        let role = self.role();
-        let Far::Here(roles) = &mut self.far else { bail!("b's driver is on another machine") };
-        roles.serve(role, class, Box::new(Bare::new(far, wait, bytes, [2, 1])))?;
+        self.serve(class, Box::new(Bare::new(far, wait, bytes, [2, 1])))?;
         Ok(Box::new(Bare::new(near, wait, bytes, [1, 2])))
     }
 
-    /// Gives datagrams from and to `port` a class of priority on both hosts, as an expert would: an htb just below the
+    /// The place of b's threads, if it is on this machine.
+    ///
+    /// # Errors
+    /// If it is on another machine.
+    pub fn far_place(&self) -> anyhow::Result<&Place> {
+        match &self.far {
+            Far::Here(roles) => Ok(roles.place()),
+            Far::There(_) => bail!("b is another machine"),
+        }
+    }
+
+    /// Runs an echo server on b, if it is on this machine.
+    ///
+    /// # Errors
+    /// If it is on another machine, or its thread cannot start.
+    pub fn serve(&mut self, class: Class, server: Box<dyn echo::Server>) -> anyhow::Result<()> {
+        let role = self.role();
+        let Far::Here(roles) = &mut self.far else { bail!("b is another machine") };
+        roles.serve(role, class, server)
+    }
+
+    /// Runs a sink on b, if it is on this machine; its number.
+    ///
+    /// # Errors
+    /// If it is on another machine, or its thread cannot start.
+    pub fn swallow(&mut self, class: Class, inlet: Box<dyn MessageReceiver>) -> anyhow::Result<RoleId> {
+        let role = self.role();
+        let Far::Here(roles) = &mut self.far else { bail!("b is another machine") };
+        roles.swallow(role, class, inlet)?;
+        Ok(role)
+    }
+
+    /// Gives packets from and to `ports` of b a class of priority on both hosts, as an expert would: an htb just below the
     /// link's rate, so that the queue is there and not in the link. Left out where b is another machine: its root
     /// qdisc is not ours to change.
     ///
     /// # Errors
     /// If `tc` refuses.
-    pub fn prioritise(&self, port: u16) -> anyhow::Result<()> {
+    pub fn prioritise(&self, ports: &[u16]) -> anyhow::Result<()> {
         let Some(network) = &self.network else { return Ok(()) };
         let rate = self.link().rate.0 / 100 * HTB_RATE_PERCENT;
         for (host, device, field) in [(0, "right", "dport"), (1, "left", "sport")] {
-            let batch = format!(
+            let mut batch = format!(
                 "qdisc add dev {device} root handle 1: htb default 20\n\
                  class add dev {device} parent 1: classid 1:1 htb rate {rate}bit overhead {WIRE_EXTRA_BYTES}\n\
                  class add dev {device} parent 1:1 classid 1:10 htb rate {half}bit ceil {rate}bit prio 0 overhead {WIRE_EXTRA_BYTES}\n\
-                 class add dev {device} parent 1:1 classid 1:20 htb rate {half}bit ceil {rate}bit prio 1 overhead {WIRE_EXTRA_BYTES}\n\
-                 filter add dev {device} parent 1: protocol ip prio 1 u32 match ip {field} {port} 0xffff flowid 1:10\n",
+                 class add dev {device} parent 1:1 classid 1:20 htb rate {half}bit ceil {rate}bit prio 1 overhead {WIRE_EXTRA_BYTES}\n",
                 half = rate / 2,
             );
+            batch.extend(ports.iter().map(|port| {
+                format!("filter add dev {device} parent 1: protocol ip prio 1 u32 match ip {field} {port} 0xffff flowid 1:10\n")
+            }));
             network.hosts[host].namespace.feed("tc -batch -", &batch)?;
         }
         Ok(())

@@ -208,6 +208,16 @@ impl Roles {
         self.run(role, class, move |stop, counts| server.serve(stop, &counts.demoted))
     }
 
+    /// Starts the thread of a sink.
+    pub(super) fn swallow(
+        &mut self,
+        role: RoleId,
+        class: Class,
+        receiver: Box<dyn MessageReceiver>,
+    ) -> anyhow::Result<()> {
+        self.run(role, class, move |stop, counts| take(Source::Receiver(receiver), stop, counts))
+    }
+
     fn run(
         &mut self,
         role: RoleId,
@@ -260,7 +270,7 @@ fn take(source: Source, stop: &AtomicBool, counts: &Counts) -> anyhow::Result<()
     let mut message = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let taken = match receiver.take(&mut message, now() + DEAF) {
-            Err(error) if matches!(error.downcast_ref(), Some(RecvError::Closed(_))) => return Ok(()),
+            Err(error) if is_end(&error) => return Ok(()),
             other => other?,
         };
         if taken {
@@ -270,6 +280,13 @@ fn take(source: Source, stop: &AtomicBool, counts: &Counts) -> anyhow::Result<()
         counts.cpu_ns.store(punctual_os::clock::thread_cpu().as_u64(), Ordering::Relaxed);
     }
     Ok(())
+}
+
+/// Whether the other end has closed a channel or a connection.
+fn is_end(error: &anyhow::Error) -> bool {
+    let closed = matches!(error.downcast_ref(), Some(RecvError::Closed(_)));
+    let ended = |error: &std::io::Error| error.kind() == std::io::ErrorKind::UnexpectedEof;
+    closed || error.downcast_ref().is_some_and(ended)
 }
 
 /// The next channel; `None` if stopped.

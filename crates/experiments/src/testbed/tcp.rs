@@ -1,0 +1,213 @@
+//! TCP connections between two hosts, by Punctual or by the kernel.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use punctual::Nanos;
+use punctual::tcp::{Qos, Settings};
+use punctual_host::config::Driver;
+use punctual_os::clock::duration;
+
+use super::receive::{ReceiveClass, ReceiveThreads};
+use super::{Conditions, Hosting, Options, Pair, PairSetup, RoleId, Wait, echo};
+use crate::loads::tcp::{
+    Connection, FULL, KernelTcp, READ_WAIT, TcpCaller, TcpReceiver, TcpSender, answer_all,
+};
+use crate::loads::{Caller, Class, MessageReceiver, MessageSender};
+
+/// Buffer of each direction of a connection: RTU's (section 7.1).
+const BUFFER_BYTES: usize = 200 << 10;
+/// How long a connection may take from the listener to its program.
+const ACCEPTED_WITHIN: Nanos = Nanos::from_secs(5);
+/// Connections and listeners of a host at most.
+const FLOWS: &str = "flows_max = 32\nlisteners_max = 16\n";
+/// So many packets ahead that a link of some hundred Mbit/s goes on until the processor reacts.
+const PIPELINE: &str = "pipeline_depth = 4\nreaction = \"20us\"\n";
+/// How soon a processor of the real-time class notices an arrival.
+const RELEASE: &str = "release_latency = \"50us\"\n";
+
+/// Who runs TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpStack {
+    /// The kernel, as it is, without the offloads of the devices.
+    Plain,
+    /// The kernel as an expert tunes it: connections that are not best effort have programs of the real-time class that poll
+    /// for 50 us before they sleep, and a class of priority on both hosts; receive work is done in kernel threads of
+    /// real-time priority.
+    Tuned,
+    /// Punctual.
+    Punctual,
+    /// Punctual on a; the plain kernel on b, with programs of the same classes.
+    PunctualToKernel,
+}
+
+/// Two hosts with TCP. Fields drop in this order.
+pub struct TcpWorld {
+    stack: TcpStack,
+    conditions: Conditions,
+    engine: Option<RoleId>,
+    /// Of b, of connections that are not best effort.
+    ports: Vec<u16>,
+    threads: Option<ReceiveThreads>,
+    pair: Pair,
+}
+
+impl TcpWorld {
+    /// Hosts like `setup`, on one machine; with engines where Punctual runs TCP.
+    ///
+    /// # Errors
+    /// If a host or an engine is refused.
+    pub fn create(stack: TcpStack, setup: &PairSetup, conditions: &Conditions) -> anyhow::Result<Self> {
+        let mut pair = Pair::create(setup, conditions)?;
+        let (mut engine, mut threads) = (None, None);
+        match stack {
+            TcpStack::Plain => {}
+            TcpStack::Tuned if !conditions.real_time => {}
+            TcpStack::Tuned => {
+                threads = Some(ReceiveThreads::start(&pair, Driver::default(), ReceiveClass::RealTime)?);
+            }
+            TcpStack::Punctual | TcpStack::PunctualToKernel => {
+                let options = Options {
+                    link: format!("{FLOWS}{PIPELINE}"),
+                    processor: RELEASE.into(),
+                    ..conditions.options()
+                };
+                engine = Some(pair.start_engines(&options, Hosting::Embedded)?);
+            }
+        }
+        let network = pair.network().context("TCP is compared on one machine")?;
+        for (host, device) in network.hosts.iter().zip(super::receive::DEVICES) {
+            // The receive threads of tuned hosts need the devices to aggregate packets.
+            let aggregate = if threads.is_some() { "" } else { "gro off" };
+            host.namespace.feed(&format!("ethtool -K {device} tso off gso off {aggregate}"), "")?;
+        }
+        Ok(Self { stack, conditions: conditions.clone(), engine, ports: Vec::new(), threads, pair })
+    }
+
+    /// The class of the programs of a connection.
+    pub const fn class(&self, qos: Qos) -> Class {
+        match (self.stack, qos) {
+            (TcpStack::Plain, _) | (_, Qos::BestEffort) => Class::Ordinary,
+            _ => self.conditions.class(),
+        }
+    }
+
+    /// The hosts.
+    pub const fn pair(&self) -> &Pair {
+        &self.pair
+    }
+
+    /// Connects a to b: the ends of both.
+    ///
+    /// # Errors
+    /// If the connection is refused.
+    pub fn connect(&mut self, qos: Qos) -> anyhow::Result<[Box<dyn Connection>; 2]> {
+        let port = self.pair.port();
+        if qos != Qos::BestEffort {
+            self.ports.push(port);
+        }
+        let address = SocketAddr::from((self.pair.address, port));
+        let low_delay = matches!(qos, Qos::LowDelay { .. });
+        let spins = self.stack == TcpStack::Tuned && low_delay;
+        let wait = if spins { Wait::SpinThenBlock } else { Wait::Block };
+        let kernel = |stream| KernelTcp::new(stream, wait, BUFFER_BYTES);
+        let far = self.pair.far_place()?;
+        let listen = || Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?);
+        Ok(match self.stack {
+            TcpStack::Plain | TcpStack::Tuned => {
+                let listener = far.within(listen)?;
+                let near = self.pair.place.within(|| Ok(TcpStream::connect(address)?))?;
+                [Box::new(kernel(near)?), Box::new(kernel(listener.accept()?.0)?)]
+            }
+            TcpStack::PunctualToKernel => {
+                let listener = far.within(listen)?;
+                let near = self.connect_ours(address, qos)?;
+                [Box::new(near), Box::new(kernel(listener.accept()?.0)?)]
+            }
+            TcpStack::Punctual => {
+                let engine = self.engine.context("no engine")?;
+                let endsystem = self.pair.far_endsystem(engine)?;
+                let listener = far.within(|| Ok(endsystem.bind_tcp(address, qos, 1)?));
+                let listener = listener.with_context(|| format!("listener of {qos:?}"))?;
+                let near = self.connect_ours(address, qos)?;
+                let accepted = listener.accept_timeout(duration(ACCEPTED_WITHIN));
+                let far = accepted.with_context(|| format!("accepting {qos:?}"))?;
+                let far = far.context("a connection never reached its listener")?;
+                [Box::new(near), Box::new(waiting(far))]
+            }
+        })
+    }
+
+    fn connect_ours(&self, address: SocketAddr, qos: Qos) -> anyhow::Result<punctual::tcp::TcpStream> {
+        let endsystem = self.pair.endsystem(self.engine.context("no engine")?)?;
+        let settings = Settings {
+            send_bytes: BUFFER_BYTES,
+            receive_bytes: BUFFER_BYTES,
+            is_nodelay: true,
+            ..Settings::default()
+        };
+        let near = self.pair.place.within(|| Ok(endsystem.connect_tcp_with(address, qos, settings)?));
+        Ok(waiting(near.with_context(|| format!("connecting as {qos:?}"))?))
+    }
+
+    /// Round trips over a connection of its own.
+    ///
+    /// # Errors
+    /// If the connection is refused.
+    pub fn call(&mut self, qos: Qos) -> anyhow::Result<Box<dyn Caller>> {
+        let [near, far] = self.connect(qos)?;
+        let class = self.class(qos);
+        self.pair.serve(class, Box::new(TcpServer(far)))?;
+        Ok(Box::new(TcpCaller::new(near)))
+    }
+
+    /// Messages of `bytes` from a to b over a connection of its own: where they go in and come out.
+    ///
+    /// # Errors
+    /// If the connection is refused.
+    pub fn send(
+        &mut self,
+        qos: Qos,
+        bytes: u32,
+    ) -> anyhow::Result<(Box<dyn MessageSender>, Box<dyn MessageReceiver>)> {
+        let [near, far] = self.connect(qos)?;
+        Ok((Box::new(TcpSender::new(near)), Box::new(TcpReceiver::new(far, bytes as usize))))
+    }
+
+    /// Bulk as best effort, and the number of its sink.
+    ///
+    /// # Errors
+    /// If the connection is refused.
+    pub fn bulk(&mut self, bytes: u32) -> anyhow::Result<(Box<dyn MessageSender>, RoleId)> {
+        let (outlet, inlet) = self.send(Qos::BestEffort, bytes)?;
+        Ok((outlet, self.pair.swallow(Class::Ordinary, inlet)?))
+    }
+
+    /// After the last connection: tuned hosts give them their class of priority. Both must be kept; the hosts go last.
+    ///
+    /// # Errors
+    /// If `tc` refuses.
+    pub fn finish(self) -> anyhow::Result<(Option<ReceiveThreads>, Pair)> {
+        if self.stack == TcpStack::Tuned {
+            self.pair.prioritise(&self.ports)?;
+        }
+        Ok((self.threads, self.pair))
+    }
+}
+
+/// With the times of [`Connection`].
+const fn waiting(mut stream: punctual::tcp::TcpStream) -> punctual::tcp::TcpStream {
+    stream.set_read_timeout(Some(std::time::Duration::from_nanos(READ_WAIT.0)));
+    stream.set_write_timeout(Some(std::time::Duration::from_nanos(FULL.0)));
+    stream
+}
+
+/// Answers over one connection.
+struct TcpServer(Box<dyn Connection>);
+
+impl echo::Server for TcpServer {
+    fn serve(self: Box<Self>, stop: &AtomicBool, _: &AtomicBool) -> anyhow::Result<()> {
+        answer_all(self.0, || stop.load(Ordering::Relaxed))
+    }
+}
