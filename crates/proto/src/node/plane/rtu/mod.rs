@@ -242,7 +242,7 @@ impl<M: Memory> Rtu<M> {
         usize::from(self.own.is_some()) + usize::from(self.rest.is_some())
     }
 
-    /// It has what it holds: it may run from now on.
+    /// It has what it holds: it may run from now on, and work that it was made ready for before counts from now on.
     fn grant(
         &mut self,
         id: RtuId,
@@ -267,6 +267,7 @@ impl<M: Memory> Rtu<M> {
         };
         let handler = context.processor.add_handler(Owner::Rtu(id), parameters);
         self.own = Some(Own { handler, bound: place.bound });
+        self.since = self.since.map(|_| now);
         if class == Class::LowLatency {
             self.run_beyond(id, Class::BestEffort, config, &mut context.processor);
         }
