@@ -98,6 +98,17 @@ impl<M: Memory> Entry<M> {
         self.arrived.push_back(packet);
     }
 
+    pub fn has_input(&self) -> bool {
+        let is_gone = self.program.gone_since.is_some();
+        let delivers = self.connection.readable_bytes() > 0 || !is_gone && self.ends_stream();
+        !self.arrived.is_empty() || delivers
+    }
+
+    /// Whether the end of the stream is next for the program.
+    fn ends_stream(&self) -> bool {
+        self.connection.is_finished() && !self.program.saw_end
+    }
+
     pub fn input(&mut self, units: u32, now: Instant) -> Worked {
         let mut done = 0;
         self.deliver();
@@ -129,7 +140,7 @@ impl<M: Memory> Entry<M> {
         }
         for _ in 0..DELIVERIES_MAX {
             let bytes = self.connection.readable_bytes().min(self.rings.chunk_bytes as usize);
-            let is_end = bytes == 0 && self.connection.is_finished() && !self.program.saw_end;
+            let is_end = bytes == 0 && self.ends_stream();
             if bytes == 0 && !is_end {
                 return;
             }
