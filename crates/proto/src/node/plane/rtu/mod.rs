@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Class as Rank, Instant, Nanos};
 
 use self::conduct::{Conduct, Verdict};
@@ -365,7 +366,7 @@ impl<M: Memory> Plane<M> {
         for handler in rtu.own.map(|own| own.handler).into_iter().chain(rtu.rest) {
             self.context.processor.remove_handler(handler);
         }
-        if rtu.terms.class != RtuClass::BestEffort {
+        if rtu.terms.class != RtuClass::BestEffort && !active(Mutation::RemovedHandlerKeepsPlaces) {
             self.stages.release_rtu(id, rtu.sending.as_ref().map(Sending::link));
         }
         self.part_with(*rtu, now);
@@ -376,7 +377,8 @@ impl<M: Memory> Plane<M> {
         let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
         let before = core::mem::replace(&mut rtu.due, at);
         self.rtus.forget_timer(id, before);
-        if let Some(at) = at {
+        let is_lost = before.is_some() && active(Mutation::MovedTimerLost);
+        if let Some(at) = at.filter(|_| !is_lost) {
             self.rtus.due.insert((at, id));
         }
     }
